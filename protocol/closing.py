@@ -1,0 +1,112 @@
+"""Close codes: which may appear on the wire, what they are called, and which error they become.
+
+RFC 6455 §7.4 and IANA's registry of WebSocket close codes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from protocol.limits import MAX_CLOSE_REASON_BYTES
+from protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
+
+NORMAL = 1000
+GOING_AWAY = 1001
+PROTOCOL_ERROR = 1002
+UNSUPPORTED_DATA = 1003
+NO_STATUS = 1005
+ABNORMAL = 1006
+INVALID_DATA = 1007
+POLICY_VIOLATION = 1008
+TOO_BIG = 1009
+INTERNAL_ERROR = 1011
+TRY_AGAIN_LATER = 1013
+
+#: To a WebSocket client, after an error event (clause 3-1): the HTTP statuses AWS uses, plus 4000.
+MODEL_FAILED = 4424
+GATEWAY_FAILED = 4500
+
+#: Codes that mean "done", not "failed" (clauses 1.5-1, 1.5-2).
+NORMAL_CODES = frozenset({NORMAL, GOING_AWAY, NO_STATUS})
+
+#: IANA's names; 1005, 1006 and 1015 never travel but do get reported.
+NAMES = {
+    1000: "Normal Closure",
+    1001: "Going Away",
+    1002: "Protocol error",
+    1003: "Unsupported Data",
+    1005: "No Status Rcvd",
+    1006: "Abnormal Closure",
+    1007: "Invalid frame payload data",
+    1008: "Policy Violation",
+    1009: "Message Too Big",
+    1010: "Mandatory Ext.",
+    1011: "Internal Error",
+    1012: "Service Restart",
+    1013: "Try Again Later",
+    1014: "Bad Gateway",
+    1015: "TLS handshake",
+}
+
+_RESERVED = frozenset({1004, 1005, 1006})
+
+
+class Close(NamedTuple):
+    """A Close frame's content. ``code`` is None for an empty Close (clause 1.5-2)."""
+
+    code: int | None = None
+    reason: str = ""
+
+
+def is_legal(code: int) -> bool:
+    """Whether a code may be in a Close frame on the wire (clause 1.5-4; RFC 6455 §7.4.2)."""
+    return (1000 <= code <= 1014 and code not in _RESERVED) or 3000 <= code <= 4999
+
+
+def name_of(code: int) -> str:
+    """The registered name of a code, or which of the RFC's ranges it lies in."""
+    if code in NAMES:
+        return NAMES[code]
+    if 3000 <= code <= 3999:
+        return "Registered code"
+    if 4000 <= code <= 4999:
+        return "Private use code"
+    return "Unknown code"
+
+
+def encode_close(close: Close) -> bytes:
+    """The payload of a Close frame; a reason that is too long is cut on a code point.
+
+    Raises:
+        ValueError: the code may not travel, or a reason comes without a code.
+    """
+    if close.code is None:
+        if close.reason:
+            raise ValueError("a Close without a code carries no reason (RFC 6455 §5.5.1)")
+        return b""
+    if not is_legal(close.code):
+        raise ValueError(f"close code {close.code} may not travel (RFC 6455 §7.4)")
+    return close.code.to_bytes(2, "big") + clip(close.reason).encode()
+
+
+def clip(text: str, size: int = MAX_CLOSE_REASON_BYTES) -> str:
+    """The longest beginning of ``text`` whose UTF-8 form fits ``size`` bytes, whole code points."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= size:
+        return encoded.decode()
+    return encoded[:size].decode("utf-8", "ignore")
+
+
+def error_of(close: Close) -> ModelStreamError:
+    """A container's Close as the error a client sees (clause 1.5)."""
+    code = NO_STATUS if close.code is None else close.code
+    return ModelStreamError(code=str(code), message=close.reason or name_of(code))
+
+
+def close_for(error: StreamError) -> Close:
+    """How an error that has no event of its own reaches a raw client (clause 3-2)."""
+    match error:
+        case ModelStreamError(code, message):
+            return Close(MODEL_FAILED, clip(f"{code} {message}"))
+        case InternalStreamFailure(message):
+            return Close(GATEWAY_FAILED, clip(f"InternalStreamFailure {message}"))

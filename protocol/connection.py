@@ -1,0 +1,357 @@
+"""FrameConnection: frames in, frames out, on an asyncio transport. The one module here with IO.
+
+Everything on the way of a frame is a callback: no task and no queue for a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+from typing import Protocol
+
+from protocol.closing import NORMAL, Close, encode_close
+from protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
+from protocol.frames import Frame, Opcode
+from protocol.limits import (
+    LINGER_TIMEOUT,
+    MAX_PART_BYTES,
+    WRITE_HIGH_WATER,
+    WRITE_LOW_WATER,
+)
+
+_CLOSE = Opcode.CLOSE
+_PING = Opcode.PING
+_PONG = Opcode.PONG
+_NORMALLY = Close(NORMAL)
+
+
+class Side(enum.Enum):
+    """Which side of the connection we are: a client masks (RFC 6455 §5.1)."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+class FrameHandler(Protocol):
+    """What a connection tells its owner. :meth:`connection_lost` is always the last call."""
+
+    def frame_received(self, frame: Frame) -> None:
+        """A data frame; also after our own Close, until the peer's."""
+
+    def pong_received(self, payload: bytes) -> None:
+        """A Pong. Pings are answered by the connection itself."""
+
+    def close_received(self, close: Close) -> None:
+        """The peer's Close; it has been answered."""
+
+    def peer_failed(self, error: FrameError) -> None:
+        """The peer broke RFC 6455; a Close that says so is on its way."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The transport is gone."""
+
+    def writing_paused(self) -> None:
+        """Unsent bytes are over the high-water mark: stop the source."""
+
+    def writing_resumed(self) -> None:
+        """Unsent bytes are below the low-water mark again."""
+
+
+class HttpProtocol(Protocol):
+    """The part of an HTTP server's protocol object that a takeover needs (aiohttp's has it)."""
+
+    transport: asyncio.Transport | None
+
+    def set_parser(self, parser: object) -> None:
+        """Send what was read behind the request's head, and all that follows, to ``parser``."""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Let go of the transport (asyncio's callback)."""
+
+
+class FrameConnection(asyncio.Protocol):
+    """One WebSocket connection after its handshake.
+
+    Args:
+        handler: told of everything; may be set later, before bytes come.
+        side: which side we are.
+        max_payload: largest payload of a frame.
+        check_text: whether text must be UTF-8.
+        linger: seconds without progress after which a closing connection is aborted.
+        call_later: the clock's; the running loop's by default.
+
+    The closing handshake is the connection's own business: a Close is answered with the same
+    code, a client then waits for the server to end TCP (RFC 6455 §7.1.1), and whoever waits does
+    so for ``linger`` seconds at most. A Close that cannot be written becomes an abort
+    (clause 1.5-13).
+    """
+
+    def __init__(
+        self,
+        handler: FrameHandler | None,
+        side: Side,
+        *,
+        max_payload: int = MAX_PART_BYTES,
+        check_text: bool = False,
+        high_water: int = WRITE_HIGH_WATER,
+        low_water: int = WRITE_LOW_WATER,
+        linger: float = LINGER_TIMEOUT,
+        call_later: Callable[..., asyncio.TimerHandle] | None = None,
+    ) -> None:
+        client = side is Side.CLIENT
+        self._handler = handler
+        self._side = side
+        self._decoder = FrameDecoder(
+            masked=not client, max_payload=max_payload, check_text=check_text
+        )
+        self._encoder = FrameEncoder(masks=client)
+        self._high_water = high_water
+        self._low_water = low_water
+        self._linger = linger
+        self._call_later = call_later or asyncio.get_running_loop().call_later
+        self._transport: asyncio.Transport | None = None
+        self._forward_lost: Callable[[BaseException | None], None] | None = None
+        self._reading = True
+        self._delivering = False
+        self._written = 0
+        self._owed_pong: bytes | None = None
+        self._writing_paused = False
+        self._close_sent = False
+        self._close_received = False
+        self._peer_failed = False
+        self._finishing: asyncio.TimerHandle | None = None
+        self._unsent_before = 0
+
+    # --- Taking a transport over -----------------------------------------------------------------
+
+    def take_over(self, transport: asyncio.Transport, received: bytes = b"") -> None:
+        """Become the protocol of a transport whose handshake is done.
+
+        ``received`` are bytes that were read behind the handshake.
+        """
+        transport.set_protocol(self)
+        self.connection_made(transport)
+        if received:
+            self.data_received(received)
+
+    def take_over_from(self, http: HttpProtocol) -> None:
+        """Take over from an HTTP server's protocol that has written its 101.
+
+        It still learns of the transport's end, so that it can let go of its connection.
+        """
+        transport = http.transport
+        if transport is None:
+            self.connection_lost(ConnectionResetError("the client left during the handshake"))
+            return
+        behind_head = _Collector()
+        http.set_parser(behind_head)
+        self._forward_lost = http.connection_lost
+        self.take_over(transport, behind_head.data)
+        # The HTTP protocol may have paused reading over what it had gathered.
+        if self._reading:
+            transport.resume_reading()
+
+    # --- Intents ---------------------------------------------------------------------------------
+
+    def send(self, frame: Frame) -> None:
+        """Send a data frame. After a Close has been sent, or the end, it is dropped."""
+        if not self._close_sent:
+            self._write(frame)
+
+    def ping(self, payload: bytes) -> int:
+        """Send a Ping; returns its position for :meth:`flushed`."""
+        if not self._close_sent:
+            self._write(Frame(_PING, payload))
+        return self._written
+
+    def flushed(self, position: int) -> bool:
+        """Whether the socket has taken everything up to ``position``."""
+        return self._written - self._unsent() >= position
+
+    def close(self, close: Close = _NORMALLY) -> None:
+        """Send a Close, once; the peer's frames still arrive until its own."""
+        if self._close_sent or self._transport is None:
+            return
+        self._write(Frame(_CLOSE, encode_close(close)))
+        self._close_sent = True
+
+    def finish(self, close: Close | None = None) -> None:
+        """Say Close if it has not been said, and see the connection to its end.
+
+        The owner hears nothing more but :meth:`FrameHandler.connection_lost`: at the end of the
+        closing handshake, or by an abort once nothing has moved for ``linger`` seconds.
+        """
+        if self._transport is None or self._finishing is not None:
+            return
+        if close is not None:
+            self.close(close)
+        self._unsent_before = self._unsent()
+        self._finishing = self._call_later(self._linger, self._keep_finishing)
+        if self._close_received:
+            self._end_tcp()
+        elif self._peer_failed and self._transport.can_write_eof():
+            # Not close(): unread input would make TCP send RST, which erases our Close.
+            self._transport.write_eof()
+        self.resume_reading()
+
+    def abort(self) -> None:
+        """End the transport at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """Deliver nothing more, and stop reading the socket."""
+        if self._reading and self._finishing is None:
+            self._reading = False
+            if self._transport is not None:
+                self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Deliver what was held back, then read the socket again."""
+        if self._reading:
+            return
+        self._reading = True
+        self._deliver()
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # --- State -----------------------------------------------------------------------------------
+
+    @property
+    def reading(self) -> bool:
+        """Whether frames are delivered."""
+        return self._reading
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes held in this process: read and not delivered, plus sent and not taken."""
+        return self._decoder.buffered_bytes + self._unsent()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the socket has not taken."""
+        return self._unsent()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the transport is gone."""
+        return self._transport is None
+
+    # --- asyncio's callbacks ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport), "a stream transport"
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._high_water, low=self._low_water)
+
+    def data_received(self, data: bytes) -> None:
+        self._decoder.feed(data)
+        self._deliver()
+
+    def eof_received(self) -> bool:
+        return False  # the transport closes itself; connection_lost follows
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._tell().writing_paused()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        if self._owed_pong is not None and not self._close_sent:
+            payload, self._owed_pong = self._owed_pong, None
+            self._write(Frame(_PONG, payload))
+        self._tell().writing_resumed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._finishing is not None:
+            self._finishing.cancel()
+        if self._forward_lost is not None:
+            self._forward_lost(exc)
+        self._tell().connection_lost(exc)
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _tell(self) -> FrameHandler:
+        assert self._handler is not None, "a connection has its handler before its transport"
+        return self._handler
+
+    def _deliver(self) -> None:
+        if self._delivering:  # a handler paused and resumed us: the loop below goes on
+            return
+        handler = self._tell()
+        self._delivering = True
+        try:
+            while self._reading:
+                frame = self._decoder.next_frame()
+                if frame is None:
+                    break
+                if frame.opcode >= _CLOSE:
+                    self._control_received(frame, handler)
+                elif self._finishing is None:
+                    handler.frame_received(frame)
+        except FrameError as error:
+            self._peer_failed = True
+            self.close(Close(error.code, error.reason))
+            if self._finishing is None:
+                handler.peer_failed(error)
+        finally:
+            self._delivering = False
+
+    def _control_received(self, frame: Frame, handler: FrameHandler) -> None:
+        if frame.opcode is _PONG:
+            handler.pong_received(frame.payload)
+        elif frame.opcode is _PING:
+            # Clause 1.4-3. Over the high-water mark only the latest is owed (RFC 6455 §5.5.3).
+            if self._writing_paused:
+                self._owed_pong = frame.payload
+            elif not self._close_sent:
+                self._write(Frame(_PONG, frame.payload))
+        else:
+            close = decode_close(frame.payload)
+            self._close_received = True
+            self.close(close)
+            if self._finishing is None:
+                handler.close_received(close)
+            else:
+                self._end_tcp()
+
+    def _end_tcp(self) -> None:
+        """After both Closes: the server ends TCP, the client waits for it (RFC 6455 §7.1.1)."""
+        if self._side is Side.SERVER and self._transport is not None:
+            self._transport.close()  # once what is unsent is flushed
+
+    def _write(self, frame: Frame) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        for piece in self._encoder.encode(frame):
+            self._written += len(piece)
+            transport.write(piece)
+
+    def _unsent(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def _keep_finishing(self) -> None:
+        """A closing connection lives as long as its unsent bytes shrink (clause 1.5-13)."""
+        unsent = self._unsent()
+        if unsent and unsent < self._unsent_before:
+            self._unsent_before = unsent
+            self._finishing = self._call_later(self._linger, self._keep_finishing)
+        else:
+            self.abort()
+
+
+class _Collector:
+    """Shaped like the parser that an HTTP protocol feeds after an upgrade."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self.data += data
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """The connection's end is told by ``connection_lost``."""

@@ -1,0 +1,184 @@
+"""Events as WebSocket messages: ``payloadpart.v1.msgpack`` and ``.json`` (clause 3-1).
+
+An envelope is a map with one entry, the event's name, whose value holds its members::
+
+    {"PayloadPart": {"Bytes": b"Hello ", "DataType": "UTF8", "CompletionState": "PARTIAL"}}
+
+msgpack carries ``Bytes`` as bin, JSON as base64. Both sides of the stream speak both ways.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import msgpack
+
+from protocol.parts import (
+    CompletionState,
+    DataType,
+    InputEnd,
+    InternalStreamFailure,
+    ModelStreamError,
+    PayloadPart,
+    StreamEvent,
+)
+
+_T = TypeVar("_T")
+
+_DATA_TYPES = {member.value: member for member in DataType}
+_COMPLETIONS = {member.value: member for member in CompletionState}
+
+
+class EnvelopeError(ValueError):
+    """A message that is no event; says what is wrong with it, never its content."""
+
+
+class MsgpackEnvelope:
+    """``payloadpart.v1.msgpack``: each binary message is one event."""
+
+    text = False
+
+    @staticmethod
+    def encode(event: StreamEvent) -> bytes:
+        """One event as one message."""
+        packed: bytes = msgpack.packb(_to_map(event, bytes))
+        return packed
+
+    @staticmethod
+    def decode(message: bytes) -> StreamEvent:
+        """One message as one event.
+
+        Raises:
+            EnvelopeError: the message is no event.
+        """
+        try:
+            value = msgpack.unpackb(message)
+        except (ValueError, msgpack.UnpackException) as error:
+            raise EnvelopeError(f"not msgpack: {type(error).__name__}") from None
+        return _from_map(value, _msgpack_bytes)
+
+
+class JsonEnvelope:
+    """``payloadpart.v1.json``: each text message is one event, ``Bytes`` in base64."""
+
+    text = True
+
+    @staticmethod
+    def encode(event: StreamEvent) -> bytes:
+        """One event as one message, in UTF-8."""
+        return json.dumps(_to_map(event, lambda raw: base64.b64encode(raw).decode())).encode()
+
+    @staticmethod
+    def decode(message: bytes) -> StreamEvent:
+        """One message as one event.
+
+        Raises:
+            EnvelopeError: the message is no event.
+        """
+        try:
+            value = json.loads(message.decode(), object_pairs_hook=_no_duplicates)
+        except UnicodeDecodeError:
+            raise EnvelopeError("not UTF-8") from None
+        except json.JSONDecodeError as error:
+            raise EnvelopeError(f"not JSON: {error.msg} at character {error.pos}") from None
+        except (RecursionError, ValueError) as error:
+            raise EnvelopeError(f"not an envelope: {error}") from None
+        return _from_map(value, _base64_bytes)
+
+
+Envelope = type[MsgpackEnvelope] | type[JsonEnvelope]
+
+
+def _to_map(event: StreamEvent, encode_bytes: Callable[[bytes], object]) -> dict[str, Any]:
+    match event:
+        case PayloadPart(payload, data_type, completion):
+            members = {
+                "Bytes": encode_bytes(payload),
+                "DataType": data_type.value,
+                "CompletionState": completion.value,
+            }
+            return {"PayloadPart": members}
+        case InputEnd():
+            return {"InputEnd": {}}
+        case ModelStreamError(code, message):
+            return {"ModelStreamError": {"ErrorCode": code, "Message": message}}
+        case InternalStreamFailure(message):
+            return {"InternalStreamFailure": {"Message": message}}
+
+
+def _from_map(value: object, decode_bytes: Callable[[object], bytes]) -> StreamEvent:
+    if not isinstance(value, dict) or len(value) != 1:
+        _refuse("an event is a map with one entry, its name")
+    ((name, members),) = value.items()
+    if not isinstance(members, dict):
+        _refuse("the value of an event is a map of its members")
+    match name:
+        case "PayloadPart":
+            _only(members, "PayloadPart", {"Bytes", "DataType", "CompletionState", "P"})
+            # Absent members mean their defaults; P is padding (clause 1.2-2).
+            return PayloadPart(
+                decode_bytes(members["Bytes"]) if "Bytes" in members else b"",
+                _member(members, "DataType", _DATA_TYPES, DataType.BINARY),
+                _member(members, "CompletionState", _COMPLETIONS, CompletionState.COMPLETE),
+            )
+        case "InputEnd":
+            _only(members, "InputEnd", set())
+            return InputEnd()
+        case "ModelStreamError":
+            return ModelStreamError(_text(members, "ErrorCode"), _text(members, "Message"))
+        case "InternalStreamFailure":
+            return InternalStreamFailure(_text(members, "Message"))
+        case _:
+            _refuse("unknown event; known are PayloadPart and InputEnd")
+
+
+def _only(members: dict[object, object], event: str, known: set[str]) -> None:
+    # A misspelt CompletionState would otherwise pass for COMPLETE.
+    if not members.keys() <= known:
+        _refuse(f"{event} has a member it does not know; it knows {sorted(known) or 'none'}")
+
+
+def _member(members: dict[object, object], name: str, known: dict[str, _T], absent: _T) -> _T:
+    if name not in members:
+        return absent
+    value = members[name]
+    if not isinstance(value, str) or value not in known:
+        _refuse(f"{name} is one of {sorted(known)}, exactly as written")
+    return known[value]
+
+
+def _text(members: dict[object, object], name: str) -> str:
+    value = members.get(name, "")
+    if not isinstance(value, str):
+        _refuse(f"{name} is a string")
+    return value
+
+
+def _msgpack_bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        _refuse("Bytes is msgpack bin, not str")
+    return value
+
+
+def _base64_bytes(value: object) -> bytes:
+    if not isinstance(value, str):
+        _refuse("Bytes is a base64 string")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        _refuse("Bytes is not base64")
+
+
+def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise EnvelopeError("a name appears twice in one map")
+    return members
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise EnvelopeError(reason)

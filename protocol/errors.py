@@ -1,0 +1,95 @@
+"""Errors of the API over HTTP: name, status and members on the class, turned into bytes once.
+
+Section 4 of the contract. Errors inside a running stream are events: :mod:`protocol.parts`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+
+class ApiError(Exception):
+    """An error that a client gets as an HTTP response (clause 4-1).
+
+    Args:
+        message: what was wrong, where, and what to do; becomes ``Message``.
+        members: the operation's further members, sent as they are.
+    """
+
+    #: Sent as ``x-amzn-ErrorType``.
+    name: ClassVar[str]
+    status: ClassVar[int]
+
+    def __init__(self, message: str, **members: str | int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.members = members
+
+    def body(self) -> bytes:
+        """The JSON body (clause 4-1)."""
+        return json.dumps({"Message": self.message, **self.members}).encode()
+
+
+class InputValidationError(ApiError):
+    """The request is wrong; sending it again will not help (clause 4-2)."""
+
+    name = "InputValidationError"
+    status = 400
+
+    def __init__(self, message: str, code: str = "InvalidInput") -> None:
+        super().__init__(message, ErrorCode=code)
+
+
+class AccessDenied(ApiError):
+    """The caller may not do this (clauses 2.4-6, 3-4)."""
+
+    name = "AccessDeniedException"
+    status = 403
+
+
+class NotFound(ApiError):
+    """No operation lives at this path. AWS's name for it is the same."""
+
+    name = "UnknownOperationException"
+    status = 404
+
+
+class ModelError(ApiError):
+    """The container refused the stream or could not be reached (clauses 4-3, 4-6).
+
+    Args:
+        message: what happened.
+        original_status: the container's own HTTP status, 0 if it gave none.
+        original_message: the beginning of the container's own body.
+    """
+
+    name = "ModelError"
+    status = 424
+
+    def __init__(self, message: str, original_status: int = 0, original_message: str = "") -> None:
+        super().__init__(
+            message,
+            OriginalStatusCode=original_status,
+            OriginalMessage=original_message,
+            # No log service stands behind this platform; the member is required all the same.
+            LogStreamArn="",
+            ErrorCode="ModelError",
+        )
+
+
+class InternalServerError(ApiError):
+    """The gateway's own fault (clause 4-4)."""
+
+    name = "InternalServerError"
+    status = 500
+
+
+class ServiceUnavailable(ApiError):
+    """Full, or draining: try again, elsewhere or later (clauses 4-4, 4-6)."""
+
+    name = "ServiceUnavailableError"
+    status = 503
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ErrorCode="ServiceUnavailable")

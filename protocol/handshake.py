@@ -1,0 +1,236 @@
+"""The opening handshake, both sides, sans-IO (RFC 6455 §4).
+
+The server's side takes a head that an HTTP parser has already read. The client's side reads the
+response itself, with h11.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import h11
+
+from protocol.limits import HANDSHAKE_HEAD_BYTES, REFUSAL_BODY_BYTES
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
+
+
+def accept_key(key: str) -> str:
+    """``Sec-WebSocket-Accept`` for a ``Sec-WebSocket-Key`` (RFC 6455 §4.2.2)."""
+    return base64.b64encode(
+        hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
+    ).decode()
+
+
+# --- Server --------------------------------------------------------------------------------------
+
+
+class UpgradeError(Exception):
+    """A request that asks for a WebSocket in a way that cannot be granted.
+
+    Attributes:
+        status: the HTTP status to answer with.
+        reason: what was wrong.
+        headers: to send along (RFC 6455 §4.4 asks for the version on 426).
+    """
+
+    def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.headers = dict(headers or {})
+
+
+def tokens(value: str) -> list[str]:
+    """The members of a comma-separated header, in order, as they are written."""
+    return [token.strip() for token in value.split(",") if token.strip()]
+
+
+def is_upgrade(headers: Mapping[str, str]) -> bool:
+    """Whether a request asks for a WebSocket; ``headers`` is case-insensitive."""
+    return headers.get("Upgrade", "").lower() == "websocket"
+
+
+def check_upgrade(method: str, headers: Mapping[str, str]) -> str:
+    """The request's key, once everything RFC 6455 §4.2.1 demands of it is there.
+
+    Raises:
+        UpgradeError: with the status to answer.
+    """
+    if method != "GET":
+        raise UpgradeError(405, "a WebSocket opens with GET", {"Allow": "GET"})
+    if "upgrade" not in (token.lower() for token in tokens(headers.get("Connection", ""))):
+        raise UpgradeError(400, "Connection does not name Upgrade")
+    if headers.get("Sec-WebSocket-Version", "").strip() != "13":
+        raise UpgradeError(426, "Sec-WebSocket-Version is not 13", {"Sec-WebSocket-Version": "13"})
+    key = headers.get("Sec-WebSocket-Key", "").strip()
+    try:
+        whole = len(base64.b64decode(key, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        whole = False
+    if not whole:
+        raise UpgradeError(400, "Sec-WebSocket-Key is not 16 bytes in base64")
+    return key
+
+
+def upgrade_headers(key: str, subprotocol: str | None = None) -> dict[str, str]:
+    """The headers of the 101 (RFC 6455 §4.2.2). No extension is ever agreed on (clause 1.2-6)."""
+    headers = {
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Accept": accept_key(key),
+    }
+    if subprotocol is not None:
+        headers["Sec-WebSocket-Protocol"] = subprotocol
+    return headers
+
+
+# --- Client --------------------------------------------------------------------------------------
+
+
+class HandshakeRefused(Exception):
+    """The server answered with another status than 101.
+
+    Attributes:
+        status: its status.
+        headers: its headers, names in lower case.
+        body: the first 2,048 bytes of its body.
+    """
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        super().__init__(f"the upgrade was answered with {status}")
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+class HandshakeBroken(Exception):
+    """What came back is no valid answer to the upgrade; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A completed handshake.
+
+    Attributes:
+        headers: of the 101, names in lower case.
+        subprotocol: the one chosen, if any was offered.
+        trailing: bytes that came behind the head: already frames.
+    """
+
+    headers: dict[str, str]
+    subprotocol: str | None
+    trailing: bytes
+
+
+class ClientHandshake:
+    """One upgrade request and what comes back.
+
+    Send :attr:`request`, hand everything received to :meth:`receive` until it returns an
+    :class:`Accepted`, and b"" once the connection ends.
+
+    Args:
+        host: the ``Host`` header.
+        target: path and query, percent-encoded.
+        headers: further headers.
+        subprotocols: those to offer, the best first.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        target: str,
+        headers: Iterable[tuple[str, str]] = (),
+        subprotocols: Sequence[str] = (),
+    ) -> None:
+        key = base64.b64encode(os.urandom(16)).decode()
+        self._accept = accept_key(key)
+        self._subprotocols = subprotocols
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HANDSHAKE_HEAD_BYTES)
+        self._refusal: tuple[int, dict[str, str]] | None = None
+        self._body = b""
+        fields = [
+            ("Host", host),
+            ("Upgrade", "websocket"),
+            ("Connection", "Upgrade"),
+            ("Sec-WebSocket-Key", key),
+            ("Sec-WebSocket-Version", "13"),
+            *headers,
+        ]
+        if subprotocols:
+            fields.append(("Sec-WebSocket-Protocol", ", ".join(subprotocols)))
+        #: The request, as bytes to send.
+        self.request = b"".join(
+            part
+            for event in (
+                h11.Request(method="GET", target=target, headers=fields),
+                h11.EndOfMessage(),
+            )
+            if (part := self._http.send(event))
+        )
+
+    def receive(self, data: bytes) -> Accepted | None:
+        """Take bytes in; b"" says that no more will come.
+
+        Raises:
+            HandshakeRefused: another status than 101, with the beginning of its body.
+            HandshakeBroken: no HTTP, the wrong accept key, something that was not offered, or
+                the connection ended first.
+        """
+        try:
+            self._http.receive_data(data)
+            return self._events(ended=not data)
+        except h11.RemoteProtocolError as error:
+            if self._refusal is not None:  # its head was whole: the status is worth more
+                raise self._refused() from None
+            raise HandshakeBroken(f"the answer to the upgrade is not HTTP: {error}") from None
+
+    def _events(self, *, ended: bool) -> Accepted | None:
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.InformationalResponse) and event.status_code == 101:
+                return self._accepted(_fields(event), bytes(self._http.trailing_data[0]))
+            if isinstance(event, h11.Response):
+                self._refusal = (event.status_code, _fields(event))
+            elif isinstance(event, h11.Data):
+                self._body += event.data[: REFUSAL_BODY_BYTES - len(self._body)]
+                if len(self._body) == REFUSAL_BODY_BYTES:
+                    raise self._refused()
+            elif isinstance(event, h11.EndOfMessage):
+                raise self._refused()
+            elif not isinstance(event, h11.InformationalResponse):  # NEED_DATA, PAUSED, closed
+                if ended:
+                    raise HandshakeBroken("the connection ended before the upgrade was answered")
+                return None
+
+    def _refused(self) -> HandshakeRefused:
+        assert self._refusal is not None, "only called once the head has been seen"
+        return HandshakeRefused(*self._refusal, self._body)
+
+    def _accepted(self, headers: dict[str, str], trailing: bytes) -> Accepted:
+        """Check what RFC 6455 §4.1 makes the client check."""
+        if headers.get("upgrade", "").lower() != "websocket":
+            raise HandshakeBroken("the 101 does not upgrade to websocket")
+        if "upgrade" not in tokens(headers.get("connection", "").lower()):
+            raise HandshakeBroken("the 101's Connection does not name Upgrade")
+        if headers.get("sec-websocket-accept", "") != self._accept:
+            raise HandshakeBroken("Sec-WebSocket-Accept does not answer the key")
+        if headers.get("sec-websocket-extensions"):
+            raise HandshakeBroken("an extension came back that was not offered")
+        subprotocol = headers.get("sec-websocket-protocol")
+        if subprotocol is not None and subprotocol not in self._subprotocols:
+            raise HandshakeBroken("a subprotocol came back that was not offered")
+        return Accepted(headers, subprotocol, trailing)
+
+
+def _fields(event: h11.Response | h11.InformationalResponse) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for name, value in event.headers:
+        key, text = name.decode("ascii"), value.decode("latin-1")
+        fields[key] = f"{fields[key]}, {text}" if key in fields else text
+    return fields

@@ -1,0 +1,135 @@
+"""Every size, count, pattern and time limit of the project, named, with its unit and its precedent.
+
+Those an operator may change are defaults: ``gateway.settings`` starts from them. Sizes are bytes,
+times are seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# --- Frames and messages -------------------------------------------------------------------------
+
+#: Largest payload of one part, and so of one frame (clause 1.3-3). The payload limit of the event
+#: stream encoding that AWS SDKs speak: 16 MiB.
+MAX_PART_BYTES: Final = 16 * MIB
+
+#: Largest control frame payload (RFC 6455 §5.5).
+MAX_CONTROL_BYTES: Final = 125
+
+#: Longest Close reason: a control payload less the two bytes of the code (RFC 6455 §5.5.1).
+MAX_CLOSE_REASON_BYTES: Final = MAX_CONTROL_BYTES - 2
+
+#: Largest envelope message from a WebSocket client: base64 makes 4 bytes of 3, plus room for the
+#: member names around it.
+MAX_ENVELOPE_BYTES: Final = MAX_PART_BYTES * 4 // 3 + 64 * KIB
+
+#: Fragments a client may cut one envelope message into. Browsers send one, proxies a few;
+#: 1,024 fragments of 16 KiB still carry the largest envelope.
+MAX_ENVELOPE_FRAGMENTS: Final = 2048
+
+# --- Buffers -------------------------------------------------------------------------------------
+
+#: Unsent bytes on one leg at which the other leg stops being read, and the level at which it is
+#: read again. asyncio's own default high-water mark is 64 KiB; 256 KiB carries 50 ms of a
+#: 40 Mbit/s stream. Bound per direction: high-water mark + one part + one socket read.
+WRITE_HIGH_WATER: Final = 256 * KIB
+WRITE_LOW_WATER: Final = 64 * KIB
+
+#: Most bytes one socket read brings: asyncio reads up to 256 KiB at once, uvloop 64 KiB.
+MAX_SOCKET_READ: Final = 256 * KIB
+
+#: Part bytes the Python client holds for a caller that does not iterate; then it stops reading.
+CLIENT_RECEIVE_HIGH_WATER: Final = 1 * MIB
+
+# --- Liveness, progress, lifetime ----------------------------------------------------------------
+
+#: Interval of the gateway's pings to a container, and how many may stay unanswered (clause 1.4-1).
+CONTAINER_PING_INTERVAL: Final = 60.0
+CONTAINER_PINGS_UNANSWERED: Final = 5
+
+#: The same toward a client (clause 1.4-4).
+CLIENT_PING_INTERVAL: Final = 60.0
+CLIENT_PINGS_UNANSWERED: Final = 2
+
+#: How often a ping that the socket has not taken yet is looked at again (clause 1.4-2).
+PING_FLUSH_CHECK: Final = 1.0
+
+#: A paused direction that moves no byte for this long ends the stream (clause 1.4-2).
+#: Envoy's stream idle timeout is 5 minutes too.
+STALL_TIMEOUT: Final = 300.0
+
+#: How often a paused direction is looked at, as a share of the stall timeout.
+STALL_CHECKS: Final = 10
+
+#: Longest life of a stream (clause 1.4-5; AWS quota).
+STREAM_LIFETIME: Final = 1800.0
+
+# --- Opening a stream ----------------------------------------------------------------------------
+
+#: A container accepts a connection within 250 ms (clauses 1.1-2, 4-6).
+CONTAINER_CONNECT_TIMEOUT: Final = 0.25
+
+#: Resolving a container's name; the 250 ms above begin after it.
+CONTAINER_RESOLVE_TIMEOUT: Final = 5.0
+
+#: A container answers the upgrade within 60 s (clause 4-6).
+CONTAINER_HANDSHAKE_TIMEOUT: Final = 60.0
+
+#: Bytes of a refusing container's body that are read and passed on (clause 4-6).
+REFUSAL_BODY_BYTES: Final = 2048
+
+#: Head of a handshake response; node allows 16 KiB, h11 16 KiB.
+HANDSHAKE_HEAD_BYTES: Final = 16 * KIB
+
+#: A connection brings a whole request head within this time of being accepted or of its last
+#: response (nginx client_header_timeout: 60 s).
+REQUEST_HEAD_TIMEOUT: Final = 60.0
+
+#: Request line and each header line (aiohttp: 8,190), and how many headers (aiohttp: 128).
+MAX_HEADER_LINE: Final = 8190
+MAX_HEADERS: Final = 128
+
+#: Streams open at once on one gateway process; over it a client gets 503.
+MAX_STREAMS: Final = 10_000
+
+#: Connections on the listener, streams included.
+MAX_CONNECTIONS: Final = 20_000
+
+# --- Ending a stream -----------------------------------------------------------------------------
+
+#: No Close from the container this long after ours ends the stream (clause 1.5-12).
+CLOSE_TIMEOUT: Final = 10.0
+
+#: ``input_end = "drain"``: silence from the container that ends the stream (clause 1.5-12).
+DRAIN_TIMEOUT: Final = 10.0
+
+#: After the closing handshake: no byte moved for this long and the connection is aborted.
+LINGER_TIMEOUT: Final = 5.0
+
+# --- Stopping a process --------------------------------------------------------------------------
+
+#: After SIGTERM streams may end by themselves for this long …
+SHUTDOWN_GRACE: Final = 15.0
+#: … then they are ended, spread over this window so that clients do not return as a herd …
+SHUTDOWN_SPREAD: Final = 5.0
+#: … and this much later the process leaves whatever is left: 25 s, before the SIGKILL at 30 s.
+SHUTDOWN_HARD: Final = 5.0
+
+# --- Names and paths (clause 4-7, from AWS's service model) ---------------------------------------
+
+MAX_ENDPOINT_NAME: Final = 63
+ENDPOINT_NAME: Final = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
+
+MAX_INVOCATION_PATH: Final = 100
+INVOCATION_PATH: Final = re.compile(r"[A-Za-z0-9\-._]+(?:/[A-Za-z0-9\-._]+)*")
+
+MAX_QUERY_STRING: Final = 2048
+QUERY_STRING: Final = re.compile(
+    r"(?P<pair>[a-zA-Z0-9][A-Za-z0-9_-]*=(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})+)"
+    r"(?:&[a-zA-Z0-9][A-Za-z0-9_-]*=(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})+)*"
+)

@@ -1,0 +1,63 @@
+"""The events of a bidirectional stream, as client and gateway exchange them.
+
+Source: ``InvokeEndpointWithBidirectionalStream`` in AWS's service model ``sagemaker-runtime-http2``.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class DataType(enum.Enum):
+    """What a part's bytes are said to be; nobody checks (clause 1.2-5)."""
+
+    UTF8 = "UTF8"
+    BINARY = "BINARY"
+
+
+class CompletionState(enum.Enum):
+    """Whether a part ends its message (``COMPLETE``) or more of it follows (``PARTIAL``)."""
+
+    PARTIAL = "PARTIAL"
+    COMPLETE = "COMPLETE"
+
+
+class PayloadPart(NamedTuple):
+    """One part of a stream, and exactly one WebSocket data frame (clauses 1.2-1, 1.3-1).
+
+    A named tuple and not a dataclass: four are made per round trip, in half the time.
+    The defaults are what an absent member means (clause 1.2-2).
+    """
+
+    payload: bytes
+    data_type: DataType = DataType.BINARY
+    completion: CompletionState = CompletionState.COMPLETE
+
+
+@dataclass(frozen=True, slots=True)
+class InputEnd:
+    """The client has said everything; events still come back (clause 3-1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStreamError:
+    """The model's side ended the stream (clause 1.5). ``code`` is decimal for close codes."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class InternalStreamFailure:
+    """The platform ended the stream: liveness, stall, lifetime, drain, or a fault of its own."""
+
+    message: str
+
+
+#: What ends a response other than cleanly.
+StreamError = ModelStreamError | InternalStreamFailure
+
+#: Everything that an envelope can hold.
+StreamEvent = PayloadPart | InputEnd | ModelStreamError | InternalStreamFailure
