@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from protocol.closing import NORMAL, Close, encode_close
 from protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
 from protocol.frames import Frame, Opcode
 from protocol.limits import (
+    FRAMES_PER_TURN,
     LINGER_TIMEOUT,
     MAX_PART_BYTES,
     WRITE_HIGH_WATER,
@@ -31,6 +32,13 @@ class Side(enum.Enum):
 
     CLIENT = "client"
     SERVER = "server"
+
+
+class Cancellable(Protocol):
+    """A call that may still be taken back."""
+
+    def cancel(self) -> None:
+        """Do not call."""
 
 
 class FrameHandler(Protocol):
@@ -97,7 +105,7 @@ class FrameConnection(asyncio.Protocol):
         high_water: int = WRITE_HIGH_WATER,
         low_water: int = WRITE_LOW_WATER,
         linger: float = LINGER_TIMEOUT,
-        call_later: Callable[..., asyncio.TimerHandle] | None = None,
+        call_later: Callable[..., Cancellable] | None = None,
     ) -> None:
         client = side is Side.CLIENT
         self._handler = handler
@@ -120,7 +128,9 @@ class FrameConnection(asyncio.Protocol):
         self._close_sent = False
         self._close_received = False
         self._peer_failed = False
-        self._finishing: asyncio.TimerHandle | None = None
+        self._ended = False
+        self._turn: asyncio.Handle | None = None
+        self._finishing: Cancellable | None = None
         self._unsent_before = 0
 
     # --- Taking a transport over -----------------------------------------------------------------
@@ -130,10 +140,15 @@ class FrameConnection(asyncio.Protocol):
 
         ``received`` are bytes that were read behind the handshake.
         """
+        if transport.is_closing():
+            self.connection_lost(ConnectionResetError("the peer left during the handshake"))
+            return
         transport.set_protocol(self)
         self.connection_made(transport)
         if received:
             self.data_received(received)
+        # Whoever did the handshake may have paused it, to lose nothing behind the head.
+        self._read_on()
 
     def take_over_from(self, http: HttpProtocol) -> None:
         """Take over from an HTTP server's protocol that has written its 101.
@@ -142,15 +157,12 @@ class FrameConnection(asyncio.Protocol):
         """
         transport = http.transport
         if transport is None:
-            self.connection_lost(ConnectionResetError("the client left during the handshake"))
+            self.connection_lost(ConnectionResetError("the peer left during the handshake"))
             return
         behind_head = _Collector()
         http.set_parser(behind_head)
         self._forward_lost = http.connection_lost
         self.take_over(transport, behind_head.data)
-        # The HTTP protocol may have paused reading over what it had gathered.
-        if self._reading:
-            transport.resume_reading()
 
     # --- Intents ---------------------------------------------------------------------------------
 
@@ -167,7 +179,7 @@ class FrameConnection(asyncio.Protocol):
 
     def flushed(self, position: int) -> bool:
         """Whether the socket has taken everything up to ``position``."""
-        return self._written - self._unsent() >= position
+        return self.taken_bytes >= position
 
     def close(self, close: Close = _NORMALLY) -> None:
         """Send a Close, once; the peer's frames still arrive until its own."""
@@ -212,9 +224,9 @@ class FrameConnection(asyncio.Protocol):
         if self._reading:
             return
         self._reading = True
-        self._deliver()
-        if self._reading and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        if self._turn is None:
+            self._deliver()
+        self._read_on()
 
     # --- State -----------------------------------------------------------------------------------
 
@@ -234,16 +246,26 @@ class FrameConnection(asyncio.Protocol):
         return self._unsent()
 
     @property
+    def taken_bytes(self) -> int:
+        """Bytes that the socket has taken since the connection began."""
+        return self._written - self._unsent()
+
+    @property
+    def closed_by_peer(self) -> bool:
+        """Whether the peer's Close has come."""
+        return self._close_received
+
+    @property
     def lost(self) -> bool:
         """Whether the transport is gone."""
-        return self._transport is None
+        return self._ended
 
     # --- asyncio's callbacks ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "a stream transport"
-        self._transport = transport
-        transport.set_write_buffer_limits(high=self._high_water, low=self._low_water)
+        # Not checked with isinstance: uvloop's transports derive from no class of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self._high_water, low=self._low_water)
 
     def data_received(self, data: bytes) -> None:
         self._decoder.feed(data)
@@ -264,9 +286,13 @@ class FrameConnection(asyncio.Protocol):
         self._tell().writing_resumed()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
         self._transport = None
-        if self._finishing is not None:
-            self._finishing.cancel()
+        for pending in (self._finishing, self._turn):
+            if pending is not None:
+                pending.cancel()
         if self._forward_lost is not None:
             self._forward_lost(exc)
         self._tell().connection_lost(exc)
@@ -283,14 +309,16 @@ class FrameConnection(asyncio.Protocol):
         handler = self._tell()
         self._delivering = True
         try:
-            while self._reading:
-                frame = self._decoder.next_frame()
+            for _ in range(FRAMES_PER_TURN):
+                frame = self._decoder.next_frame() if self._reading else None
                 if frame is None:
                     break
                 if frame.opcode >= _CLOSE:
                     self._control_received(frame, handler)
                 elif self._finishing is None:
                     handler.frame_received(frame)
+            else:
+                self._yield_turn()
         except FrameError as error:
             self._peer_failed = True
             self.close(Close(error.code, error.reason))
@@ -298,6 +326,23 @@ class FrameConnection(asyncio.Protocol):
                 handler.peer_failed(error)
         finally:
             self._delivering = False
+
+    def _yield_turn(self) -> None:
+        """Let others have the loop: one read may hold tens of thousands of tiny frames."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn = None
+        if self._reading:
+            self._deliver()
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Read the socket, if the owner wants it and nothing is waiting for its turn."""
+        if self._reading and self._turn is None and self._transport is not None:
+            self._transport.resume_reading()
 
     def _control_received(self, frame: Frame, handler: FrameHandler) -> None:
         if frame.opcode is _PONG:
@@ -331,7 +376,7 @@ class FrameConnection(asyncio.Protocol):
             transport.write(piece)
 
     def _unsent(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _keep_finishing(self) -> None:
         """A closing connection lives as long as its unsent bytes shrink (clause 1.5-13)."""

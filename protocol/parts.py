@@ -1,4 +1,4 @@
-"""The events of a bidirectional stream, as client and gateway exchange them.
+"""The events of a bidirectional stream.
 
 Source: ``InvokeEndpointWithBidirectionalStream`` in AWS's service model ``sagemaker-runtime-http2``.
 """

@@ -1,0 +1,1 @@
+"""The platform's side: what clients connect to."""

@@ -1,0 +1,272 @@
+"""``partway invoke``: a bidirectional client on the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import threading
+import time
+import wave
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TextIO
+
+from gateway.client import CompletionState, DataType, PartwayError, PayloadPart, Stream, connect
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+#: Pieces that a file is sent in: 64 KiB.
+_FILE_PART = 64 * 1024
+
+#: Audio is sent in parts of 20 ms, as telephony does.
+_WAV_PART_SECONDS = 0.02
+
+#: Bytes of a payload that ``--frames`` shows.
+_SHOWN_BYTES = 40
+
+_EXAMPLES = """\
+examples:
+  partway invoke echo --text "Hello " --text world --partial --frames
+  partway invoke echo < questions.txt
+  partway invoke voice --wav call.wav --pace realtime --path v1/listen --query model=general
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "invoke",
+        help="talk to an endpoint from the terminal",
+        description=(
+            "Open a stream and talk both ways at once. Without --text, --file or --wav each line "
+            "of standard input is a message; its end is the end of input."
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("endpoint", metavar="NAME", help="the endpoint")
+    parser.add_argument(
+        "--url",
+        default=os.environ.get("PARTWAY_URL", "http://127.0.0.1:8090"),
+        help="the gateway (%(default)s)",
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--text", action="append", help="a text part; may be repeated")
+    source.add_argument("--file", type=Path, help="a file, in BINARY parts of 64 KiB")
+    source.add_argument("--wav", type=Path, help="a WAV file's samples, in parts of 20 ms")
+    parser.add_argument(
+        "--pace",
+        choices=["none", "realtime"],
+        default="none",
+        help="realtime sends --wav as fast as it sounds (%(default)s)",
+    )
+    parser.add_argument(
+        "--partial",
+        action="store_true",
+        help="make one message of everything sent: PARTIAL parts, the last COMPLETE",
+    )
+    parser.add_argument("--frames", action="store_true", help="show every part, both ways")
+    parser.add_argument("--path", help="path at the model, without a leading slash")
+    parser.add_argument("--query", help="query for the model, as key=value&key=value")
+    parser.add_argument("--variant", help="production variant to ask for")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0 after a clean end, 1 after an error, 2 on bad usage."""
+    try:
+        return asyncio.run(invoke(options))
+    except PartwayError as error:
+        hint = "trying again may help" if error.reconnect else "trying again will not help"
+        print(f"partway invoke: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
+        original = getattr(error, "original_message", "")
+        if original:
+            print(f"the container said: {original}", file=sys.stderr)
+        return 1
+    except (OSError, wave.Error, EOFError, ValueError) as error:
+        print(f"partway invoke: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+async def invoke(options: argparse.Namespace) -> int:
+    """Hold one conversation."""
+    printer = FramePrinter(sys.stdout) if options.frames else None
+    timing = Timing()
+    opened = connect(
+        options.url,
+        options.endpoint,
+        path=options.path,
+        query=options.query,
+        variant=options.variant,
+    )
+    try:
+        async with opened as stream:
+            timing.start()
+            sender = asyncio.create_task(_send(stream, options, printer))
+            try:
+                async for part in stream:
+                    timing.part_received()
+                    if printer is not None:
+                        printer.show(part, sent=False)
+                    else:
+                        _print_reply(part, sys.stdout.buffer)
+                if sender.done():
+                    sender.result()
+            finally:
+                sender.cancel()
+                await asyncio.wait([sender])
+    finally:
+        print(timing.summary(), file=sys.stderr)
+    return 0
+
+
+async def _send(stream: Stream, options: argparse.Namespace, printer: FramePrinter | None) -> None:
+    try:
+        async for part in _parts(options):
+            if printer is not None:
+                printer.show(part, sent=True)
+            await stream.send(part)
+        await stream.end_input()
+    except Exception:
+        await stream.close()  # nothing more will be sent, so nothing more is waited for
+        raise
+
+
+# --- What is sent --------------------------------------------------------------------------------
+
+
+async def _parts(options: argparse.Namespace) -> AsyncIterator[PayloadPart]:
+    if options.text is not None:
+        texts = (text.encode() for text in options.text)
+        for part in _as_parts(texts, DataType.UTF8, options.partial):
+            yield part
+    elif options.file is not None:
+        with options.file.open("rb") as file:
+            pieces = iter(lambda: file.read(_FILE_PART), b"")
+            for part in _as_parts(pieces, DataType.BINARY, options.partial):
+                yield part
+    elif options.wav is not None:
+        with wave.open(str(options.wav), "rb") as sound:
+            started = time.monotonic()
+            per_part = max(1, round(sound.getframerate() * _WAV_PART_SECONDS))
+            pieces = iter(lambda: sound.readframes(per_part), b"")
+            parts = _as_parts(pieces, DataType.BINARY, options.partial)
+            for number, part in enumerate(parts):
+                if options.pace == "realtime":
+                    due = started + number * per_part / sound.getframerate()
+                    await asyncio.sleep(max(0.0, due - time.monotonic()))
+                yield part
+    else:
+        async for line in _lines(sys.stdin.buffer):
+            state = CompletionState.PARTIAL if options.partial else CompletionState.COMPLETE
+            yield PayloadPart(line, DataType.UTF8, state)
+        if options.partial:  # a line goes up as it comes, so none is known to be the last
+            yield PayloadPart(b"", DataType.UTF8, CompletionState.COMPLETE)
+
+
+def _as_parts(pieces: Iterator[bytes], data_type: DataType, partial: bool) -> Iterator[PayloadPart]:
+    """Each piece a message, or with ``partial`` all of them one message."""
+    piece = next(pieces, None)
+    while piece is not None:
+        following = next(pieces, None)
+        more = partial and following is not None
+        state = CompletionState.PARTIAL if more else CompletionState.COMPLETE
+        yield PayloadPart(piece, data_type, state)
+        piece = following
+
+
+async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
+    """Lines as they come, without their ends.
+
+    A thread reads them, for standard input may be a file, which no event loop can watch. It is
+    a daemon: nothing can wake it from a terminal that says no more.
+    """
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=16)
+
+    def read() -> None:
+        for line in source:
+            asyncio.run_coroutine_threadsafe(lines.put(line.rstrip(b"\r\n")), loop).result()
+        asyncio.run_coroutine_threadsafe(lines.put(None), loop).result()
+
+    threading.Thread(target=read, daemon=True, name="standard input").start()
+    while (line := await lines.get()) is not None:
+        yield line
+
+
+# --- What is shown -------------------------------------------------------------------------------
+
+
+def _print_reply(part: PayloadPart, output: BinaryIO) -> None:
+    if part.data_type is DataType.BINARY and output.isatty():
+        output.write(f"<{len(part.payload)} bytes>\n".encode())
+    else:
+        output.write(part.payload)
+        if part.data_type is DataType.UTF8 and part.completion is CompletionState.COMPLETE:
+            output.write(b"\n")
+    output.flush()
+
+
+class FramePrinter:
+    """Shows parts, one line each: time, direction, type, completion, size, beginning."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+        self._coloured = output.isatty() and "NO_COLOR" not in os.environ
+        self._started = time.monotonic()
+
+    def show(self, part: PayloadPart, *, sent: bool) -> None:
+        """Show one part."""
+        beginning = part.payload[:_SHOWN_BYTES]
+        if part.data_type is DataType.UTF8:
+            shown = repr(beginning.decode("utf-8", "backslashreplace"))
+        else:
+            shown = beginning.hex(" ")
+        if len(part.payload) > _SHOWN_BYTES:
+            shown += " …"
+        line = (
+            f"{time.monotonic() - self._started:9.4f} s  {'↑' if sent else '↓'} "
+            f"{part.data_type.value:6}  {part.completion.value:8}  "
+            f"{len(part.payload):>8} B  {shown}"
+        )
+        if self._coloured:
+            line = f"\x1b[{36 if sent else 32}m{line}\x1b[0m"
+        print(line, file=self._output, flush=True)
+
+
+class Timing:
+    """Time to the first part, and how evenly the others follow."""
+
+    def __init__(self) -> None:
+        self._started: float | None = None
+        self._received: list[float] = []
+
+    def start(self) -> None:
+        """The stream is open."""
+        self._started = time.monotonic()
+
+    def part_received(self) -> None:
+        """A part has come."""
+        self._received.append(time.monotonic())
+
+    def summary(self) -> str:
+        """One line; times in milliseconds."""
+        if self._started is None or not self._received:
+            return "no part came back"
+        first = (self._received[0] - self._started) * 1000
+        gaps = [
+            (later - earlier) * 1000
+            for earlier, later in zip(self._received, self._received[1:], strict=False)
+        ]
+        text = f"{len(self._received)} parts back, time to first part {first:.1f} ms"
+        if len(gaps) > 1:
+            jitter = statistics.stdev(gaps)
+            text += f", between parts {statistics.median(gaps):.1f} ms, jitter {jitter:.1f} ms"
+        return text

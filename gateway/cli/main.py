@@ -1,0 +1,26 @@
+"""``partway``: finds the command and runs it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from gateway.cli import invoke, serve
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the process's exit status."""
+    parser = argparse.ArgumentParser(
+        prog="partway", description="The open gateway for bidirectional model streams."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    serve.add_to(commands)
+    invoke.add_to(commands)
+    options = parser.parse_args(arguments)
+    status: int = options.run(options)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

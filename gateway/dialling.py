@@ -1,0 +1,139 @@
+"""Connecting to a WebSocket server: a container's, or for the Python client the gateway's."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from typing import cast
+
+from protocol.handshake import Accepted, ClientHandshake, HandshakeBroken, HandshakeRefused
+from protocol.limits import CONTAINER_RESOLVE_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Host and TCP port of a server."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """A connection whose handshake is done, its reading paused so that no frame is lost."""
+
+    transport: asyncio.Transport
+    accepted: Accepted
+
+
+class Unreachable(Exception):
+    """No connection, or no valid answer to the upgrade; says why."""
+
+
+async def dial(
+    address: Address,
+    handshake: ClientHandshake,
+    *,
+    connect_timeout: float,
+    handshake_timeout: float,
+) -> Upgraded:
+    """Connect and upgrade.
+
+    Args:
+        address: where to.
+        handshake: what to ask for.
+        connect_timeout: seconds for each of the host's addresses to accept.
+        handshake_timeout: seconds for the answer to the upgrade.
+
+    Raises:
+        HandshakeRefused: the server answered with another status than 101.
+        Unreachable: everything else; the connection is gone then.
+    """
+    transport, dialling = await _connect(address, connect_timeout)
+    try:
+        async with asyncio.timeout(handshake_timeout):
+            accepted = await dialling.upgrade(handshake)
+    except TimeoutError:
+        transport.abort()
+        raise Unreachable(f"no answer to the upgrade within {handshake_timeout:g} s") from None
+    except (HandshakeBroken, OSError) as error:
+        transport.abort()
+        raise Unreachable(str(error)) from None
+    except BaseException:
+        transport.abort()
+        raise
+    return Upgraded(transport, accepted)
+
+
+async def _connect(address: Address, timeout: float) -> tuple[asyncio.Transport, _Dialling]:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(CONTAINER_RESOLVE_TIMEOUT):
+            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError as error:  # a TimeoutError is one
+        raise Unreachable(f"the host {address.host} has no address: {error}") from None
+    trouble = f"the host {address.host} has no address"
+    for _, _, _, _, place in found:
+        try:
+            async with asyncio.timeout(timeout):
+                return await loop.create_connection(_Dialling, str(place[0]), address.port)
+        except TimeoutError:
+            trouble = f"no connection was accepted within {timeout * 1000:g} ms"
+        except OSError as error:
+            trouble = error.strerror or str(error)
+    raise Unreachable(trouble)
+
+
+class _Dialling(asyncio.Protocol):
+    """Carries a :class:`ClientHandshake` over a transport, then lets go of it."""
+
+    def __init__(self) -> None:
+        self._handshake: ClientHandshake | None = None
+        self._outcome: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.Transport | None = None
+
+    async def upgrade(self, handshake: ClientHandshake) -> Accepted:
+        """Send the request, wait for what comes of it."""
+        if self._transport is not None:
+            self._handshake = handshake
+            self._transport.write(handshake.request)
+        return await self._outcome
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._receive(data)
+
+    def eof_received(self) -> bool:
+        self._receive(b"")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._fail(exc or HandshakeBroken("the connection ended before the upgrade was answered"))
+
+    def _receive(self, data: bytes) -> None:
+        if self._outcome.done():
+            return
+        if self._handshake is None:
+            self._fail(HandshakeBroken("the server spoke before it was asked"))
+            return
+        try:
+            accepted = self._handshake.receive(data)
+        except (HandshakeRefused, HandshakeBroken) as error:
+            self._fail(error)
+            return
+        if accepted is not None and self._transport is not None:
+            self._transport.pause_reading()
+            self._outcome.set_result(accepted)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._outcome.done():
+            self._outcome.set_exception(error)
+            self._outcome.exception()  # it may come before upgrade() asks; that is no leak

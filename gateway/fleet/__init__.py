@@ -1,0 +1,1 @@
+"""Which endpoints there are, and where their containers run."""

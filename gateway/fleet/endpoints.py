@@ -1,0 +1,77 @@
+"""Which endpoints there are: names, and URLs of running containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from gateway.dialling import Address
+from gateway.streams.policy import StreamPolicy
+from protocol.errors import InputValidationError
+from protocol.limits import ENDPOINT_NAME, MAX_ENDPOINT_NAME
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One endpoint.
+
+    Attributes:
+        name: as clients call it (clause 4-7).
+        container: where its container listens.
+        policy: of its streams.
+        variant: reported as ``x-amzn-invoked-production-variant``.
+    """
+
+    name: str
+    container: Address
+    policy: StreamPolicy
+    variant: str = "AllTraffic"
+
+
+class Endpoints:
+    """The endpoints of this gateway."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._by_name = {endpoint.name: endpoint for endpoint in endpoints}
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def find(self, name: str) -> Endpoint:
+        """The endpoint of that name.
+
+        Raises:
+            InputValidationError: there is none, or it cannot be a name (clauses 4-6, 4-7).
+        """
+        if len(name) > MAX_ENDPOINT_NAME or not ENDPOINT_NAME.fullmatch(name):
+            raise InputValidationError(
+                f"an endpoint's name is up to {MAX_ENDPOINT_NAME} letters, digits and hyphens, "
+                "and neither begins nor ends with a hyphen",
+                "InvalidEndpointName",
+            )
+        endpoint = self._by_name.get(name)
+        if endpoint is None:
+            raise InputValidationError(f"there is no endpoint {name!r}", "EndpointNotFound")
+        return endpoint
+
+
+def container_address(url: str) -> Address:
+    """Read a container's URL.
+
+    Raises:
+        ValueError: it is not ``http://HOST:PORT``; says what is wrong.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "ws"):
+        raise ValueError(f"{url!r} is not a container's URL: it begins with http://")
+    if not parts.hostname:
+        raise ValueError(f"{url!r} names no host")
+    if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
+        raise ValueError(
+            f"{url!r} has more than host and port; a path comes with each request instead"
+        )
+    return Address(parts.hostname, parts.port or 8080)

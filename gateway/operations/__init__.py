@@ -1,0 +1,1 @@
+"""What clients can ask for, written against Exchange."""

@@ -1,0 +1,221 @@
+"""Settings: flags over environment over TOML over defaults, in one typed tree.
+
+::
+
+    host = "127.0.0.1"
+    allow_origins = ["https://chat.example"]
+
+    [stream]                      # of every endpoint
+    input_end = "drain"
+
+    [endpoints.echo]
+    url = "http://127.0.0.1:8080"
+    normal_close = "end"          # of this one
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from gateway.fleet.endpoints import Endpoint, container_address
+from gateway.streams.policy import StreamPolicy
+from protocol import limits
+
+
+class SettingsError(ValueError):
+    """A setting is wrong: which, where it was set, and what it may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set. Times in seconds.
+
+    Attributes:
+        host: to listen on.
+        port: to listen on; 0 picks a free one.
+        auth: how clients prove who they are.
+        insecure: whether to listen beyond loopback without authentication all the same.
+        log_level: of the log on standard error.
+        allow_origins: web pages' origins that may open streams; ``*`` for all.
+        max_streams: open at once.
+        max_connections: open at once.
+        shutdown_grace: for streams to end by themselves after SIGTERM.
+        shutdown_spread: over which the rest are ended.
+        shutdown_hard: for their last bytes.
+        endpoints: the endpoints.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8090
+    auth: Literal["none"] = "none"
+    insecure: bool = False
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    allow_origins: frozenset[str] = frozenset()
+    max_streams: int = limits.MAX_STREAMS
+    max_connections: int = limits.MAX_CONNECTIONS
+    shutdown_grace: float = limits.SHUTDOWN_GRACE
+    shutdown_spread: float = limits.SHUTDOWN_SPREAD
+    shutdown_hard: float = limits.SHUTDOWN_HARD
+    endpoints: tuple[Endpoint, ...] = ()
+
+    def check(self) -> None:
+        """Refuse what is unsafe.
+
+        Raises:
+            SettingsError: open to the network with nobody asked who they are.
+        """
+        if not self.insecure and not is_loopback(self.host):
+            raise SettingsError(
+                f"listening on {self.host} without authentication lets anyone on the network "
+                "use the endpoints; add --insecure if that is meant, or listen on 127.0.0.1"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def load(
+    flags: Mapping[str, Any], environment: Mapping[str, str], config: Path | None = None
+) -> Settings:
+    """Put the tree together.
+
+    Args:
+        flags: by setting's name, those given only; ``endpoints`` as ``NAME=URL`` strings.
+        environment: ``PARTWAY_HOST`` and so on, lists separated by commas.
+        config: a TOML file.
+
+    Raises:
+        SettingsError: what is wrong, and where.
+    """
+    document = _read(config) if config is not None else {}
+    stream = _section(document.pop("stream", {}), "[stream]")
+    tables = _section(document.pop("endpoints", {}), "[endpoints]")
+    values: dict[str, Any] = {}
+    hints = get_type_hints(Settings)
+    for name, value in document.items():
+        if name not in hints:
+            raise SettingsError(f"{config}: unknown setting {name!r}; known: {_known(Settings)}")
+        values[name] = _convert(value, hints[name], f"{config}: {name}")
+    for name, hint in hints.items():
+        variable = f"PARTWAY_{name.upper()}"
+        if name != "endpoints" and variable in environment:
+            values[name] = _convert(_from_text(environment[variable], hint), hint, variable)
+    values |= {
+        name: _convert(value, hints[name], f"--{name}")
+        for name, value in flags.items()
+        if name != "endpoints"
+    }
+    policy = _policy(StreamPolicy(), stream, f"{config}: [stream]")
+    endpoints = {
+        name: _endpoint(name, _section(table, f"[endpoints.{name}]"), policy, config)
+        for name, table in tables.items()
+    }
+    for text in flags.get("endpoints", ()):
+        name, found, url = text.partition("=")
+        if not found:
+            raise SettingsError(
+                f"--endpoint {text}: it is NAME=URL, as in echo=http://127.0.0.1:8080"
+            )
+        endpoints[name] = _endpoint(name, {"url": url}, policy, None)
+    settings = Settings(**values, endpoints=tuple(endpoints.values()))
+    settings.check()
+    return settings
+
+
+def _read(config: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(config.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{config}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{config}: not TOML: {error}") from None
+
+
+def _section(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise SettingsError(f"{where} is a table")
+    return value
+
+
+def _endpoint(
+    name: str, table: dict[str, Any], policy: StreamPolicy, config: Path | None
+) -> Endpoint:
+    where = f"--endpoint {name}" if config is None else f"{config}: [endpoints.{name}]"
+    if len(name) > limits.MAX_ENDPOINT_NAME or not limits.ENDPOINT_NAME.fullmatch(name):
+        raise SettingsError(
+            f"{where}: a name is up to {limits.MAX_ENDPOINT_NAME} letters, digits and hyphens"
+        )
+    table = dict(table)
+    url = table.pop("url", None)
+    if not isinstance(url, str):
+        raise SettingsError(f"{where}: url is missing, as in http://127.0.0.1:8080")
+    try:
+        address = container_address(url)
+    except ValueError as error:
+        raise SettingsError(f"{where}: {error}") from None
+    return Endpoint(name, address, _policy(policy, table, where))
+
+
+def _policy(base: StreamPolicy, table: dict[str, Any], where: str) -> StreamPolicy:
+    hints = get_type_hints(StreamPolicy)
+    changes: dict[str, Any] = {}
+    for name, value in table.items():
+        if name not in hints:
+            raise SettingsError(f"{where}: unknown setting {name!r}; known: {_known(StreamPolicy)}")
+        changes[name] = _convert(value, hints[name], f"{where} {name}")
+        if hints[name] in (int, float) and changes[name] <= 0:
+            raise SettingsError(f"{where} {name}: it is more than 0")
+    policy = dataclasses.replace(base, **changes)
+    if policy.low_water > policy.high_water:
+        raise SettingsError(f"{where}: low_water is at most high_water")
+    if policy.max_part > limits.MAX_PART_BYTES:
+        raise SettingsError(f"{where}: max_part is at most {limits.MAX_PART_BYTES}")
+    return policy
+
+
+def _known(tree: type) -> str:
+    return ", ".join(field.name for field in dataclasses.fields(tree))
+
+
+def _from_text(text: str, hint: Any) -> object:
+    if hint is bool:
+        return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
+    if hint in (int, float):
+        try:
+            return hint(text)
+        except ValueError:
+            return text
+    if get_origin(hint) is frozenset:
+        return [item.strip() for item in text.split(",") if item.strip()]
+    return text
+
+
+def _convert(value: object, hint: Any, where: str) -> object:
+    """A value as its setting's type; what does not fit is named, never guessed."""
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            choices = ", ".join(map(repr, get_args(hint)))
+            raise SettingsError(f"{where}: it is one of {choices}, not {value!r}")
+        return value
+    if get_origin(hint) is frozenset:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise SettingsError(f"{where}: it is a list of strings")
+        return frozenset(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise SettingsError(f"{where}: it is of type {hint.__name__}, not {value!r}")
+    return value

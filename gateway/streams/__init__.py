@@ -1,0 +1,1 @@
+"""One stream: two legs and the session between them."""

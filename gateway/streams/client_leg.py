@@ -1,0 +1,253 @@
+"""The leg toward a WebSocket client: three subprotocols (section 3).
+
+``payloadpart.v1.msgpack`` and ``payloadpart.v1.json`` carry events in messages,
+``payloadpart.v1.raw`` makes the client's own frames the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.streams.clock import Clock
+from gateway.streams.ends import Cause, ClientFault, Ending
+from gateway.streams.legs import ClientLeg
+from gateway.streams.policy import StreamPolicy
+from gateway.streams.session import Session
+from gateway.streams.watch import PingWatch
+from protocol.closing import (
+    GATEWAY_FAILED,
+    GOING_AWAY,
+    INVALID_DATA,
+    MODEL_FAILED,
+    NORMAL,
+    TOO_BIG,
+    UNSUPPORTED_DATA,
+    Close,
+    close_for,
+)
+from protocol.connection import FrameConnection, Side
+from protocol.envelopes import Envelope, EnvelopeError, JsonEnvelope, MsgpackEnvelope
+from protocol.frame_codec import FrameError
+from protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
+from protocol.limits import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_FRAGMENTS
+from protocol.parts import InputEnd, ModelStreamError, PayloadPart, StreamError
+
+RAW = "payloadpart.v1.raw"
+MSGPACK = "payloadpart.v1.msgpack"
+JSON = "payloadpart.v1.json"
+
+#: Hands the client's connection over, once the 101 has been written.
+Takeover = Callable[[FrameConnection], None]
+
+
+class WebSocketClientLeg(ClientLeg):
+    """What the subprotocols share: the connection, its liveness, its loss."""
+
+    def __init__(
+        self, takeover: Takeover, policy: StreamPolicy, clock: Clock, max_payload: int
+    ) -> None:
+        self._takeover = takeover
+        self._policy = policy
+        self._clock = clock
+        self._connection = FrameConnection(
+            self,
+            Side.SERVER,
+            max_payload=max_payload,
+            high_water=policy.high_water,
+            low_water=policy.low_water,
+            call_later=clock.call_later,
+        )
+        self._session: Session
+        self._pings: PingWatch
+
+    # --- Leg -------------------------------------------------------------------------------------
+
+    def start(self, session: Session) -> None:
+        self._session = session
+        self._pings = PingWatch(
+            self._connection,
+            self._clock,
+            interval=self._policy.client_ping_interval,
+            unanswered_limit=self._policy.client_pings_unanswered,
+            on_lost=lambda: session.client_gone(Cause.CLIENT_UNRESPONSIVE),
+            stall=session.client_stall,
+        )
+        self._takeover(self._connection)
+
+    def pause_reading(self) -> None:
+        self._connection.pause_reading()
+        self._pings.reading_paused()
+
+    def resume_reading(self) -> None:
+        self._pings.reading_resumed()
+        self._connection.resume_reading()
+
+    def buffered_bytes(self) -> int:
+        return self._connection.buffered_bytes
+
+    def taken_bytes(self) -> int:
+        return self._connection.taken_bytes
+
+    def finish(self, ending: Ending) -> None:
+        self._pings.stop()
+        self._connection.finish(self._last_words(ending))
+
+    def _last_words(self, ending: Ending) -> Close:
+        """Send the last event, if the subprotocol has one; the Close that follows it."""
+        raise NotImplementedError
+
+    # --- FrameHandler ----------------------------------------------------------------------------
+
+    def frame_received(self, frame: Frame) -> None:
+        try:
+            self._receive(frame)
+        except Exception:  # ours, whatever it is: the one stream ends with its cause named
+            self._session.failed()
+
+    def _receive(self, frame: Frame) -> None:
+        raise NotImplementedError
+
+    def pong_received(self, payload: bytes) -> None:
+        self._pings.pong_received(payload)
+
+    def close_received(self, close: Close) -> None:
+        self._session.client_gone(Cause.CLIENT_CANCELLED)
+
+    def peer_failed(self, error: FrameError) -> None:
+        fault = ClientFault(
+            f"the client's WebSocket: {error.reason}", oversize=error.code == TOO_BIG
+        )
+        self._session.client_failed(fault)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._pings.stop()
+        self._session.client_gone(Cause.CLIENT_LOST)
+        self._session.leg_closed()
+
+    def writing_paused(self) -> None:
+        self._session.client_blocked()
+
+    def writing_resumed(self) -> None:
+        self._session.client_drained()
+
+
+class RawClientLeg(WebSocketClientLeg):
+    """The client's frames are the parts, and the container's frames come back (clause 3-2)."""
+
+    def __init__(self, takeover: Takeover, policy: StreamPolicy, clock: Clock) -> None:
+        super().__init__(takeover, policy, clock, policy.max_part)
+        self._to_frames = PartsToFrames()
+        self._to_parts = FramesToParts()
+
+    def send(self, part: PayloadPart) -> None:
+        self._connection.send(self._to_frames.frame(part))
+
+    def _receive(self, frame: Frame) -> None:
+        self._session.part_from_client(self._to_parts.part(frame))
+
+    def close_received(self, close: Close) -> None:
+        if close.code in (None, NORMAL):
+            self._session.client_finished()
+            self._connection.finish()  # it hears nothing more, so TCP need not wait
+        else:
+            self._session.client_gone(Cause.CLIENT_CANCELLED)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._pings.stop()
+        if not self._connection.closed_by_peer:
+            self._session.client_gone(Cause.CLIENT_LOST)
+        self._session.leg_closed()
+
+    def _last_words(self, ending: Ending) -> Close:
+        own = ending.model_close
+        if own is not None and own.code in (None, NORMAL, GOING_AWAY):
+            return own  # passes through, whatever normal_close makes of it for others
+        if ending.error is None:
+            return Close(NORMAL)
+        return close_for(ending.error)
+
+
+class EnvelopeClientLeg(WebSocketClientLeg):
+    """Each of the client's messages is one event (clause 3-1)."""
+
+    def __init__(
+        self, takeover: Takeover, policy: StreamPolicy, clock: Clock, envelope: Envelope
+    ) -> None:
+        super().__init__(takeover, policy, clock, MAX_ENVELOPE_BYTES)
+        self._envelope = envelope
+        self._opcode = Opcode.TEXT if envelope.text else Opcode.BINARY
+        self._fragments: list[bytes] = []
+        self._size = 0
+
+    def send(self, part: PayloadPart) -> None:
+        self._connection.send(Frame(self._opcode, self._envelope.encode(part)))
+
+    def buffered_bytes(self) -> int:
+        return self._connection.buffered_bytes + self._size
+
+    def _receive(self, frame: Frame) -> None:
+        opcode, payload, fin = frame
+        if opcode is not Opcode.CONTINUATION and opcode is not self._opcode:
+            wanted = "text" if self._envelope.text else "binary"
+            self._fail(f"messages of this subprotocol are {wanted}", UNSUPPORTED_DATA)
+        elif fin and not self._fragments:
+            self._event(payload)
+        else:
+            self._fragment(payload, fin)
+
+    def _fragment(self, payload: bytes, fin: bool) -> None:
+        self._fragments.append(payload)
+        self._size += len(payload)
+        if self._size > MAX_ENVELOPE_BYTES:
+            self._fail(f"a message is over {MAX_ENVELOPE_BYTES} bytes", TOO_BIG)
+        elif len(self._fragments) > MAX_ENVELOPE_FRAGMENTS:
+            self._fail(f"a message is in over {MAX_ENVELOPE_FRAGMENTS} fragments", TOO_BIG)
+        elif fin:
+            message = b"".join(self._fragments)
+            self._fragments.clear()
+            self._size = 0
+            self._event(message)
+
+    def _event(self, message: bytes) -> None:
+        try:
+            event = self._envelope.decode(message)
+        except EnvelopeError as error:
+            self._fail(f"bad envelope: {error}", INVALID_DATA)
+            return
+        match event:
+            case PayloadPart(payload):
+                if len(payload) > self._policy.max_part:
+                    self._fail(f"a part is over {self._policy.max_part} bytes", TOO_BIG)
+                else:
+                    self._session.part_from_client(event)
+            case InputEnd():
+                self._session.input_ended()
+            case _:
+                self._fail("errors are the gateway's to send", INVALID_DATA)
+
+    def _fail(self, message: str, close_code: int) -> None:
+        self._fragments.clear()
+        self._size = 0
+        fault = ClientFault(message, oversize=close_code == TOO_BIG, client_close=close_code)
+        self._session.client_failed(fault)
+
+    def _last_words(self, ending: Ending) -> Close:
+        if ending.error is None:
+            return Close(NORMAL)
+        message = self._envelope.encode(ending.error)
+        self._connection.send(Frame(self._opcode, message))
+        return Close(ending.client_close or _failure_code(ending.error))
+
+
+def _failure_code(error: StreamError) -> int:
+    return MODEL_FAILED if isinstance(error, ModelStreamError) else GATEWAY_FAILED
+
+
+#: Subprotocols by name, in no order: the client's order decides.
+LEGS: dict[str, Callable[[Takeover, StreamPolicy, Clock], WebSocketClientLeg]] = {
+    RAW: RawClientLeg,
+    MSGPACK: lambda takeover, policy, clock: EnvelopeClientLeg(
+        takeover, policy, clock, MsgpackEnvelope
+    ),
+    JSON: lambda takeover, policy, clock: EnvelopeClientLeg(takeover, policy, clock, JsonEnvelope),
+}

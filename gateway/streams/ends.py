@@ -1,0 +1,220 @@
+"""The table of ends (section 1.5): the one cause, what the client sees, what the container gets.
+
+Every end of every stream is made by one of these functions, and goes through ``Session._end``.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Literal
+
+from protocol.closing import (
+    ABNORMAL,
+    GOING_AWAY,
+    INTERNAL_ERROR,
+    INVALID_DATA,
+    NO_STATUS,
+    NORMAL,
+    NORMAL_CODES,
+    POLICY_VIOLATION,
+    PROTOCOL_ERROR,
+    TOO_BIG,
+    Close,
+    error_of,
+    name_of,
+)
+from protocol.frame_codec import FrameError
+from protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
+
+
+class Cause(enum.StrEnum):
+    """Why a stream ended; the ``cause`` of its log line and of ``partway_stream_ends_total``."""
+
+    COMPLETED = "completed"
+    MODEL_CLOSED = "model_closed"
+    MODEL_ERROR = "model_error"
+    CONTAINER_LOST = "container_lost"
+    CONTAINER_PROTOCOL_ERROR = "container_protocol_error"
+    CONTAINER_INVALID_TEXT = "container_invalid_text"
+    CONTAINER_OVERSIZE = "container_oversize"
+    CONTAINER_UNRESPONSIVE = "container_unresponsive"
+    CONTAINER_STALLED = "container_stalled"
+    CONTAINER_CLOSE_TIMEOUT = "container_close_timeout"
+    CLIENT_FINISHED = "client_finished"
+    CLIENT_CANCELLED = "client_cancelled"
+    CLIENT_LOST = "client_lost"
+    CLIENT_UNRESPONSIVE = "client_unresponsive"
+    CLIENT_STALLED = "client_stalled"
+    CLIENT_FAULT = "client_fault"
+    LIFETIME_OVER = "lifetime_over"
+    GATEWAY_DRAINING = "gateway_draining"
+    GATEWAY_FAULT = "gateway_fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a stream ends.
+
+    Attributes:
+        cause: the one named cause.
+        error: the client's last event; None for a clean end.
+        container_close: what the container still gets; None where it has had its Close, or
+            cannot get one.
+        model_close: the container's own Close, which a raw client sees as it is (clause 3-2).
+        client_close: a close code that a WebSocket client gets in place of 4424 or 4500.
+    """
+
+    cause: Cause
+    error: StreamError | None = None
+    container_close: Close | None = None
+    model_close: Close | None = None
+    client_close: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFault:
+    """What a client did wrong after its stream had begun (clause 1.5-10).
+
+    Attributes:
+        message: what was wrong, never the bytes themselves.
+        code: ``InputStreamError`` or ``InvalidSignature``.
+        oversize: whether it was too big: the container then gets 1009, else 1008.
+        client_close: the close code that names the fault to a WebSocket client (clause 3-1).
+    """
+
+    message: str
+    code: Literal["InputStreamError", "InvalidSignature"] = "InputStreamError"
+    oversize: bool = False
+    client_close: int | None = None
+
+
+NormalClose = Literal["error", "end"]
+
+
+def container_closed(close: Close, normal_close: NormalClose) -> Ending:
+    """Rows 1.5-1, 1.5-2, 1.5-7: Close while the client's input is open; it is answered already."""
+    code = NO_STATUS if close.code is None else close.code
+    if code in NORMAL_CODES:
+        error = error_of(close) if normal_close == "error" else None
+        return Ending(Cause.MODEL_CLOSED, error, model_close=close)
+    return Ending(Cause.MODEL_ERROR, error_of(close), model_close=close)
+
+
+def container_answered(close: Close, *, input_cut_message: bool) -> Ending:
+    """Row 1.5-12: the container's Close after the client's input ended."""
+    code = NO_STATUS if close.code is None else close.code
+    clean = code in NORMAL_CODES or (code == PROTOCOL_ERROR and input_cut_message)
+    if clean:
+        return Ending(Cause.COMPLETED)
+    return Ending(Cause.MODEL_ERROR, error_of(close), model_close=close)
+
+
+def container_lost() -> Ending:
+    """Row 1.5-3: the connection ended without Close."""
+    error = ModelStreamError(
+        str(ABNORMAL), f"{name_of(ABNORMAL)}: the container's connection ended without a Close"
+    )
+    return Ending(Cause.CONTAINER_LOST, error)
+
+
+def container_broke_protocol(error: FrameError) -> Ending:
+    """Rows 1.5-4, 1.5-5, 1.5-6; the connection has sent the Close that says so."""
+    cause = {
+        INVALID_DATA: Cause.CONTAINER_INVALID_TEXT,
+        TOO_BIG: Cause.CONTAINER_OVERSIZE,
+    }.get(error.code, Cause.CONTAINER_PROTOCOL_ERROR)
+    message = f"{name_of(error.code)}: {error.reason}"
+    return Ending(cause, ModelStreamError(str(error.code), message))
+
+
+def container_unresponsive(pings: int) -> Ending:
+    """Row 1.5-8: liveness lost."""
+    return _failed(
+        Cause.CONTAINER_UNRESPONSIVE,
+        f"the container answered none of {pings} pings",
+        Close(INTERNAL_ERROR, f"no pong for {pings} pings"),
+    )
+
+
+def container_stalled(seconds: float) -> Ending:
+    """Row 1.5-8: the container takes nothing."""
+    return _failed(
+        Cause.CONTAINER_STALLED,
+        f"the container took no byte for {seconds:g} s",
+        Close(INTERNAL_ERROR, "stalled"),
+    )
+
+
+def client_stalled(seconds: float) -> Ending:
+    """Row 1.5-8: the client takes nothing."""
+    return _failed(
+        Cause.CLIENT_STALLED,
+        f"the client took no byte for {seconds:g} s",
+        Close(INTERNAL_ERROR, "the client stalled"),
+    )
+
+
+def close_timeout(seconds: float) -> Ending:
+    """Row 1.5-12: our Close(1000) stays unanswered."""
+    return _failed(
+        Cause.CONTAINER_CLOSE_TIMEOUT,
+        f"the container did not answer Close within {seconds:g} s",
+        None,
+    )
+
+
+def gateway_fault() -> Ending:
+    """Row 1.5-8: our own fault; its traceback is in the gateway's log."""
+    return _failed(
+        Cause.GATEWAY_FAULT,
+        "the gateway failed; its log has the reason under this request id",
+        Close(INTERNAL_ERROR, "gateway fault"),
+    )
+
+
+def lifetime_over(seconds: float) -> Ending:
+    """Row 1.5-9: a stream lives for so long (clause 1.4-5)."""
+    return _failed(
+        Cause.LIFETIME_OVER,
+        f"the stream reached its lifetime of {seconds:g} s",
+        Close(GOING_AWAY, "stream lifetime over"),
+    )
+
+
+def gateway_draining() -> Ending:
+    """Row 1.5-9: the gateway stops."""
+    return _failed(
+        Cause.GATEWAY_DRAINING,
+        "the gateway is draining; open the stream again",
+        Close(GOING_AWAY, "gateway draining"),
+    )
+
+
+def client_gone(cause: Cause) -> Ending:
+    """Row 1.5-9: cancelled, cut or unresponsive; there is no one left to tell."""
+    return Ending(cause, None, Close(GOING_AWAY, cause.value.replace("_", " ")))
+
+
+def client_finished() -> Ending:
+    """Clause 3-2: a raw client closed, which ended its input and gave up the response."""
+    return Ending(Cause.CLIENT_FINISHED)
+
+
+def client_fault(fault: ClientFault) -> Ending:
+    """Row 1.5-10."""
+    code = TOO_BIG if fault.oversize else POLICY_VIOLATION
+    return Ending(
+        Cause.CLIENT_FAULT,
+        ModelStreamError(fault.code, fault.message),
+        Close(code, f"client fault: {fault.code}"),
+        client_close=fault.client_close,
+    )
+
+
+#: Row 1.5-11: what the container gets when the client ends its input.
+INPUT_ENDED = Close(NORMAL)
+
+
+def _failed(cause: Cause, message: str, container_close: Close | None) -> Ending:
+    return Ending(cause, InternalStreamFailure(message), container_close)

@@ -1,0 +1,49 @@
+"""What an endpoint's streams may do, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from protocol import limits
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPolicy:
+    """Settings of one endpoint's streams. Times in seconds, sizes in bytes.
+
+    Attributes:
+        input_end: when the client ends its input, Close(1000) at once (``close``, as AWS does),
+            or only once the container has been silent (``drain``; clause 1.5-12).
+        normal_close: whether a container's own Close 1000 or 1001 is a ``ModelStreamError``
+            (``error``, as documented) or a clean end (``end``; clause 1.5-1).
+        lifetime: a stream's longest life (clause 1.4-5).
+        stall_timeout: a waiting direction that moves nothing for so long ends the stream.
+        close_timeout: for the container's answer to our Close.
+        drain_timeout: silence that ends ``drain``.
+        connect_timeout: for the container to accept a connection.
+        handshake_timeout: for the container's 101.
+        ping_interval: between pings to the container.
+        pings_unanswered: that a container may leave.
+        client_ping_interval: between pings to the client.
+        client_pings_unanswered: that a client may leave.
+        high_water: unsent bytes of one leg at which the other is no longer read.
+        low_water: unsent bytes at which it is read again.
+        max_part: largest part.
+    """
+
+    input_end: Literal["close", "drain"] = "close"
+    normal_close: Literal["error", "end"] = "error"
+    lifetime: float = limits.STREAM_LIFETIME
+    stall_timeout: float = limits.STALL_TIMEOUT
+    close_timeout: float = limits.CLOSE_TIMEOUT
+    drain_timeout: float = limits.DRAIN_TIMEOUT
+    connect_timeout: float = limits.CONTAINER_CONNECT_TIMEOUT
+    handshake_timeout: float = limits.CONTAINER_HANDSHAKE_TIMEOUT
+    ping_interval: float = limits.CONTAINER_PING_INTERVAL
+    pings_unanswered: int = limits.CONTAINER_PINGS_UNANSWERED
+    client_ping_interval: float = limits.CLIENT_PING_INTERVAL
+    client_pings_unanswered: int = limits.CLIENT_PINGS_UNANSWERED
+    high_water: int = limits.WRITE_HIGH_WATER
+    low_water: int = limits.WRITE_LOW_WATER
+    max_part: int = limits.MAX_PART_BYTES
