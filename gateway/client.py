@@ -123,7 +123,7 @@ class ModelStreamFailed(PartwayError):
 
 
 class PlatformStreamFailed(PartwayError):
-    """The gateway ended the stream (``InternalStreamFailure``): drain, lifetime, stall, …"""
+    """The gateway ended the stream (``InternalStreamFailure``): drain, lifetime, stall."""
 
     reconnect = True
 

@@ -80,7 +80,8 @@ class Gateway:
             exchange.fail(error)
         except Exception:
             log.exception("request failed request_id=%s", exchange.request_id)
-            exchange.fail(InternalServerError("the gateway failed; its log has the reason"))
+            if not exchange.answered:
+                exchange.fail(InternalServerError("the gateway failed; its log has the reason"))
 
     # --- Streams ---------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class FrameHandler(Protocol):
         """A Pong. Pings are answered by the connection itself."""
 
     def close_received(self, close: Close) -> None:
-        """The peer's Close; it has been answered."""
+        """The peer's Close; it has been answered, unless ``answer_close`` is off."""
 
     def peer_failed(self, error: FrameError) -> None:
         """The peer broke RFC 6455; a Close that says so is on its way."""
@@ -86,6 +86,9 @@ class FrameConnection(asyncio.Protocol):
         side: which side we are.
         max_payload: largest payload of a frame.
         check_text: whether text must be UTF-8.
+        answer_close: whether the peer's Close is answered at once, with the same code. If not, the
+            owner owes :meth:`finish`, and may send before it (RFC 6455 §5.5.1 lets a peer finish
+            its message first).
         linger: seconds without progress after which a closing connection is aborted.
         call_later: the clock's; the running loop's by default.
 
@@ -102,6 +105,7 @@ class FrameConnection(asyncio.Protocol):
         *,
         max_payload: int = MAX_PART_BYTES,
         check_text: bool = False,
+        answer_close: bool = True,
         high_water: int = WRITE_HIGH_WATER,
         low_water: int = WRITE_LOW_WATER,
         linger: float = LINGER_TIMEOUT,
@@ -117,6 +121,7 @@ class FrameConnection(asyncio.Protocol):
         self._high_water = high_water
         self._low_water = low_water
         self._linger = linger
+        self._answer_close = answer_close
         self._call_later = call_later or asyncio.get_running_loop().call_later
         self._transport: asyncio.Transport | None = None
         self._forward_lost: Callable[[BaseException | None], None] | None = None
@@ -138,17 +143,24 @@ class FrameConnection(asyncio.Protocol):
     def take_over(self, transport: asyncio.Transport, received: bytes = b"") -> None:
         """Become the protocol of a transport whose handshake is done.
 
-        ``received`` are bytes that were read behind the handshake.
+        An owner that is not ready for frames calls :meth:`pause_reading` before. A peer that has
+        left already is told of by ``connection_lost``, after this has returned.
+
+        Args:
+            transport: may be paused, so that nothing behind the handshake was lost.
+            received: bytes that were read behind the handshake.
         """
         if transport.is_closing():
-            self.connection_lost(ConnectionResetError("the peer left during the handshake"))
+            self._lose_soon()
             return
         transport.set_protocol(self)
         self.connection_made(transport)
         if received:
             self.data_received(received)
-        # Whoever did the handshake may have paused it, to lose nothing behind the head.
-        self._read_on()
+        if self._reading:
+            self._read_on()
+        else:
+            transport.pause_reading()
 
     def take_over_from(self, http: HttpProtocol) -> None:
         """Take over from an HTTP server's protocol that has written its 101.
@@ -157,12 +169,16 @@ class FrameConnection(asyncio.Protocol):
         """
         transport = http.transport
         if transport is None:
-            self.connection_lost(ConnectionResetError("the peer left during the handshake"))
+            self._lose_soon()
             return
         behind_head = _Collector()
         http.set_parser(behind_head)
         self._forward_lost = http.connection_lost
         self.take_over(transport, behind_head.data)
+
+    def _lose_soon(self) -> None:
+        lost = ConnectionResetError("the peer left during the handshake")
+        asyncio.get_running_loop().call_soon(self.connection_lost, lost)
 
     # --- Intents ---------------------------------------------------------------------------------
 
@@ -221,7 +237,7 @@ class FrameConnection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """Deliver what was held back, then read the socket again."""
-        if self._reading:
+        if self._reading or self._ended:
             return
         self._reading = True
         if self._turn is None:
@@ -356,7 +372,8 @@ class FrameConnection(asyncio.Protocol):
         else:
             close = decode_close(frame.payload)
             self._close_received = True
-            self.close(close)
+            if self._answer_close or self._finishing is not None:
+                self.close(close)
             if self._finishing is None:
                 handler.close_received(close)
             else:

@@ -133,8 +133,7 @@ def _from_map(value: object, decode_bytes: Callable[[object], bytes]) -> StreamE
         case "InternalStreamFailure":
             return InternalStreamFailure(_text(members, "Message"))
         case _:
-            pass
-    _refuse("unknown event; known are PayloadPart and InputEnd")
+            raise EnvelopeError("unknown event; known are PayloadPart and InputEnd")
 
 
 def _only(members: dict[object, object], event: str, known: set[str]) -> None:

@@ -64,6 +64,9 @@ def check_upgrade(method: str, headers: Mapping[str, str]) -> str:
     """
     if method != "GET":
         raise UpgradeError(405, "a WebSocket opens with GET", {"Allow": "GET"})
+    if headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers:
+        # An HTTP parser would still be in the body when its bytes are taken for frames.
+        raise UpgradeError(400, "an upgrade has no body")
     if "upgrade" not in (token.lower() for token in tokens(headers.get("Connection", ""))):
         raise UpgradeError(400, "Connection does not name Upgrade")
     if headers.get("Sec-WebSocket-Version", "").strip() != "13":

@@ -101,6 +101,10 @@ MAX_HEADERS: Final = 128
 #: Streams open at once on one gateway process; over it a client gets 503.
 MAX_STREAMS: Final = 10_000
 
+#: Connections the kernel holds until they are accepted; one that finds asyncio's 100 places taken
+#: tries again after a whole second.
+ACCEPT_BACKLOG: Final = 1024
+
 #: Connections on the listener, streams included.
 MAX_CONNECTIONS: Final = 20_000
 

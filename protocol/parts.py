@@ -1,6 +1,6 @@
 """The events of a bidirectional stream.
 
-Source: ``InvokeEndpointWithBidirectionalStream`` in AWS's service model ``sagemaker-runtime-http2``.
+Source: ``InvokeEndpointWithBidirectionalStream`` in AWS's ``sagemaker-runtime-http2`` model.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -10,6 +9,7 @@ from urllib.parse import parse_qsl
 from gateway.serving.access import check_origin
 from gateway.serving.exchange import Exchange
 from gateway.streams.client_leg import LEGS, RAW
+from gateway.streams.clock import LoopClock
 from gateway.streams.container_leg import DEFAULT_PATH, WebSocketContainerLeg, dial
 from gateway.streams.session import Session
 from protocol.errors import InputValidationError
@@ -43,9 +43,10 @@ class BidirectionalStream:
 
     async def __call__(self, exchange: Exchange, named: Mapping[str, str]) -> None:
         """Answer one request; returns when its stream is over."""
-        if not is_upgrade(exchange.headers):
+        if not is_upgrade(exchange.headers) or exchange.version != "1.1":
             raise InputValidationError(
-                "this operation takes a WebSocket upgrade: send GET with Upgrade: websocket",
+                "this operation takes a WebSocket upgrade: "
+                "send GET over HTTP/1.1 with Upgrade: websocket",
                 "UpgradeRequired",
             )
         check_origin(exchange.headers, self._gateway.settings.allow_origins)
@@ -78,7 +79,7 @@ class BidirectionalStream:
             except BaseException:
                 upgraded.transport.abort()
                 raise
-            clock = asyncio.get_running_loop()
+            clock = LoopClock()
             session = Session(
                 endpoint=endpoint.name,
                 request_id=exchange.request_id,

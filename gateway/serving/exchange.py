@@ -24,24 +24,32 @@ class Exchange(ABC):
         path: raw, still percent-encoded, without the query.
         query: raw, without the question mark.
         headers: case-insensitive; several of one name are seen as the first.
+        version: of HTTP, such as ``1.1``.
         peer: address of the client, for logs.
         request_id: sent back as ``x-amzn-requestid``.
     """
 
     def __init__(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], peer: str
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        version: str,
+        peer: str,
     ) -> None:
         self.method = method
         self.path = path
         self.query = query
         self.headers = headers
+        self.version = version
         self.peer = peer
         self.request_id = str(uuid.uuid4())
 
     @property
     @abstractmethod
-    def client_gone(self) -> bool:
-        """Whether the client has left already."""
+    def answered(self) -> bool:
+        """Whether a response has begun: it is too late for another."""
 
     @abstractmethod
     def respond(

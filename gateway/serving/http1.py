@@ -12,6 +12,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from gateway.serving.exchange import NO_HEADERS, Exchange
 from protocol.connection import FrameConnection, HttpProtocol
+from protocol.handshake import is_upgrade
 from protocol.limits import MAX_HEADER_LINE, MAX_HEADERS, REQUEST_HEAD_TIMEOUT
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
@@ -26,14 +27,16 @@ class Http1Server:
 
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
-        self._server = _Server(
+        self._server = web.Server(
             self._handle,
+            # aiohttp's one deadline: from a connection's start, and from its last response, to the
+            # end of the next head. Bytes that dribble in do not move it (slowloris).
+            keepalive_timeout=REQUEST_HEAD_TIMEOUT,
             access_log=None,
             logger=_quiet_logger(),
             max_line_size=MAX_HEADER_LINE,
             max_field_size=MAX_HEADER_LINE,
             max_headers=MAX_HEADERS,
-            keepalive_timeout=REQUEST_HEAD_TIMEOUT,
             auto_decompress=False,
         )
 
@@ -52,14 +55,9 @@ class Http1Server:
         await self._server.shutdown(timeout)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection = cast("_HeadDeadline", request.protocol)
-        connection.head_complete()
-        try:
-            exchange = Http1Exchange(request)
-            await self._dispatch(exchange)
-            return exchange.response
-        finally:
-            connection.expect_head()
+        exchange = Http1Exchange(request)
+        await self._dispatch(exchange)
+        return exchange.response
 
 
 class Http1Exchange(Exchange):
@@ -67,20 +65,25 @@ class Http1Exchange(Exchange):
 
     def __init__(self, request: web.BaseRequest) -> None:
         path, _, query = request.raw_path.partition("?")
-        super().__init__(request.method, path, query, request.headers, request.remote or "")
+        version = f"{request.version.major}.{request.version.minor}"
+        super().__init__(
+            request.method, path, query, request.headers, version, request.remote or ""
+        )
         self._request = request
         #: What aiohttp writes once the handler has returned.
-        self.response: web.StreamResponse
+        self.response: web.StreamResponse = web.Response(status=500)
 
     @property
-    def client_gone(self) -> bool:
-        transport = self._request.transport
-        return transport is None or transport.is_closing()
+    def answered(self) -> bool:
+        return self.response.prepared
 
     def respond(
         self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
         self.response = web.Response(status=status, body=body, headers=self._with_id(headers))
+        if is_upgrade(self.headers):
+            # What follows a refused upgrade may be frames: nobody may read it as HTTP.
+            self.response.force_close()
 
     async def upgrade(self, headers: Mapping[str, str]) -> None:
         self.response = web.StreamResponse(status=101, headers=self._with_id(headers))
@@ -91,48 +94,6 @@ class Http1Exchange(Exchange):
 
     def _with_id(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {**headers, "x-amzn-requestid": self.request_id}
-
-
-class _HeadDeadline(web.RequestHandler):
-    """aiohttp's protocol, with a limit on how long a request's head may take.
-
-    Without it a client that sends a byte a minute keeps its connection for ever (slowloris).
-    """
-
-    __slots__ = ("_head_deadline",)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._head_deadline: asyncio.TimerHandle | None = None
-        super().connection_made(transport)
-        self.expect_head()
-
-    def expect_head(self) -> None:
-        """A whole head is due from now on."""
-        if self.transport is not None:
-            self._head_deadline = asyncio.get_running_loop().call_later(
-                REQUEST_HEAD_TIMEOUT, self._head_overdue
-            )
-
-    def head_complete(self) -> None:
-        """It has come."""
-        if self._head_deadline is not None:
-            self._head_deadline.cancel()
-            self._head_deadline = None
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self.head_complete()
-        super().connection_lost(exc)
-
-    def _head_overdue(self) -> None:
-        self._head_deadline = None
-        self.force_close()
-
-
-class _Server(web.Server):
-    """aiohttp's low-level server, making our connections."""
-
-    def __call__(self) -> web.RequestHandler:
-        return _HeadDeadline(self, loop=self._loop, **self._kwargs)
 
 
 def _quiet_logger() -> logging.Logger:

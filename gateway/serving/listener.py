@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Protocol, cast
 
-from protocol.limits import MAX_CONNECTIONS, REQUEST_HEAD_TIMEOUT
+from protocol.limits import ACCEPT_BACKLOG, MAX_CONNECTIONS, REQUEST_HEAD_TIMEOUT
 from protocol.opening import Opening, opening_of
 
 log = logging.getLogger("partway.listener")
@@ -51,7 +51,9 @@ class Listener:
             OSError: the address is taken, or not ours.
         """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Opening(self), host, port)
+        self._server = await loop.create_server(
+            lambda: _Opening(self), host, port, backlog=ACCEPT_BACKLOG
+        )
         address = self._server.sockets[0].getsockname()
         return address[0], address[1]
 

@@ -72,6 +72,7 @@ class WebSocketClientLeg(ClientLeg):
             on_lost=lambda: session.client_gone(Cause.CLIENT_UNRESPONSIVE),
             stall=session.client_stall,
         )
+        self.pause_reading()
         self._takeover(self._connection)
 
     def pause_reading(self) -> None:

@@ -82,6 +82,7 @@ class WebSocketContainerLeg(ContainerLeg):
             on_lost=session.container_unresponsive,
             stall=session.container_stall,
         )
+        self.pause_reading()
         self._connection.take_over(self._upgraded.transport, self._upgraded.accepted.trailing)
 
     def send(self, part: PayloadPart) -> None:

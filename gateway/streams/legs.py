@@ -1,7 +1,8 @@
 """What a session expects of its legs, whatever they speak.
 
-A leg belongs to one session. Until :meth:`start` it is silent; after :meth:`finish` it says
-nothing more but ``session.leg_closed()``, once its transport is gone, and that in bounded time.
+A leg belongs to one session. From :meth:`Leg.start` it can be sent to, but delivers nothing before
+the first :meth:`Leg.resume_reading`. After :meth:`Leg.finish` it says nothing more but
+``session.leg_closed()``, once its transport is gone, and that in bounded time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Leg(ABC):
 
     @abstractmethod
     def start(self, session: Session) -> None:
-        """Begin to deliver to ``session``."""
+        """Take the transport over; deliver to ``session`` once :meth:`resume_reading` is called."""
 
     @abstractmethod
     def send(self, part: PayloadPart) -> None:

@@ -106,10 +106,13 @@ class Session:
         )
 
     def start(self) -> None:
-        """Open both legs. Parts may arrive before this returns."""
+        """Open both legs. Parts may arrive before this returns, and so may the end."""
         self._lifetime = self._clock.call_later(self.policy.lifetime, self._lifetime_over)
         self.client.start(self)
         self.container.start(self)
+        # Both can be sent to before either is heard.
+        self.client.resume_reading()
+        self.container.resume_reading()
 
     async def closed(self) -> None:
         """Wait until the stream has ended and both legs are gone; bounded by their lingering."""

@@ -1,0 +1,48 @@
+# Everything runs in .venv, made here on first use. PYTHON picks the interpreter (3.11 or newer).
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint format bench bench-codecs browser wheel clean
+
+demo: .venv/installed  ## start a gateway and an echo container, hold one conversation, stop
+	$(BIN)/python docs/examples/first_stream.py
+
+test: .venv/installed-test  ## the whole suite
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: .venv/installed-lint  ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: .venv/installed-lint
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: .venv/installed-bench  ## the gateway beside HAProxy, where there is one
+	$(BIN)/python -m benchmarks.relay $(BENCH_ARGS)
+
+bench-codecs: .venv/installed-bench  ## the frame codecs that were weighed, behind one relay
+	$(BIN)/python -m benchmarks.codecs $(BENCH_ARGS)
+
+browser: .venv/installed-test  ## the browser page of the docs in a real Chromium
+	$(BIN)/python -m pytest tests/interop/browser_check.py
+
+wheel: .venv/installed  ## dist/partway-*.whl
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/pip pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/installed-%: .venv/bin/pip pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
