@@ -169,7 +169,8 @@ async def connect(
     if parts.scheme not in ("http", "ws") or not parts.hostname:
         raise ValueError(f"{url!r} is not a gateway's URL, as in http://127.0.0.1:8090")
     address = Address(parts.hostname, parts.port or 80)
-    target = f"{parts.path.rstrip('/')}/endpoints/{quote(endpoint, safe='')}"
+    base = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+    target = f"{base}/endpoints/{quote(endpoint, safe='')}"
     target += "/invocations-bidirectional-stream"
     asked = {"path": path, "query": query, "variant": variant}
     given = {name: value for name, value in asked.items() if value}
@@ -184,6 +185,11 @@ async def connect(
         raise _refused(refusal) from None
     except Unreachable as error:
         raise GatewayUnreachable(f"no stream with {url}: {error}") from None
+    if upgraded.accepted.subprotocol != _SUBPROTOCOL:
+        upgraded.transport.abort()
+        raise GatewayUnreachable(
+            f"no stream with {url}: it takes WebSockets, but not {_SUBPROTOCOL}"
+        )
     headers = upgraded.accepted.headers
     stream = Stream(headers.get("x-amzn-requestid", ""))
     stream._connection.take_over(upgraded.transport, upgraded.accepted.trailing)  # noqa: SLF001

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
@@ -60,6 +62,8 @@ async def dial(
             accepted = await dialling.upgrade(handshake)
     except TimeoutError:
         transport.abort()
+        with suppress(HandshakeBroken):
+            handshake.receive(b"")  # raises the refusal whose body did not come to its end
         raise Unreachable(f"no answer to the upgrade within {handshake_timeout:g} s") from None
     except (HandshakeBroken, OSError) as error:
         transport.abort()
@@ -85,7 +89,8 @@ async def _connect(address: Address, timeout: float) -> tuple[asyncio.Transport,
         except TimeoutError:
             trouble = f"no connection was accepted within {timeout * 1000:g} ms"
         except OSError as error:
-            trouble = error.strerror or str(error)
+            # Not strerror: asyncio's says "Connect call failed", whatever the reason.
+            trouble = os.strerror(error.errno) if error.errno else str(error)
     raise Unreachable(trouble)
 
 

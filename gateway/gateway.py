@@ -68,20 +68,26 @@ class Gateway:
             operation, named = routes.find(self._routes, exchange.method, exchange.path)
             await operation(exchange, named)
         except ApiError as error:
-            self.metrics.refused(error.name)
-            log.info(
-                "refused request_id=%s peer=%s status=%d error=%s: %s",
-                exchange.request_id,
-                exchange.peer,
-                error.status,
-                error.name,
-                error.message,
-            )
+            self.refused(exchange, error, error.status)
             exchange.fail(error)
+        except ConnectionError:
+            log.info("client left request_id=%s peer=%s", exchange.request_id, exchange.peer)
         except Exception:
             log.exception("request failed request_id=%s", exchange.request_id)
             if not exchange.answered:
                 exchange.fail(InternalServerError("the gateway failed; its log has the reason"))
+
+    def refused(self, exchange: Exchange, error: ApiError, status: int) -> None:
+        """A request gets an API error; its one line in the log."""
+        self.metrics.refused(error.name)
+        log.info(
+            "refused request_id=%s peer=%s status=%d error=%s: %s",
+            exchange.request_id,
+            exchange.peer,
+            status,
+            error.name,
+            error.message,
+        )
 
     # --- Streams ---------------------------------------------------------------------------------
 

@@ -27,6 +27,18 @@ from gateway.fleet.endpoints import Endpoint, container_address
 from gateway.streams.policy import StreamPolicy
 from protocol import limits
 
+_DAY = 86_400
+
+#: Of the numbers at the top level, ends included. uvloop would take a port modulo 65,536.
+_RANGES = {
+    "port": (0, 65_535),
+    "max_streams": (1, 1_000_000),
+    "max_connections": (1, 1_000_000),
+    "shutdown_grace": (0, _DAY),
+    "shutdown_spread": (0, _DAY),
+    "shutdown_hard": (0, _DAY),
+}
+
 
 class SettingsError(ValueError):
     """A setting is wrong: which, where it was set, and what it may be."""
@@ -101,26 +113,26 @@ def load(
         SettingsError: what is wrong, and where.
     """
     document = _read(config) if config is not None else {}
-    stream = _section(document.pop("stream", {}), "[stream]")
-    tables = _section(document.pop("endpoints", {}), "[endpoints]")
+    stream = _section(document.pop("stream", {}), f"{config}: [stream]")
+    tables = _section(document.pop("endpoints", {}), f"{config}: [endpoints]")
     values: dict[str, Any] = {}
     hints = get_type_hints(Settings)
     for name, value in document.items():
         if name not in hints:
             raise SettingsError(f"{config}: unknown setting {name!r}; known: {_known(Settings)}")
-        values[name] = _convert(value, hints[name], f"{config}: {name}")
+        values[name] = _setting(name, value, f"{config}: {name}")
     for name, hint in hints.items():
         variable = f"PARTWAY_{name.upper()}"
         if name != "endpoints" and variable in environment:
-            values[name] = _convert(_from_text(environment[variable], hint), hint, variable)
+            values[name] = _setting(name, _from_text(environment[variable], hint), variable)
     values |= {
-        name: _convert(value, hints[name], f"--{name}")
+        name: _setting(name, value, f"--{name}")
         for name, value in flags.items()
         if name != "endpoints"
     }
     policy = _policy(StreamPolicy(), stream, f"{config}: [stream]")
     endpoints = {
-        name: _endpoint(name, _section(table, f"[endpoints.{name}]"), policy, config)
+        name: _endpoint(name, _section(table, f"{config}: [endpoints.{name}]"), policy, config)
         for name, table in tables.items()
     }
     for text in flags.get("endpoints", ()):
@@ -176,7 +188,7 @@ def _policy(base: StreamPolicy, table: dict[str, Any], where: str) -> StreamPoli
         if name not in hints:
             raise SettingsError(f"{where}: unknown setting {name!r}; known: {_known(StreamPolicy)}")
         changes[name] = _convert(value, hints[name], f"{where} {name}")
-        if hints[name] in (int, float) and changes[name] <= 0:
+        if hints[name] in (int, float) and not changes[name] > 0:  # not <=: nan is neither
             raise SettingsError(f"{where} {name}: it is more than 0")
     policy = dataclasses.replace(base, **changes)
     if policy.low_water > policy.high_water:
@@ -184,6 +196,16 @@ def _policy(base: StreamPolicy, table: dict[str, Any], where: str) -> StreamPoli
     if policy.max_part > limits.MAX_PART_BYTES:
         raise SettingsError(f"{where}: max_part is at most {limits.MAX_PART_BYTES}")
     return policy
+
+
+def _setting(name: str, value: object, where: str) -> object:
+    """A value of the top level, of its type and in its range."""
+    converted = _convert(value, get_type_hints(Settings)[name], where)
+    if name in _RANGES:
+        least, most = _RANGES[name]
+        if not least <= converted <= most:  # type: ignore[operator]  # _convert() saw to it
+            raise SettingsError(f"{where}: it is from {least} to {most}, not {converted!r}")
+    return converted
 
 
 def _known(tree: type) -> str:

@@ -82,7 +82,7 @@ class FrameConnection(asyncio.Protocol):
     """One WebSocket connection after its handshake.
 
     Args:
-        handler: told of everything; may be set later, before bytes come.
+        handler: told of everything.
         side: which side we are.
         max_payload: largest payload of a frame.
         check_text: whether text must be UTF-8.
@@ -100,7 +100,7 @@ class FrameConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        handler: FrameHandler | None,
+        handler: FrameHandler,
         side: Side,
         *,
         max_payload: int = MAX_PART_BYTES,
@@ -218,9 +218,8 @@ class FrameConnection(asyncio.Protocol):
         self._finishing = self._call_later(self._linger, self._keep_finishing)
         if self._close_received:
             self._end_tcp()
-        elif self._peer_failed and self._transport.can_write_eof():
-            # Not close(): unread input would make TCP send RST, which erases our Close.
-            self._transport.write_eof()
+        elif self._peer_failed:
+            self._half_close()
         self.resume_reading()
 
     def abort(self) -> None:
@@ -288,18 +287,24 @@ class FrameConnection(asyncio.Protocol):
         self._deliver()
 
     def eof_received(self) -> bool:
-        return False  # the transport closes itself; connection_lost follows
+        # The transport closes itself, and first flushes what is unsent. For a peer that ended
+        # without a Close that would only put off the news of it, until it is thought stalled.
+        orderly = self._close_received or self._peer_failed or self._finishing is not None
+        if not orderly and self._transport is not None:
+            self._transport.abort()
+        return False
 
     def pause_writing(self) -> None:
         self._writing_paused = True
-        self._tell().writing_paused()
+        self._handler.writing_paused()
 
     def resume_writing(self) -> None:
         self._writing_paused = False
         if self._owed_pong is not None and not self._close_sent:
             payload, self._owed_pong = self._owed_pong, None
             self._write(Frame(_PONG, payload))
-        self._tell().writing_resumed()
+        if not self._writing_paused:  # the pong may have filled the buffer again
+            self._handler.writing_resumed()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._ended:
@@ -311,18 +316,14 @@ class FrameConnection(asyncio.Protocol):
                 pending.cancel()
         if self._forward_lost is not None:
             self._forward_lost(exc)
-        self._tell().connection_lost(exc)
+        self._handler.connection_lost(exc)
 
     # --- Inside ----------------------------------------------------------------------------------
-
-    def _tell(self) -> FrameHandler:
-        assert self._handler is not None, "a connection has its handler before its transport"
-        return self._handler
 
     def _deliver(self) -> None:
         if self._delivering:  # a handler paused and resumed us: the loop below goes on
             return
-        handler = self._tell()
+        handler = self._handler
         self._delivering = True
         try:
             for _ in range(FRAMES_PER_TURN):
@@ -340,6 +341,8 @@ class FrameConnection(asyncio.Protocol):
             self.close(Close(error.code, error.reason))
             if self._finishing is None:
                 handler.peer_failed(error)
+            else:
+                self._half_close()
         finally:
             self._delivering = False
 
@@ -378,6 +381,11 @@ class FrameConnection(asyncio.Protocol):
                 handler.close_received(close)
             else:
                 self._end_tcp()
+
+    def _half_close(self) -> None:
+        """Not close(): unread input would make TCP send RST, which erases our Close."""
+        if self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
 
     def _end_tcp(self) -> None:
         """After both Closes: the server ends TCP, the client waits for it (RFC 6455 §7.1.1)."""

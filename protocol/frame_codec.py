@@ -194,7 +194,12 @@ class FrameDecoder:
         )
         if self._mask_bit:
             payload = apply_mask(payload, bytes(buffer[start - 4 : start]))
-        self._at = end
+        if end == len(buffer):
+            # Nothing is kept of what is delivered: the next bytes may be an hour away.
+            self._buffer = b""
+            self._at = 0
+        else:
+            self._at = end
         self._need = 2
 
         if opcode >= _CLOSE:

@@ -187,13 +187,17 @@ class ClientHandshake:
         """
         try:
             self._http.receive_data(data)
-            return self._events(ended=not data)
+            return self._events()
         except h11.RemoteProtocolError as error:
             if self._refusal is not None:  # its head was whole: the status is worth more
                 raise self._refused() from None
+            if not data:
+                raise HandshakeBroken(
+                    "the connection ended before the upgrade was answered"
+                ) from None
             raise HandshakeBroken(f"the answer to the upgrade is not HTTP: {error}") from None
 
-    def _events(self, *, ended: bool) -> Accepted | None:
+    def _events(self) -> Accepted | None:
         while True:
             event = self._http.next_event()
             if isinstance(event, h11.InformationalResponse) and event.status_code == 101:
@@ -206,9 +210,7 @@ class ClientHandshake:
                     raise self._refused()
             elif isinstance(event, h11.EndOfMessage):
                 raise self._refused()
-            elif not isinstance(event, h11.InformationalResponse):  # NEED_DATA, PAUSED, closed
-                if ended:
-                    raise HandshakeBroken("the connection ended before the upgrade was answered")
+            elif not isinstance(event, h11.InformationalResponse):  # NEED_DATA
                 return None
 
     def _refused(self) -> HandshakeRefused:

@@ -11,10 +11,19 @@ import threading
 import time
 import wave
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
-from gateway.client import CompletionState, DataType, PartwayError, PayloadPart, Stream, connect
+from gateway.client import (
+    CompletionState,
+    DataType,
+    PartwayError,
+    PayloadPart,
+    Stream,
+    StreamEnded,
+    connect,
+)
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -28,6 +37,9 @@ _WAV_PART_SECONDS = 0.02
 
 #: Bytes of a payload that ``--frames`` shows.
 _SHOWN_BYTES = 40
+
+#: Lines of standard input read before they are sent.
+_LINES_AHEAD = 16
 
 _EXAMPLES = """\
 examples:
@@ -117,11 +129,11 @@ async def invoke(options: argparse.Namespace) -> int:
                         printer.show(part, sent=False)
                     else:
                         _print_reply(part, sys.stdout.buffer)
-                if sender.done():
-                    sender.result()
             finally:
                 sender.cancel()
-                await asyncio.wait([sender])
+                (outcome,) = await asyncio.gather(sender, return_exceptions=True)
+            if isinstance(outcome, Exception):  # a cancellation is none
+                raise outcome
     finally:
         print(timing.summary(), file=sys.stderr)
     return 0
@@ -134,8 +146,13 @@ async def _send(stream: Stream, options: argparse.Namespace, printer: FramePrint
                 printer.show(part, sent=True)
             await stream.send(part)
         await stream.end_input()
+    except StreamEnded:
+        return  # the model ended it cleanly before it had heard everything
     except Exception:
-        await stream.close()  # nothing more will be sent, so nothing more is waited for
+        # Nothing more will be sent, so nothing more is waited for. Who iterates learns of the end
+        # first and cancels this; the error must not be lost over it.
+        with suppress(asyncio.CancelledError):
+            await stream.close()
         raise
 
 
@@ -186,18 +203,24 @@ async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
     """Lines as they come, without their ends.
 
     A thread reads them, for standard input may be a file, which no event loop can watch. It is
-    a daemon: nothing can wake it from a terminal that says no more.
+    a daemon: nothing can wake it from a terminal that says no more. It reads through a buffer of
+    its own: the interpreter does not end while a thread holds the lock of ``sys.stdin``.
     """
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=16)
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+    room = threading.Semaphore(_LINES_AHEAD)
 
     def read() -> None:
-        for line in source:
-            asyncio.run_coroutine_threadsafe(lines.put(line.rstrip(b"\r\n")), loop).result()
-        asyncio.run_coroutine_threadsafe(lines.put(None), loop).result()
+        with suppress(RuntimeError), open(source.fileno(), "rb", closefd=False) as own:
+            for line in own:
+                room.acquire()
+                loop.call_soon_threadsafe(lines.put_nowait, line.rstrip(b"\r\n"))
+            loop.call_soon_threadsafe(lines.put_nowait, None)
+        # RuntimeError: the loop is closed, and nobody asks for more.
 
     threading.Thread(target=read, daemon=True, name="standard input").start()
     while (line := await lines.get()) is not None:
+        room.release()
         yield line
 
 

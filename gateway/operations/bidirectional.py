@@ -55,6 +55,7 @@ class BidirectionalStream:
             key = check_upgrade(exchange.method, exchange.headers)
         except UpgradeError as error:
             refusal = InputValidationError(error.reason, "BadUpgrade")
+            self._gateway.refused(exchange, refusal, error.status)
             exchange.respond(error.status, refusal.body(), {**_JSON_ERROR, **error.headers})
             return
         offered = tokens(exchange.headers.get("Sec-WebSocket-Protocol", ""))

@@ -59,7 +59,11 @@ class Exchange(ABC):
 
     @abstractmethod
     async def upgrade(self, headers: Mapping[str, str]) -> None:
-        """Write the 101; :meth:`hand_over` follows."""
+        """Write the 101; :meth:`hand_over` follows.
+
+        Raises:
+            ConnectionError: the client has left.
+        """
 
     @abstractmethod
     def hand_over(self, connection: FrameConnection) -> None:

@@ -94,6 +94,7 @@ class Session:
         self._clock = clock
         self._on_end = on_end
         self._client_present = True
+        self._client_blocked = False
         self._legs_open = 2
         self._closed: asyncio.Future[None] | None = None
         self._end_timer: Timer | None = None
@@ -153,9 +154,10 @@ class Session:
         if self.state is State.ENDED:
             return
         self._client_present = False
-        self.client_drained()  # nothing is held back for one who left
         if self.state is not State.CLOSING:
             self._close_container()
+        # Nothing is held back for one who left. Last, since it may bring the container's Close.
+        self.client_drained()
 
     def client_gone(self, cause: Cause) -> None:
         """The client left: cancelled, cut or unresponsive (row 1.5-9)."""
@@ -168,13 +170,14 @@ class Session:
     def client_blocked(self) -> None:
         """The client takes less than the container gives: stop reading the container."""
         if self.state is not State.ENDED and self._client_present:
+            self._client_blocked = True
+            self._disarm()
             self.container.pause_reading()
             self.client_stall.waiting(Wait.HIGH_WATER)
-            if self.state is not State.RELAYING:
-                self._disarm()  # a Close or a frame would wait unseen
 
     def client_drained(self) -> None:
         """The client's leg is below its low-water mark."""
+        self._client_blocked = False
         self.client_stall.moving(Wait.HIGH_WATER)
         if self.state is State.ENDED:
             return
@@ -279,8 +282,10 @@ class Session:
         self._end(ends.container_stalled(self.policy.stall_timeout))
 
     def _arm(self, delay: float, callback: Callable[[], None]) -> None:
+        """Give the container its time anew; while it is not read its answer would wait unseen."""
         self._disarm()
-        self._end_timer = self._clock.call_later(delay, callback)
+        if not self._client_blocked:
+            self._end_timer = self._clock.call_later(delay, callback)
 
     def _disarm(self) -> None:
         if self._end_timer is not None:

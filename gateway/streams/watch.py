@@ -47,6 +47,8 @@ class PingWatch:
         self._on_lost = on_lost
         self._stall = stall
         self._ping_end = 0
+        # Before the next ping is due, or a short interval would count one that nobody has seen.
+        self._flush_check_after = min(PING_FLUSH_CHECK, interval / 2)
         self._flush_check: Timer | None = None
         self._timer: Timer | None = None
         self._stopped = False
@@ -72,6 +74,7 @@ class PingWatch:
         for timer in (self._timer, self._flush_check):
             if timer is not None:
                 timer.cancel()
+        self._stall.moving(Wait.PING)  # nobody looks any more whether it went out
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -92,7 +95,7 @@ class PingWatch:
         if payload is not None:
             self._ping_end = self._connection.ping(payload)
             if self._flush_check is None:
-                self._flush_check = self._clock.call_later(PING_FLUSH_CHECK, self._check_flushed)
+                self._check_flushed_later()
         self._arm()
 
     def _check_flushed(self) -> None:
@@ -104,8 +107,11 @@ class PingWatch:
         else:
             self._liveness.hold(Hold.PING_UNFLUSHED)
             self._stall.waiting(Wait.PING)
-            self._flush_check = self._clock.call_later(PING_FLUSH_CHECK, self._check_flushed)
+            self._check_flushed_later()
         self._arm()
+
+    def _check_flushed_later(self) -> None:
+        self._flush_check = self._clock.call_later(self._flush_check_after, self._check_flushed)
 
 
 class StallWatch:

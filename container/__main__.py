@@ -1,0 +1,10 @@
+"""``python -m container`` is ``partway-container``."""
+
+from __future__ import annotations
+
+import sys
+
+from container.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""What every test may use: both event loops, the clause marker's check, the hunt for leaks."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+CONTRACT = ROOT / "docs" / "reference" / "contract.md"
+
+#: Sections of the contract page of which every clause must be claimed by a test. What is built
+#: next is added here.
+REQUIRED_SECTIONS = ("1.2", "1.3", "1.4", "1.5", "1.6", "3", "4")
+
+#: Clauses of those sections that nothing implements yet. What is built next is taken out here.
+NOT_YET = frozenset({"3-5", "4-5"})
+
+_CLAUSE_ID = re.compile(r"\*\*(\d+(?:\.\d+)?-\d+)\*\*")
+_DESELECTED = pytest.StashKey[int]()
+_NARROWING_OPTIONS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf")
+
+
+# --- Event loops ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
+        pytest.param(
+            ("asyncio", {"use_uvloop": True}),
+            id="uvloop",
+            marks=pytest.mark.skipif(
+                importlib.util.find_spec("uvloop") is None, reason="uvloop is not installed"
+            ),
+        ),
+    ],
+)
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    return request.param
+
+
+# --- Clauses -------------------------------------------------------------------------------------
+
+
+def contract_ids() -> list[str]:
+    """Every clause id that the contract page defines, in order, repetitions included."""
+    return _CLAUSE_ID.findall(CONTRACT.read_text("utf-8"))
+
+
+def required_ids() -> set[str]:
+    """The clauses that some test must claim."""
+    return {id for id in contract_ids() if id.rsplit("-", 1)[0] in REQUIRED_SECTIONS} - NOT_YET
+
+
+def claims(items: Iterable[pytest.Item]) -> Iterator[tuple[str, pytest.Item]]:
+    """Each claimed clause with the test that claims it. What is skipped outright claims nothing."""
+    for item in items:
+        for marker in item.iter_markers("clause"):
+            if item.get_closest_marker("skip") is None:
+                for id in marker.args:
+                    yield id, item
+
+
+def why_not_whole_suite(config: pytest.Config) -> str | None:
+    """What narrows this run to less than the whole suite, if anything does."""
+    whole = (ROOT, ROOT / "tests")
+    if not any(Path(config.invocation_params.dir, arg).resolve() in whole for arg in config.args):
+        return f"only {' '.join(config.args)}"
+    for option in _NARROWING_OPTIONS:
+        if config.getoption(option, None):
+            return f"narrowed by {option}"
+    if config.stash.get(_DESELECTED, 0):
+        return f"{config.stash[_DESELECTED]} tests deselected"
+    return None
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    for item in items:
+        stash = item.config.stash
+        stash[_DESELECTED] = stash.get(_DESELECTED, 0) + 1
+
+
+# --- Leaks ---------------------------------------------------------------------------------------
+
+
+def open_sockets() -> set[str]:
+    """This process's sockets, each named by its inode; empty where there is no /proc."""
+    descriptors = Path("/proc/self/fd")
+    found = set()
+    for entry in descriptors.iterdir() if descriptors.is_dir() else ():
+        try:
+            target = str(entry.readlink())
+        except OSError:  # the listing's own descriptor, closed by now
+            continue
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
+
+
+def running_tasks() -> set[asyncio.Task[object]]:
+    """This loop's unfinished tasks but for the test runner's own."""
+    return {
+        task
+        for task in asyncio.all_tasks()
+        if not task.get_coro().__qualname__.startswith("TestRunner.")  # type: ignore[union-attr]
+    }
+
+
+@pytest.fixture
+async def no_leaks(anyio_backend: object) -> AsyncIterator[None]:
+    """At the test's end no task and no socket is left that was not there before it.
+
+    The loop gets up to two seconds for what is merely on its way out. Sockets are counted, not
+    compared: uvloop opens a new pair of its own for each run of the loop.
+    """
+    tasks_before = running_tasks()
+    sockets_before = len(open_sockets())
+    yield
+    deadline = time.monotonic() + 2.0
+    while True:
+        tasks = running_tasks() - tasks_before
+        sockets = len(open_sockets()) - sockets_before
+        if not tasks and sockets <= 0:
+            return
+        if time.monotonic() > deadline:
+            break
+        await asyncio.sleep(0.01)
+    assert not tasks, f"tasks left over: {tasks}"
+    assert sockets <= 0, f"{sockets} sockets left over"

@@ -1,0 +1,402 @@
+"""The surface of the contract's section 1.1: routes, refusals, bodies, deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from container.model import Invocation, Model, Reply
+from container.models.echo import Echo
+from container.runtime import Runtime
+from tests.container.wire import (
+    STREAM,
+    RawClient,
+    ScriptedModel,
+    raw_client,
+    raw_stream,
+    serving,
+    until,
+    upgrade_request,
+)
+from tests.frame_factory import BINARY, KEY, TEXT, close, frame
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
+@asynccontextmanager
+async def runtime(model: Model | None = None, **options: Any) -> AsyncIterator[int]:
+    """A runtime with other limits than a process has; gives its port."""
+    runtime = Runtime(model or Echo(), **options)
+    listener = await asyncio.get_running_loop().create_server(runtime.http, "127.0.0.1", 0)
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        listener.close()
+        await runtime.http.shutdown(0.1)
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    """The whole answer to a request; the server ends the connection."""
+    async with raw_client(port) as client:
+        client.send(request)
+        async with asyncio.timeout(5):
+            return await client.eof()
+
+
+def status_of(head: bytes) -> int:
+    return int(head.split(b" ", 2)[1])
+
+
+# --- Routes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("1.1-2")
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_ping_answers_200_with_nothing(method: str) -> None:
+    async with serving() as (_, port):
+        request = f"{method} /ping HTTP/1.1\r\nHost: c\r\nX-Extra: yes\r\nConnection: close\r\n\r\n"
+        head, _, body = (await ask(port, request.encode())).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"Content-Length: 0" in head
+    assert body == b""
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("DELETE /ping", 405),
+        ("GET /invocations", 405),
+        ("GET /", 404),
+        ("GET /ping/", 404),
+        ("GET //ping", 404),
+        ("GET /p%69ng", 404),
+        ("GET /x/../ping", 404),
+        ("GET /ping?verbose=1", 200),
+        (f"GET {STREAM}", 426),
+        (f"POST {STREAM}", 426),
+    ],
+)
+async def test_routes(line: str, status: int) -> None:
+    async with serving() as (_, port):
+        request = f"{line} HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n"
+        answer = await ask(port, request.encode())
+    assert status_of(answer) == status
+    if status == 405:
+        assert b"\r\nAllow: " in answer
+    if status == 426:
+        assert b"\r\nUpgrade: websocket\r\n" in answer
+
+
+async def test_a_connection_carries_one_request_after_another() -> None:
+    async with serving() as (_, port), raw_client(port) as client:
+        for _ in range(3):
+            client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nhi")
+        for _ in range(3):
+            assert status_of(await client.head()) == 200
+            assert await client.reader.readexactly(2) == b"hi"
+
+
+# --- Upgrades ------------------------------------------------------------------------------------
+
+
+async def test_the_101_is_what_the_rfc_says() -> None:
+    extras = {
+        "Sec_WebSocket_Extensions": "permessage-deflate; client_max_window_bits",
+        "Sec_WebSocket_Protocol": "payloadpart.v1.raw",
+        "X_Unknown": "ignored",
+    }
+    async with serving() as (_, port), raw_client(port) as client:
+        client.send(upgrade_request(f"{STREAM}?model=x", **extras))
+        head = (await client.head()).lower()
+    assert head.startswith(b"http/1.1 101 switching protocols\r\n")
+    assert b"\r\nupgrade: websocket\r\n" in head
+    assert b"\r\nconnection: upgrade\r\n" in head
+    # RFC 6455 §1.3's example.
+    assert b"\r\nsec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n" in head
+    for absent in (b"extensions", b"sec-websocket-protocol", b"content-", b"transfer-encoding"):
+        assert absent not in head
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"Upgrade": "h2c"}, 426),
+        ({"Upgrade": None, "Connection": None}, 426),
+        ({"Connection": "keep-alive"}, 400),
+        ({"Sec_WebSocket_Version": "8"}, 426),
+        ({"Sec_WebSocket_Version": None}, 426),
+        ({"Sec_WebSocket_Key": None}, 400),
+        ({"Sec_WebSocket_Key": "c2hvcnQ="}, 400),
+        ({"Sec_WebSocket_Key": "not base64 at all!!!!!!!"}, 400),
+        ({"Content_Length": "5"}, 400),
+        ({"Transfer_Encoding": "chunked"}, 400),
+    ],
+)
+async def test_upgrades_that_are_refused(changes: dict[str, str | None], status: int) -> None:
+    async with serving() as (_, port), raw_client(port) as client:
+        client.send(upgrade_request(**changes))
+        head = await client.head()
+        client.send(b"0\r\n\r\n")  # the end of whichever body was announced
+    assert status_of(head) == status
+    if status == 426:
+        assert b"\r\nUpgrade: websocket\r\n" in head or b"Sec-WebSocket-Version: 13" in head
+
+
+async def test_an_upgrade_over_http_1_0_is_refused() -> None:
+    async with serving() as (_, port):
+        answer = await ask(port, upgrade_request().replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert status_of(answer) == 400
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/ping", STREAM + "/"])
+async def test_what_follows_a_refused_upgrade_is_not_http(path: str) -> None:
+    smuggled = b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 8\r\n\r\nsmuggled"
+    async with serving() as (_, port):
+        answer = await ask(port, upgrade_request(path) + smuggled)
+    assert b"Connection: close" in answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"smuggled" not in answer
+
+
+@pytest.mark.parametrize("size", [10, 700_000], ids=["short", "long"])
+async def test_frames_right_behind_the_head_are_not_lost(size: int) -> None:
+    data = frame(TEXT, b"early", mask=KEY) + frame(BINARY, bytes(size), mask=KEY)
+    async with serving() as (_, port), raw_client(port) as client:
+        client.send(upgrade_request() + data + close(1000, mask=KEY))
+        assert status_of(await client.head()) == 101
+        assert await client.frames(2) == [(TEXT, b"early", True), (BINARY, bytes(size), True)]
+        assert (await client.frame()).close_code == 1000
+        assert await client.eof() == b""
+
+
+@pytest.mark.clause("1.1-8")
+async def test_text_that_is_not_utf_8() -> None:
+    async with (
+        serving() as (_, port),
+        connect(f"ws://127.0.0.1:{port}{STREAM}", compression=None) as client,
+    ):
+        await client.send(b"\xff", text=True)
+        await client.wait_closed()
+        assert client.close_code == 1007
+
+
+async def test_a_stream_is_known_while_it_is_open() -> None:
+    async with serving() as (server, port):
+        async with raw_stream(port) as client:
+            client.send_frame(TEXT, b"x")
+            await client.frame()
+            assert len(server.runtime.streams) == 1
+            assert not server.runtime.idle
+            client.send_close(1000)
+            await client.eof()
+        await until(lambda: server.runtime.idle)
+        assert not server.runtime.streams
+
+
+# --- Bodies --------------------------------------------------------------------------------------
+
+CHUNKED = b"POST /invocations HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def whole(invocation: Invocation) -> Reply:
+    """A model that answers once it has everything."""
+    body = b"".join([data async for data in invocation.body])
+    return Reply("text/plain", len(body), items(body))
+
+
+async def items(*data: bytes) -> AsyncIterator[bytes]:
+    for each in data:
+        yield each
+
+
+async def test_a_body_without_length_is_empty() -> None:
+    async with serving() as (_, port):
+        answer = await ask(
+            port, b"POST /invocations HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n"
+        )
+    assert status_of(answer) == 200
+    assert b"Content-Length: 0" in answer
+
+
+async def test_an_announced_body_that_is_too_large_is_refused_before_it_comes() -> None:
+    async with runtime(max_body=10) as port, raw_client(port) as client:
+        client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 11\r\n\r\n")
+        head = await client.head()
+        client.send(bytes(11))
+    assert status_of(head) == 413
+    assert b"Connection: close" in head
+
+
+async def test_a_chunked_body_that_is_too_large() -> None:
+    async with runtime(ScriptedModel(on_invoke=whole), max_body=10) as port:
+        answer = await ask(port, CHUNKED + b"b\r\n01234567890\r\n0\r\n\r\n")
+    assert status_of(answer) == 413
+
+
+async def test_a_body_that_turns_out_too_large_cuts_the_answer() -> None:
+    async with runtime(max_body=10) as port, raw_client(port) as client:
+        client.send(CHUNKED + b"a\r\n0123456789\r\n")
+        await client.head()
+        assert await client.reader.readexactly(15) == b"a\r\n0123456789\r\n"
+        client.send(b"1\r\nx\r\n0\r\n\r\n")
+        assert await client.rest() == b""  # the last chunk is missing
+
+
+async def test_a_body_that_does_not_come() -> None:
+    model = ScriptedModel(on_invoke=whole)
+    async with runtime(model, body_timeout=0.05) as port, raw_client(port) as client:
+        client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 5\r\n\r\n")
+        assert status_of(await client.head()) == 408
+        client.send(bytes(5))
+
+
+async def test_a_body_that_dribbles() -> None:
+    model = ScriptedModel(on_invoke=whole)
+    async with runtime(model, body_timeout=0.2) as port, raw_client(port) as client:
+        client.send(CHUNKED)
+        head = asyncio.create_task(client.head())
+        while not head.done():
+            client.send(b"1\r\nx\r\n")
+            await asyncio.sleep(0.01)  # this client dribbles
+        assert status_of(head.result()) == 408
+        client.send(b"0\r\n\r\n")
+
+
+async def test_a_model_s_own_time_is_not_the_body_s() -> None:
+    async def slowly(invocation: Invocation) -> Reply:
+        await asyncio.sleep(0.1)  # this model is slow
+        return await whole(invocation)
+
+    async with runtime(ScriptedModel(on_invoke=slowly), body_timeout=0.05) as port:
+        answer = await ask(port, CHUNKED + b"1\r\nx\r\n0\r\n\r\n" + PING_AND_CLOSE)
+    assert status_of(answer) == 200
+
+
+PING_AND_CLOSE = b"GET /ping HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n"
+
+
+async def test_a_broken_body() -> None:
+    async with runtime(ScriptedModel(on_invoke=whole)) as port:
+        answer = await ask(port, CHUNKED + b"5\r\nhello\r\nnonsense\r\n")
+    assert status_of(answer) == 400
+
+
+async def test_expect_100_continue() -> None:
+    async with serving() as (_, port), raw_client(port) as client:
+        client.send(
+            b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n"
+            b"Expect: 100-continue\r\n\r\n"
+        )
+        assert await client.head() == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.send(b"hi")
+        assert status_of(await client.head()) == 200
+        assert await client.reader.readexactly(2) == b"hi"
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+async def test_a_model_that_fails_answers_500(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(invocation: Invocation) -> Reply:
+        raise LookupError("a payload's secret")
+
+    async with runtime(ScriptedModel(on_invoke=fail)) as port:
+        answer = await ask(port, CHUNKED + b"0\r\n\r\n")
+    assert status_of(answer) == 500
+    assert answer.endswith(b"\r\n\r\nthe model failed: LookupError\n")
+    (record,) = errors(caplog)
+    assert record.exc_info is not None
+    assert record.exc_info[0] is LookupError
+
+
+@pytest.mark.parametrize("length", [None, 4, 9], ids=["chunked", "too long", "too short"])
+async def test_an_answer_that_breaks_off_does_not_look_whole(
+    length: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"begun"
+        if length is None:
+            raise LookupError
+
+    async def fail(invocation: Invocation) -> Reply:
+        return Reply("text/plain", length, broken())
+
+    async with runtime(ScriptedModel(on_invoke=fail)) as port, raw_client(port) as client:
+        client.send(CHUNKED + b"0\r\n\r\n")
+        await client.head()
+        rest = await client.rest()
+        assert not rest.endswith(b"0\r\n\r\n")
+        assert length is None or len(rest) < length
+    assert len(errors(caplog)) == 1
+
+
+async def test_a_client_that_leaves_is_nobody_s_failure(caplog: pytest.LogCaptureFixture) -> None:
+    begun = asyncio.Event()
+
+    async def begin(invocation: Invocation) -> Reply:
+        begun.set()
+        return await whole(invocation)
+
+    async with serving(ScriptedModel(on_invoke=begin)) as (server, port):
+        async with raw_client(port) as client:
+            client.send(CHUNKED + b"1\r\nx\r\n")
+            await begun.wait()
+        await until(lambda: server.runtime.idle)
+    assert not errors(caplog)
+
+
+# --- Deadlines, and what is not HTTP -------------------------------------------------------------
+
+
+async def dribble(client: RawClient, data: bytes) -> None:
+    for byte in data:
+        client.send(bytes((byte,)))
+        await asyncio.sleep(0.01)  # this client dribbles
+
+
+@pytest.mark.parametrize("before", [b"", PING_AND_CLOSE.replace(b"close", b"keep-alive")])
+async def test_a_head_that_dribbles_is_not_waited_for(before: bytes) -> None:
+    async with runtime(head_timeout=0.1) as port, raw_client(port) as client:
+        client.send(before)
+        if before:
+            await client.head()
+        dribbling = asyncio.create_task(dribble(client, upgrade_request() * 10))
+        async with asyncio.timeout(5):
+            assert await client.rest() == b""
+        dribbling.cancel()
+
+
+async def test_a_stream_outlives_the_head_s_deadline() -> None:
+    async with runtime(head_timeout=0.05) as port, raw_stream(port) as client:
+        await asyncio.sleep(0.2)  # four deadlines
+        client.send_frame(TEXT, b"still here")
+        assert await client.frames(1) == [(TEXT, b"still here", True)]
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET /ping HTTP/1.1\r\nHost: c\r\nAuthorization: secret\r\nbad header\r\n\r\n",
+        CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"),
+        b"GET /ping HTTP/1.1\r\nHost: c\r\nX: " + b"x" * 10_000 + b"\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nHost: c\r\n" + b"X: x\r\n" * 200 + b"\r\n",
+        b"GET /ping HTTP/1.1\r\n\r\n",
+    ],
+    ids=["TLS", "no header", "two lengths", "long header", "many headers", "no Host"],
+)
+async def test_what_is_not_http_is_refused_and_not_logged(
+    request_bytes: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as (_, port):
+        answer = await ask(port, request_bytes)
+    assert status_of(answer) == 400
+    assert not errors(caplog)
+    assert "secret" not in caplog.text

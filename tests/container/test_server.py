@@ -1,0 +1,199 @@
+"""A server's end, by its rules."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from container.models.echo import Echo
+from container.server import ModelServer, ShutdownTimes
+from container.stream import Stream
+from tests.container.wire import (
+    RawClient,
+    ScriptedModel,
+    raw_client,
+    raw_stream,
+    serving,
+    until,
+    upgrade_request,
+)
+from tests.frame_factory import BINARY, TEXT
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+#: No test waits for these: something else must end the wait.
+ENDLESS = ShutdownTimes(grace=50, spread=50, hard=50)
+
+
+async def open_stream(client: RawClient) -> None:
+    client.send_frame(TEXT, b"x")
+    assert await client.frames(1) == [(TEXT, b"x", True)]
+
+
+async def status(port: int, request: bytes) -> bytes:
+    async with raw_client(port) as client:
+        client.send(request)
+        return (await client.head()).split(b"\r\n")[0]
+
+
+def test_all_of_it_is_over_before_the_kill() -> None:
+    times = ShutdownTimes()
+    assert times.grace + times.spread + times.hard <= 25
+
+
+async def test_nothing_to_wait_for() -> None:
+    async with (
+        asyncio.timeout(5),
+        serving(times=ENDLESS) as (server, port),
+        raw_client(port) as idle,
+        raw_client(port) as silent,
+    ):
+        idle.send(b"GET /ping HTTP/1.1\r\nHost: c\r\n\r\n")
+        await idle.head()
+        server.stop()
+        for client in (idle, silent):
+            assert await client.rest() == b""
+
+
+async def test_draining_refuses_what_is_new_and_lets_the_rest_end() -> None:
+    server = ModelServer(Echo(), times=ENDLESS)
+    port = await server.start()
+    stopped = asyncio.create_task(server.stopped())
+    async with asyncio.timeout(5), raw_stream(port) as client:
+        await open_stream(client)
+        server.stop()
+        await until(lambda: server.runtime.draining)
+        ping = b"GET /ping HTTP/1.1\r\nHost: c\r\n\r\n"
+        assert await status(port, ping) == b"HTTP/1.1 503 Service Unavailable"
+        assert await status(port, upgrade_request()) == b"HTTP/1.1 503 Service Unavailable"
+        post = b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nhi"
+        assert await status(port, post) == b"HTTP/1.1 503 Service Unavailable"
+        client.send_frame(BINARY, b"goes on")
+        assert await client.frames(1) == [(BINARY, b"goes on", True)]
+        client.send_close(1000)
+        assert (await client.frame()).close_code == 1000
+        await stopped
+    with pytest.raises(ConnectionError):
+        await status(port, ping)
+
+
+async def test_an_invocation_may_end_too() -> None:
+    async with (
+        asyncio.timeout(5),
+        serving(times=ENDLESS) as (server, port),
+        raw_client(port) as client,
+    ):
+        client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\n")
+        await client.head()
+        server.stop()
+        client.send(b"hi")
+        assert await client.reader.readexactly(2) == b"hi"
+
+
+async def test_after_the_grace_streams_are_closed_one_after_the_other() -> None:
+    times = ShutdownTimes(grace=0.1, spread=0.4, hard=50)
+    async with (
+        asyncio.timeout(10),
+        serving(times=times) as (server, port),
+        raw_stream(port) as first,
+        raw_stream(port) as second,
+    ):
+        for client in (first, second):
+            await open_stream(client)
+        began = time.monotonic()
+        server.stop()
+
+        async def closed(client: RawClient) -> float:
+            frame = await client.frame()
+            assert (frame.close_code, frame.close_reason) == (1001, "the container is stopping")
+            client.send_close(1001)
+            assert await client.eof() == b""
+            return time.monotonic() - began
+
+        early, late = sorted(await asyncio.gather(closed(first), closed(second)))
+        assert early >= 0.09  # the loop's clock ticks in milliseconds
+        assert late - early >= 0.15
+
+
+async def test_a_second_stop_hastens() -> None:
+    times = ShutdownTimes(grace=50, spread=50, hard=0.1)
+    async with (
+        asyncio.timeout(5),
+        serving(times=times) as (server, port),
+        raw_stream(port) as first,
+        raw_stream(port) as second,
+    ):
+        for client in (first, second):
+            await open_stream(client)
+        server.stop()
+        await until(lambda: server.runtime.draining)
+        server.stop()
+        for client in (first, second):
+            assert (await client.frame()).close_code == 1001
+
+
+async def test_two_stops_at_once_hasten_too() -> None:
+    times = ShutdownTimes(grace=50, spread=50, hard=0.1)
+    async with (
+        asyncio.timeout(5),
+        serving(times=times) as (server, port),
+        raw_stream(port) as client,
+    ):
+        await open_stream(client)
+        server.stop()
+        server.stop()
+        assert (await client.frame()).close_code == 1001
+
+
+async def test_what_does_not_say_goodbye_is_aborted() -> None:
+    ended: list[str] = []
+
+    async def deaf(stream: Stream) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    times = ShutdownTimes(grace=0.05, spread=0.05, hard=0.05)
+    async with (
+        asyncio.timeout(5),
+        serving(ScriptedModel(on_stream=deaf), times) as (server, port),
+        raw_stream(port) as client,
+    ):
+        server.stop()
+        assert (await client.frame()).close_code == 1001
+        assert await client.rest() == b""
+    assert ended == ["cancelled"]
+
+
+async def test_an_invocation_that_never_answers_is_cancelled() -> None:
+    begun = asyncio.Event()
+    ended: list[str] = []
+
+    async def never(invocation: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    model = ScriptedModel(on_invoke=never)  # type: ignore[arg-type]
+    times = ShutdownTimes(grace=0.05, spread=0.05, hard=0.05)
+    async with (
+        asyncio.timeout(5),
+        serving(model, times) as (server, port),
+        raw_client(port) as client,
+    ):
+        client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 0\r\n\r\n")
+        await begun.wait()
+        server.stop()
+        assert await client.rest() == b""
+    assert ended == ["cancelled"]
+
+
+async def test_a_port_that_is_taken() -> None:
+    async with serving() as (_, port):
+        with pytest.raises(OSError, match="address already in use"):
+            await ModelServer(Echo(), port=port).start()

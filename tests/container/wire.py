@@ -1,0 +1,147 @@
+"""What the container's tests talk with: a server in this process, and a client that sends bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from container.model import Invocation, Model, Reply
+from container.models.echo import Echo
+from container.server import ModelServer, ShutdownTimes
+from container.stream import Stream
+from tests.frame_factory import KEY, RawFrame, close, frame, read_frame
+
+STREAM = "/invocations-bidirectional-stream"
+
+QUICK = ShutdownTimes(grace=0.2, spread=0.1, hard=0.2)
+
+
+@dataclass
+class ScriptedModel:
+    """A model made of the functions a test gives it."""
+
+    on_stream: Callable[[Stream], Awaitable[None]] = Echo().stream
+    on_invoke: Callable[[Invocation], Awaitable[Reply]] = Echo().invoke
+    streams: list[Stream] = field(default_factory=list)
+
+    async def stream(self, stream: Stream) -> None:
+        self.streams.append(stream)
+        await self.on_stream(stream)
+
+    async def invoke(self, invocation: Invocation) -> Reply:
+        return await self.on_invoke(invocation)
+
+
+@asynccontextmanager
+async def serving(
+    model: Model | None = None, times: ShutdownTimes = QUICK
+) -> AsyncIterator[tuple[ModelServer, int]]:
+    server = ModelServer(model or Echo(), times=times)
+    port = await server.start()
+    stopped = asyncio.create_task(server.stopped())
+    try:
+        yield server, port
+    finally:
+        server.stop()
+        server.stop()
+        await stopped
+
+
+class RawClient:
+    """A socket, and the frames that come out of it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._read = b""
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    def send_frame(self, opcode: int, payload: bytes = b"", *, fin: bool = True) -> None:
+        self.send(frame(opcode, payload, fin=fin, mask=KEY))
+
+    def send_close(self, code: int | None = None, reason: bytes = b"") -> None:
+        self.send(close(code, reason, mask=KEY))
+
+    async def head(self) -> bytes:
+        return await self.reader.readuntil(b"\r\n\r\n")
+
+    async def frame(self) -> RawFrame:
+        while (found := read_frame(self._read)) is None:
+            more = await self.reader.read(1 << 16)
+            if not more:
+                raise EOFError(f"{len(self._read)} bytes of a frame: {self._read[:20]!r}")
+            self._read += more
+        whole, self._read = found
+        return whole
+
+    async def frames(self, count: int) -> list[tuple[int, bytes, bool]]:
+        frames = [await self.frame() for _ in range(count)]
+        return [(each.opcode, each.payload, each.fin) for each in frames]
+
+    async def eof(self) -> bytes:
+        """What comes before the end of the connection."""
+        return self._read + await self.reader.read()
+
+    async def rest(self) -> bytes:
+        """What comes before the end of the connection or its reset."""
+        rest = self._read
+        with suppress(ConnectionError):
+            while more := await self.reader.read(1 << 16):
+                rest += more
+        return rest
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):  # an end is all that was asked for
+            await self.writer.wait_closed()
+
+
+@asynccontextmanager
+async def raw_client(port: int, *, receive_buffer: int | None = None) -> AsyncIterator[RawClient]:
+    sock = socket.socket()
+    sock.setblocking(False)
+    if receive_buffer is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+    reader, writer = await asyncio.open_connection(sock=sock)
+    client = RawClient(reader, writer)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def upgrade_request(path: str = STREAM, **changes: str | None) -> bytes:
+    """An upgrade; a keyword changes a header (``_`` stands for ``-``), None leaves it out."""
+    headers: dict[str, str | None] = {
+        "Host": "container",
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",  # RFC 6455 §1.3's example
+        "Sec-WebSocket-Version": "13",
+    }
+    headers |= {name.replace("_", "-"): value for name, value in changes.items()}
+    lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
+    return "\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode()
+
+
+@asynccontextmanager
+async def raw_stream(port: int, *, receive_buffer: int | None = None) -> AsyncIterator[RawClient]:
+    """A raw client whose upgrade has been granted."""
+    async with raw_client(port, receive_buffer=receive_buffer) as client:
+        client.send(upgrade_request())
+        head = await client.head()
+        assert head.startswith(b"HTTP/1.1 101 "), head
+        yield client
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Give the others turns until something is so."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 (what it waits for has no event)
+            await asyncio.sleep(0)

@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import struct
+
+import msgpack
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from protocol.envelopes import EnvelopeError, JsonEnvelope, MsgpackEnvelope
+from protocol.parts import (
+    CompletionState,
+    DataType,
+    InputEnd,
+    InternalStreamFailure,
+    ModelStreamError,
+    PayloadPart,
+)
+
+BOTH = pytest.mark.parametrize("envelope", [MsgpackEnvelope, JsonEnvelope])
+
+EVENTS = (
+    st.builds(PayloadPart, st.binary(), st.sampled_from(DataType), st.sampled_from(CompletionState))
+    | st.just(InputEnd())
+    | st.builds(ModelStreamError, st.text(), st.text())
+    | st.builds(InternalStreamFailure, st.text())
+)
+
+
+def pack(envelope, value):
+    """``value`` as ``envelope``'s message, made without it; bytes stand for a ``Bytes`` member."""
+    if envelope is MsgpackEnvelope:
+        return msgpack.packb(value)
+    return json.dumps(value, default=lambda raw: base64.b64encode(raw).decode()).encode()
+
+
+@pytest.mark.clause("3-1")
+def test_opcodes():
+    """msgpack goes in binary messages, JSON in text."""
+    assert MsgpackEnvelope.text is False
+    assert JsonEnvelope.text is True
+
+
+@pytest.mark.clause("3-1")
+@pytest.mark.parametrize(
+    ("event", "json_text", "members"),
+    [
+        (
+            PayloadPart(b"Hello ", DataType.UTF8, CompletionState.PARTIAL),
+            {"PayloadPart": {"Bytes": "SGVsbG8g", "DataType": "UTF8",
+                             "CompletionState": "PARTIAL"}},
+            {"PayloadPart": {"Bytes": b"Hello ", "DataType": "UTF8",
+                             "CompletionState": "PARTIAL"}},
+        ),
+        (
+            PayloadPart(b"\x00\xff"),
+            {"PayloadPart": {"Bytes": "AP8=", "DataType": "BINARY",
+                             "CompletionState": "COMPLETE"}},
+            {"PayloadPart": {"Bytes": b"\x00\xff", "DataType": "BINARY",
+                             "CompletionState": "COMPLETE"}},
+        ),
+        (InputEnd(), {"InputEnd": {}}, {"InputEnd": {}}),
+        (
+            ModelStreamError("1011", "boom"),
+            {"ModelStreamError": {"ErrorCode": "1011", "Message": "boom"}},
+            {"ModelStreamError": {"ErrorCode": "1011", "Message": "boom"}},
+        ),
+        (
+            InternalStreamFailure("stalled"),
+            {"InternalStreamFailure": {"Message": "stalled"}},
+            {"InternalStreamFailure": {"Message": "stalled"}},
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_written(event, json_text, members):
+    assert json.loads(JsonEnvelope.encode(event)) == json_text
+    assert msgpack.unpackb(MsgpackEnvelope.encode(event)) == members
+
+
+@pytest.mark.clause("3-1")
+def test_exact_msgpack_bytes():
+    assert MsgpackEnvelope.encode(InputEnd()) == b"\x81\xa8InputEnd\x80"
+    assert MsgpackEnvelope.encode(PayloadPart(b"hi", DataType.UTF8)) == (
+        b"\x81\xabPayloadPart\x83\xa5Bytes\xc4\x02hi\xa8DataType\xa4UTF8"
+        b"\xafCompletionState\xa8COMPLETE"
+    )
+
+
+@pytest.mark.clause("1.2-2")
+@BOTH
+@pytest.mark.parametrize(
+    "event",
+    [PayloadPart(b"x", data_type, state) for data_type in DataType for state in CompletionState],
+)
+def test_responses_carry_no_padding(envelope, event):
+    assert b'"P"' not in envelope.encode(event)
+    assert b"\xa1P" not in envelope.encode(event)
+
+
+@pytest.mark.clause("3-1")
+@BOTH
+@given(event=EVENTS)
+@example(event=PayloadPart(b"\x00" * 70_000))
+def test_there_and_back(envelope, event):
+    assert envelope.decode(envelope.encode(event)) == event
+
+
+@pytest.mark.clause("1.2-2")
+@BOTH
+@pytest.mark.parametrize(
+    ("members", "part"),
+    [
+        ({}, PayloadPart(b"")),
+        ({"Bytes": b"x"}, PayloadPart(b"x")),
+        ({"Bytes": b"x", "DataType": "UTF8"}, PayloadPart(b"x", DataType.UTF8)),
+        ({"Bytes": b"x", "DataType": "BINARY"}, PayloadPart(b"x")),
+        (
+            {"Bytes": b"x", "CompletionState": "PARTIAL"},
+            PayloadPart(b"x", completion=CompletionState.PARTIAL),
+        ),
+        ({"Bytes": b"x", "CompletionState": "COMPLETE"}, PayloadPart(b"x")),
+        ({"Bytes": b"x", "P": "abcdefgh"}, PayloadPart(b"x")),
+        ({"Bytes": b"x", "P": None}, PayloadPart(b"x")),
+        ({"DataType": "UTF8"}, PayloadPart(b"", DataType.UTF8)),
+    ],
+)
+def test_absent_members_and_padding(envelope, members, part):
+    assert envelope.decode(pack(envelope, {"PayloadPart": members})) == part
+
+
+SHAPE = "an event is a map with one entry, its name"
+MEMBERS = "the value of an event is a map of its members"
+PART_MEMBERS = (
+    "PayloadPart has a member it does not know; "
+    "it knows ['Bytes', 'CompletionState', 'DataType', 'P']"
+)
+DATA_TYPE = "DataType is one of ['BINARY', 'UTF8'], exactly as written"
+COMPLETION = "CompletionState is one of ['COMPLETE', 'PARTIAL'], exactly as written"
+
+
+@pytest.mark.clause("3-1", "4-7")
+@BOTH
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, SHAPE), (1, SHAPE), ("PayloadPart", SHAPE), ([], SHAPE), ([{}], SHAPE),
+        ({}, SHAPE),
+        ({"PayloadPart": {}, "InputEnd": {}}, SHAPE),
+        ({"PayloadPart": None}, MEMBERS), ({"PayloadPart": []}, MEMBERS),
+        ({"InputEnd": None}, MEMBERS), ({"InputEnd": "yes"}, MEMBERS),
+        ({"payloadPart": {}}, "unknown event; known are PayloadPart and InputEnd"),
+        ({"": {}}, "unknown event; known are PayloadPart and InputEnd"),
+        ({"PayloadPart": {"Byte": b""}},
+         PART_MEMBERS),
+        ({"PayloadPart": {"Bytes": b"", "completionState": "PARTIAL"}},
+         PART_MEMBERS),
+        ({"InputEnd": {"Bytes": b""}}, "InputEnd has a member it does not know; it knows none"),
+        ({"PayloadPart": {"DataType": "utf8"}}, DATA_TYPE),
+        ({"PayloadPart": {"DataType": "UTF-8"}}, DATA_TYPE),
+        ({"PayloadPart": {"DataType": ""}}, DATA_TYPE),
+        ({"PayloadPart": {"DataType": None}}, DATA_TYPE),
+        ({"PayloadPart": {"DataType": ["UTF8"]}}, DATA_TYPE),
+        ({"PayloadPart": {"DataType": {}}}, DATA_TYPE),
+        ({"PayloadPart": {"DataType": 1}}, DATA_TYPE),
+        ({"PayloadPart": {"CompletionState": "partial"}}, COMPLETION),
+        ({"PayloadPart": {"CompletionState": "Complete"}}, COMPLETION),
+        ({"PayloadPart": {"CompletionState": True}}, COMPLETION),
+        ({"PayloadPart": {"CompletionState": []}}, COMPLETION),
+        ({"ModelStreamError": {"ErrorCode": 1011}}, "ErrorCode is a string"),
+        ({"ModelStreamError": {"Message": None}}, "Message is a string"),
+        ({"InternalStreamFailure": {"Message": 1}}, "Message is a string"),
+    ],
+)  # fmt: skip
+def test_refusals_of_both(envelope, value, reason):
+    with pytest.raises(EnvelopeError) as refused:
+        envelope.decode(pack(envelope, value))
+    assert str(refused.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"", "not msgpack: "),
+        (b"\xc1", "not msgpack: FormatError"),
+        (b"\x81", "not msgpack: "),
+        (b"\x81\xa8InputEnd\x80\x00", "not msgpack: ExtraData"),
+        (b"\x81\xa8InputEn", "not msgpack: "),
+        (b"\x81\xa2\xff\xfe\x80", "not msgpack: UnicodeDecodeError"),
+        (b"\x81\x01\x80", "not msgpack: "),  # a number for a name
+        (b"\xdd\xff\xff\xff\xff", "not msgpack: "),  # an array of 2^32 - 1
+        (b"\xdf\xff\xff\xff\xff", "not msgpack: "),
+        (b"\xc6\xff\xff\xff\xff", "not msgpack: "),
+        (b"\xdb\xff\xff\xff\xffx", "not msgpack: "),
+        (b"\x91" * 10_000, "not msgpack: "),
+        (b"\x81\xa1a" * 10_000, "not msgpack: "),
+        (b"\xd4\x05\x00", SHAPE),  # an extension type
+        (b"\xd6\xff\x00\x00\x00\x00", SHAPE),  # a timestamp
+        (b"\xc7\x03\xff\x00\x00\x00", "not msgpack: "),  # a timestamp of no valid length
+        (b"\x81\xabPayloadPart\x81\xa5Bytes\xa2hi", "Bytes is msgpack bin, not str"),
+        (b"\x81\xabPayloadPart\x81\xa5Bytes\xc0", "Bytes is msgpack bin, not str"),
+        (b"\x81\xabPayloadPart\x81\xa5Bytes\x90", "Bytes is msgpack bin, not str"),
+        (b"\x81\xc4\x0bPayloadPart\x80", "unknown event"),  # its name in bin
+        (b"\x81\xabPayloadPart\x81\xc4\x05Bytes\xc4\x00", "PayloadPart has a member"),
+    ],
+)
+def test_refusals_of_msgpack(message, reason):
+    with pytest.raises(EnvelopeError) as refused:
+        MsgpackEnvelope.decode(message)
+    assert str(refused.value).startswith(reason)
+
+
+def json_part(text):
+    return b'{"PayloadPart":{"Bytes":' + text + b"}}"
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"", "not JSON: Expecting value at character 0"),
+        (b"{", "not JSON: Expecting property name enclosed in double quotes at character 1"),
+        (b'\xef\xbb\xbf{"InputEnd":{}}', "not JSON: Unexpected UTF-8 BOM"),
+        (b'{"InputEnd":{}}{}', "not JSON: Extra data at character 15"),
+        (b'{"InputEnd":{}', "not JSON: "),
+        (b'"\xff"', "not UTF-8"),
+        (b'{"\xed\xa0\x80":{}}', "not UTF-8"),
+        ('{"InputEnd":{}}'.encode("utf-16"), "not UTF-8"),
+        (b"[" * 100_000, "not an envelope: "),
+        (b'{"a":' * 100_000, "not an envelope: "),
+        (b"1" * 5000, "not an envelope: "),
+        (b"NaN", SHAPE),
+        (b'{"InputEnd":{},"InputEnd":{}}', "not an envelope: a name appears twice in one map"),
+        (b'{"PayloadPart":{"Bytes":"","Bytes":""}}',
+         "not an envelope: a name appears twice in one map"),
+        (json_part(b"1"), "Bytes is a base64 string"),
+        (json_part(b"null"), "Bytes is a base64 string"),
+        (json_part(b'["AA=="]'), "Bytes is a base64 string"),
+        (json_part(b'"A"'), "Bytes is not base64"),
+        (json_part(b'"AAA"'), "Bytes is not base64"),
+        (json_part(b'"AA="'), "Bytes is not base64"),
+        (json_part(b'"AA==="'), "Bytes is not base64"),
+        (json_part(b'"AA==AA=="'), "Bytes is not base64"),
+        (json_part(b'"=AAA"'), "Bytes is not base64"),
+        (json_part(b'"AA =="'), "Bytes is not base64"),
+        (json_part(b'"AAAA\\n"'), "Bytes is not base64"),
+        (json_part(b'"-_-_"'), "Bytes is not base64"),
+        (json_part(b'"\\u00e4AAA"'), "Bytes is not base64"),
+        (json_part(b'"\\ud800"'), "Bytes is not base64"),
+    ],
+)  # fmt: skip
+def test_refusals_of_json(message, reason):
+    with pytest.raises(EnvelopeError) as refused:
+        JsonEnvelope.decode(message)
+    assert str(refused.value).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b' {"InputEnd":{}}\r\n', b'{"InputEnd" : {}}', b'{"\\u0049nputEnd":{}}'],
+)
+def test_json_may_be_written_in_any_way(message):
+    assert JsonEnvelope.decode(message) == InputEnd()
+
+
+@BOTH
+def test_a_refusal_does_not_repeat_what_was_sent(envelope):
+    """Refusals are logged and sent back, payloads are not to be (their content is the user's)."""
+    secret = "hunter2"
+    for value in (
+        {secret: {}},
+        {"PayloadPart": {secret: b""}},
+        {"PayloadPart": {"DataType": secret}},
+        {"PayloadPart": {"CompletionState": secret}},
+        {"PayloadPart": secret},
+        secret,
+    ):
+        with pytest.raises(EnvelopeError) as refused:
+            envelope.decode(pack(envelope, value))
+        assert secret not in str(refused.value)
+
+
+@BOTH
+@given(message=st.binary())
+def test_any_bytes_are_an_event_or_refused(envelope, message):
+    with contextlib.suppress(EnvelopeError):
+        envelope.decode(message)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text()
+    | st.sampled_from(["PayloadPart", "InputEnd", "Bytes", "UTF8", "PARTIAL", "ModelStreamError"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["PayloadPart", "InputEnd", "ModelStreamError", "InternalStreamFailure",
+                         "Bytes", "DataType", "CompletionState", "P", "ErrorCode", "Message"])
+        | st.text(max_size=3),
+        inner,
+        max_size=3,
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@BOTH
+@given(value=VALUES)
+def test_any_value_is_an_event_or_refused(envelope, value):
+    """What is taken is what comes out again, so nothing is taken for what it is not."""
+    try:
+        event = envelope.decode(pack(envelope, value))
+    except EnvelopeError:
+        return
+    ((name, members),) = value.items()
+    ((again, written),) = (
+        msgpack.unpackb(envelope.encode(event))
+        if envelope is MsgpackEnvelope
+        else json.loads(envelope.encode(event))
+    ).items()
+    assert name == again
+    for member in ("DataType", "CompletionState", "ErrorCode", "Message"):
+        if member in members and member in written:
+            assert members[member] == written[member]
+
+
+@BOTH
+@given(data=st.data())
+def test_one_changed_byte_is_an_event_or_refused(envelope, data):
+    message = bytearray(envelope.encode(data.draw(EVENTS)))
+    at = data.draw(st.integers(0, len(message) - 1))
+    message[at] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(EnvelopeError):
+        envelope.decode(bytes(message))
+
+
+def test_a_length_is_not_believed():
+    """A header that announces gigabytes takes no memory for them."""
+    for first in (0xC6, 0xC9, 0xDB, 0xDD, 0xDF):
+        with pytest.raises(EnvelopeError):
+            MsgpackEnvelope.decode(bytes([first]) + struct.pack("!I", 2**32 - 1) + b"\x00" * 64)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from protocol.errors import (
+    AccessDenied,
+    ApiError,
+    InputValidationError,
+    InternalServerError,
+    ModelError,
+    NotFound,
+    ServiceUnavailable,
+)
+
+
+def concrete(error=ApiError):
+    for subclass in error.__subclasses__():
+        yield subclass
+        yield from concrete(subclass)
+
+
+@pytest.mark.clause("4-1", "4-2", "4-3", "4-4")
+@pytest.mark.parametrize(
+    ("error", "name", "status", "body"),
+    [
+        (InputValidationError("no"), "InputValidationError", 400,
+         {"Message": "no", "ErrorCode": "InvalidInput"}),
+        (InputValidationError("no", "Other"), "InputValidationError", 400,
+         {"Message": "no", "ErrorCode": "Other"}),
+        (ModelError("refused", 403, "go away"), "ModelError", 424,
+         {"Message": "refused", "OriginalStatusCode": 403, "OriginalMessage": "go away",
+          "LogStreamArn": "", "ErrorCode": "ModelError"}),
+        (ModelError("not there"), "ModelError", 424,
+         {"Message": "not there", "OriginalStatusCode": 0, "OriginalMessage": "",
+          "LogStreamArn": "", "ErrorCode": "ModelError"}),
+        (InternalServerError("oops"), "InternalServerError", 500, {"Message": "oops"}),
+        (ServiceUnavailable("full"), "ServiceUnavailableError", 503,
+         {"Message": "full", "ErrorCode": "ServiceUnavailable"}),
+        (AccessDenied("no"), "AccessDeniedException", 403, {"Message": "no"}),
+        (NotFound("no"), "UnknownOperationException", 404, {"Message": "no"}),
+    ],
+)  # fmt: skip
+def test_name_status_and_body(error, name, status, body):
+    assert (error.name, error.status) == (name, status)
+    assert json.loads(error.body()) == body
+    assert isinstance(error, ApiError)
+    assert str(error) == error.message == body["Message"]
+
+
+def test_every_error_has_a_name_and_a_status_of_its_own():
+    errors = list(concrete())
+    assert len({error.name for error in errors}) == len(errors) >= 6
+    assert all(400 <= error.status < 600 for error in errors)
+
+
+@pytest.mark.clause("4-1")
+def test_a_body_is_json_whatever_the_message_holds():
+    message = 'quote " backslash \\ newline \n umlaut ü \ud800'
+    body = ModelError(message, 500, message).body()
+    assert body.isascii()
+    assert json.loads(body)["Message"] == json.loads(body)["OriginalMessage"] == message
