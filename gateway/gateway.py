@@ -37,7 +37,8 @@ class Gateway:
         self.endpoints = Endpoints(settings.endpoints)
         self.metrics = Metrics()
         self.draining = False
-        self._opening = 0
+        self._opening: set[asyncio.Task[object]] = set()
+        self._ending = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._hasten = asyncio.Event()
@@ -99,17 +100,24 @@ class Gateway:
             ServiceUnavailable: full, or draining (clause 4-6).
         """
         if self.draining:
-            raise ServiceUnavailable("the gateway is draining; another one may take the stream")
-        if self._opening + len(self.metrics.sessions) >= self.settings.max_streams:
+            raise _draining()
+        if len(self._opening) + len(self.metrics.sessions) >= self.settings.max_streams:
             raise ServiceUnavailable(
                 f"all {self.settings.max_streams} streams of this gateway are in use"
             )
-        self._opening += 1
+        task = asyncio.current_task()
+        assert task is not None, "a request is answered in a task"
+        self._opening.add(task)
         self._idle.clear()
         try:
             yield
+        except asyncio.CancelledError:
+            if not self._ending:
+                raise
+            task.uncancel()
+            raise _draining() from None
         finally:
-            self._opening -= 1
+            self._opening.discard(task)
             self._check_idle()
 
     def session_started(self, session: Session) -> None:
@@ -152,14 +160,18 @@ class Gateway:
         """Stop: not ready, nothing new, streams finish or are ended, then everything is closed.
 
         Until then connections are still accepted, so that who asks is told 503 and goes elsewhere.
-        Streams have ``shutdown_grace`` seconds to end by themselves; the rest are ended one by
-        one over ``shutdown_spread`` so that their clients do not all return at once. Bounded by
-        grace, spread and ``shutdown_hard`` together.
+        Streams have ``shutdown_grace`` seconds to end by themselves; then those that are still
+        being opened are refused, and the rest are ended one by one over ``shutdown_spread`` so
+        that their clients do not all return at once. Bounded by grace, spread and
+        ``shutdown_hard`` together.
         """
         self.draining = True
         settings = self.settings
         log.info("draining streams=%d", len(self.metrics.sessions))
         await self._wait_idle(settings.shutdown_grace)
+        self._ending = True
+        for task in self._opening:  # their containers have not answered, and need not any more
+            task.cancel()
         left = list(self.metrics.sessions)
         for session in left:
             session.drain()
@@ -179,3 +191,7 @@ class Gateway:
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._hasten.wait(), seconds)
+
+
+def _draining() -> ServiceUnavailable:
+    return ServiceUnavailable("the gateway is draining; another one may take the stream")

@@ -14,6 +14,7 @@ from protocol.closing import NORMAL, Close, encode_close
 from protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
 from protocol.frames import Frame, Opcode
 from protocol.limits import (
+    FINISH_TIMEOUT,
     FRAMES_PER_TURN,
     LINGER_TIMEOUT,
     MAX_PART_BYTES,
@@ -122,7 +123,10 @@ class FrameConnection(asyncio.Protocol):
         self._low_water = low_water
         self._linger = linger
         self._answer_close = answer_close
-        self._call_later = call_later or asyncio.get_running_loop().call_later
+        if call_later is None:
+            call_later = asyncio.get_running_loop().call_later
+        self._call_later = call_later
+        self._lingers_left = max(1, round(FINISH_TIMEOUT / linger))
         self._transport: asyncio.Transport | None = None
         self._forward_lost: Callable[[BaseException | None], None] | None = None
         self._reading = True
@@ -404,9 +408,10 @@ class FrameConnection(asyncio.Protocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _keep_finishing(self) -> None:
-        """A closing connection lives as long as its unsent bytes shrink (clause 1.5-13)."""
+        """A closing connection lives while its unsent bytes shrink, within bounds (1.5-13)."""
         unsent = self._unsent()
-        if unsent and unsent < self._unsent_before:
+        self._lingers_left -= 1
+        if 0 < unsent < self._unsent_before and self._lingers_left:
             self._unsent_before = unsent
             self._finishing = self._call_later(self._linger, self._keep_finishing)
         else:

@@ -56,7 +56,9 @@ class MsgpackEnvelope:
             EnvelopeError: the message is no event.
         """
         try:
-            value = msgpack.unpackb(message)
+            value = msgpack.unpackb(message, object_pairs_hook=_no_duplicates)
+        except EnvelopeError:
+            raise
         except (ValueError, msgpack.UnpackException) as error:
             raise EnvelopeError(f"not msgpack: {type(error).__name__}") from None
         return _from_map(value, _msgpack_bytes)
@@ -85,6 +87,8 @@ class JsonEnvelope:
             raise EnvelopeError("not UTF-8") from None
         except json.JSONDecodeError as error:
             raise EnvelopeError(f"not JSON: {error.msg} at character {error.pos}") from None
+        except EnvelopeError:
+            raise
         except (RecursionError, ValueError) as error:
             raise EnvelopeError(f"not an envelope: {error}") from None
         return _from_map(value, _base64_bytes)

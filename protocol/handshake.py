@@ -201,6 +201,8 @@ class ClientHandshake:
         while True:
             event = self._http.next_event()
             if isinstance(event, h11.InformationalResponse) and event.status_code == 101:
+                if event.http_version != b"1.1":
+                    raise HandshakeBroken("the 101 is not HTTP/1.1 (RFC 6455 §4.1)")
                 return self._accepted(_fields(event), bytes(self._http.trailing_data[0]))
             if isinstance(event, h11.Response):
                 self._refusal = (event.status_code, _fields(event))

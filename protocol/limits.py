@@ -119,6 +119,10 @@ DRAIN_TIMEOUT: Final = 10.0
 #: After the closing handshake: no byte moved for this long and the connection is aborted.
 LINGER_TIMEOUT: Final = 5.0
 
+#: However steadily a peer takes its last bytes, it has them after this long: a part of 16 MiB at
+#: half a megabit a second.
+FINISH_TIMEOUT: Final = 300.0
+
 # --- Stopping a process --------------------------------------------------------------------------
 
 #: After SIGTERM streams may end by themselves for this long …

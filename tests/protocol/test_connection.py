@@ -202,6 +202,16 @@ async def eventually(condition: Callable[[], bool]):
             await asyncio.sleep(0.002)
 
 
+async def settled(connection):
+    """Wait until the sockets' buffers have taken what they take: a fifth of a second unchanged."""
+    same, before = 0, -1
+    async with asyncio.timeout(PATIENCE):
+        while same < 40:
+            await asyncio.sleep(0.005)
+            same = same + 1 if connection.unsent_bytes == before else 0
+            before = connection.unsent_bytes
+
+
 async def fill(connection, owner):
     """Send to a peer that does not read, until writing is paused; returns the frames sent."""
     payload = bytes(64 * 1024)
@@ -816,12 +826,12 @@ async def test_a_close_that_cannot_be_written_becomes_an_abort(side):
         unsent = connection.unsent_bytes
         while connection.unsent_bytes == unsent:
             assert (await peer.receive()).opcode == BINARY
-        assert connection.unsent_bytes > 0
+        await settled(connection)
+        assert 0 < connection.unsent_bytes < unsent
         timers.set[0].callback()  # it has shrunk
         await turns()
         assert not connection.lost
         assert len(timers.set) == 2
-        await turns()
         timers.set[1].callback()  # it has not
         await owner.until("lost")
         assert len(timers.set) == 2
@@ -831,6 +841,41 @@ async def test_a_close_that_cannot_be_written_becomes_an_abort(side):
                 assert frame.opcode == BINARY
                 received += 1
         assert received < sent + 20
+
+
+class Dribbling(asyncio.Transport):
+    """A transport whose peer takes one byte between two looks."""
+
+    def __init__(self):
+        super().__init__()
+        self.unsent = 50
+        self.aborted = False
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        pass
+
+    def get_write_buffer_size(self):
+        self.unsent -= 1
+        return self.unsent
+
+    def write(self, data):
+        pass
+
+    def abort(self):
+        self.aborted = True
+
+
+@pytest.mark.clause("1.5-13")
+async def test_a_peer_that_takes_its_last_bytes_one_by_one_is_cut_in_the_end():
+    timers = Timers()
+    connection = FrameConnection(Owner(), Side.CLIENT, linger=100.0, call_later=timers)
+    transport = Dribbling()
+    connection.connection_made(transport)
+    connection.finish(Close(1000))
+    for _ in range(3):  # FINISH_TIMEOUT is three lingers
+        assert not transport.aborted
+        timers.set[-1].callback()
+    assert transport.aborted
 
 
 @pytest.mark.clause("1.5-13")
@@ -1039,10 +1084,31 @@ async def test_take_over_by_an_owner_that_pauses_at_once():
         await owner.until("frame", 3)
 
 
+async def test_take_over_by_an_owner_that_is_not_ready():
+    """Paused before, it neither hears of a frame nor reads the socket."""
+
+    def take(connection, transport, behind):
+        connection.pause_reading()
+        connection.take_over(transport, behind)
+
+    async with taken_over(take) as (connection, owner, peer):
+        await peer.send(b"head\r\n\r\n", peer.frame(TEXT, b"1"))
+        await turns()
+        held = connection.buffered_bytes
+        await peer.send(peer.frame(TEXT, b"2"))
+        await turns()
+        assert owner.told == []
+        assert connection.buffered_bytes == held
+        connection.resume_reading()
+        await owner.until("frame", 2)
+        assert [frame[1] for frame in owner.heard("frame")] == [b"1", b"2"]
+
+
 async def test_take_over_of_a_transport_that_is_going():
     def take(connection, transport, behind):
         transport.abort()
         connection.take_over(transport, behind)
+        assert connection._handler.told == []  # only once this has returned
 
     async with taken_over(take) as (connection, owner, peer):
         await peer.send(b"head\r\n\r\n", peer.frame(TEXT, b"x"))
