@@ -176,7 +176,12 @@ async def connect(
     given = {name: value for name, value in asked.items() if value}
     if given:
         target += f"?{urlencode(given)}"
-    handshake = ClientHandshake(parts.netloc.rpartition("@")[2], target, (), [_SUBPROTOCOL])
+    handshake = ClientHandshake(
+        parts.netloc.rpartition("@")[2],
+        target,
+        subprotocols=[_SUBPROTOCOL],
+        refusal_bytes=limits.ERROR_BODY_BYTES,
+    )
     try:
         upgraded = await dial(
             address, handshake, connect_timeout=connect_timeout, handshake_timeout=open_timeout

@@ -73,6 +73,9 @@ class Gateway:
             exchange.fail(error)
         except ConnectionError:
             log.info("client left request_id=%s peer=%s", exchange.request_id, exchange.peer)
+        except asyncio.CancelledError:
+            log.info("client left request_id=%s peer=%s", exchange.request_id, exchange.peer)
+            raise
         except Exception:
             log.exception("request failed request_id=%s", exchange.request_id)
             if not exchange.answered:

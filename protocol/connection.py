@@ -55,7 +55,7 @@ class FrameHandler(Protocol):
         """The peer's Close; it has been answered, unless ``answer_close`` is off."""
 
     def peer_failed(self, error: FrameError) -> None:
-        """The peer broke RFC 6455; a Close that says so is on its way."""
+        """The peer broke RFC 6455. A Close that says so follows, unless the owner sends its own."""
 
     def connection_lost(self, error: Exception | None) -> None:
         """The transport is gone."""
@@ -136,7 +136,7 @@ class FrameConnection(asyncio.Protocol):
         self._writing_paused = False
         self._close_sent = False
         self._close_received = False
-        self._peer_failed = False
+        self._failure: FrameError | None = None
         self._ended = False
         self._turn: asyncio.Handle | None = None
         self._finishing: Cancellable | None = None
@@ -166,10 +166,13 @@ class FrameConnection(asyncio.Protocol):
         else:
             transport.pause_reading()
 
-    def take_over_from(self, http: HttpProtocol) -> None:
+    def take_over_from(self, http: HttpProtocol, *, tell_end: bool = True) -> None:
         """Take over from an HTTP server's protocol that has written its 101.
 
-        It still learns of the transport's end, so that it can let go of its connection.
+        Args:
+            http: the protocol.
+            tell_end: whether to tell it of the transport's end at once, so that it lets go of its
+                connection. If not, the owner owes it that call.
         """
         transport = http.transport
         if transport is None:
@@ -177,7 +180,8 @@ class FrameConnection(asyncio.Protocol):
             return
         behind_head = _Collector()
         http.set_parser(behind_head)
-        self._forward_lost = http.connection_lost
+        if tell_end:
+            self._forward_lost = http.connection_lost
         self.take_over(transport, behind_head.data)
 
     def _lose_soon(self) -> None:
@@ -216,13 +220,15 @@ class FrameConnection(asyncio.Protocol):
         """
         if self._transport is None or self._finishing is not None:
             return
+        if close is None and self._failure is not None:
+            close = _close_for(self._failure)
         if close is not None:
             self.close(close)
         self._unsent_before = self._unsent()
         self._finishing = self._call_later(self._linger, self._keep_finishing)
         if self._close_received:
             self._end_tcp()
-        elif self._peer_failed:
+        elif self._failure is not None:
             self._half_close()
         self.resume_reading()
 
@@ -293,7 +299,7 @@ class FrameConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         # The transport closes itself, and first flushes what is unsent. For a peer that ended
         # without a Close that would only put off the news of it, until it is thought stalled.
-        orderly = self._close_received or self._peer_failed or self._finishing is not None
+        orderly = self._close_received or self._failure or self._finishing is not None
         if not orderly and self._transport is not None:
             self._transport.abort()
         return False
@@ -341,11 +347,12 @@ class FrameConnection(asyncio.Protocol):
             else:
                 self._yield_turn()
         except FrameError as error:
-            self._peer_failed = True
-            self.close(Close(error.code, error.reason))
+            self._failure = error
             if self._finishing is None:
                 handler.peer_failed(error)
+                self.close(_close_for(error))  # unless the owner has had other last words
             else:
+                self.close(_close_for(error))
                 self._half_close()
         finally:
             self._delivering = False
@@ -416,6 +423,10 @@ class FrameConnection(asyncio.Protocol):
             self._finishing = self._call_later(self._linger, self._keep_finishing)
         else:
             self.abort()
+
+
+def _close_for(failure: FrameError) -> Close:
+    return Close(failure.code, failure.reason)
 
 
 class _Collector:

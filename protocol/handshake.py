@@ -102,7 +102,7 @@ class HandshakeRefused(Exception):
     Attributes:
         status: its status.
         headers: its headers, names in lower case.
-        body: the first 2,048 bytes of its body.
+        body: the beginning of its body, as much as was asked for.
     """
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
@@ -142,6 +142,7 @@ class ClientHandshake:
         target: path and query, percent-encoded.
         headers: further headers.
         subprotocols: those to offer, the best first.
+        refusal_bytes: of a refusal's body that are read.
     """
 
     def __init__(
@@ -150,10 +151,13 @@ class ClientHandshake:
         target: str,
         headers: Iterable[tuple[str, str]] = (),
         subprotocols: Sequence[str] = (),
+        *,
+        refusal_bytes: int = REFUSAL_BODY_BYTES,
     ) -> None:
         key = base64.b64encode(os.urandom(16)).decode()
         self._accept = accept_key(key)
         self._subprotocols = subprotocols
+        self._refusal_bytes = refusal_bytes
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HANDSHAKE_HEAD_BYTES)
         self._refusal: tuple[int, dict[str, str]] | None = None
         self._body = b""
@@ -207,8 +211,8 @@ class ClientHandshake:
             if isinstance(event, h11.Response):
                 self._refusal = (event.status_code, _fields(event))
             elif isinstance(event, h11.Data):
-                self._body += event.data[: REFUSAL_BODY_BYTES - len(self._body)]
-                if len(self._body) == REFUSAL_BODY_BYTES:
+                self._body += event.data[: self._refusal_bytes - len(self._body)]
+                if len(self._body) == self._refusal_bytes:
                     raise self._refused()
             elif isinstance(event, h11.EndOfMessage):
                 raise self._refused()

@@ -87,6 +87,9 @@ CONTAINER_HANDSHAKE_TIMEOUT: Final = 60.0
 #: Bytes of a refusing container's body that are read and passed on (clause 4-6).
 REFUSAL_BODY_BYTES: Final = 2048
 
+#: The same of an API error, which quotes such a body in JSON: six characters for a byte at worst.
+ERROR_BODY_BYTES: Final = 6 * REFUSAL_BODY_BYTES + 4 * KIB
+
 #: Head of a handshake response; node allows 16 KiB, h11 16 KiB.
 HANDSHAKE_HEAD_BYTES: Final = 16 * KIB
 

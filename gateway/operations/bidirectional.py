@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
+from gateway.dialling import Upgraded
+from gateway.fleet.endpoints import Endpoint
 from gateway.serving.access import check_origin
 from gateway.serving.exchange import Exchange
 from gateway.streams.client_leg import LEGS, RAW
 from gateway.streams.clock import LoopClock
 from gateway.streams.container_leg import DEFAULT_PATH, WebSocketContainerLeg, dial
 from gateway.streams.session import Session
-from protocol.errors import InputValidationError
+from protocol.errors import InputValidationError, ModelError
 from protocol.handshake import UpgradeError, check_upgrade, is_upgrade, tokens, upgrade_headers
 from protocol.limits import (
     ENDPOINT_NAME,
@@ -25,6 +28,8 @@ from protocol.limits import (
 
 if TYPE_CHECKING:
     from gateway.gateway import Gateway
+
+log = logging.getLogger("partway.gateway")
 
 PATH_HEADER = "X-Amzn-SageMaker-Model-Invocation-Path"
 QUERY_HEADER = "X-Amzn-SageMaker-Model-Query-String"
@@ -68,7 +73,7 @@ class BidirectionalStream:
         target = container_target(exchange)
 
         with self._gateway.opening():
-            upgraded = await dial(endpoint.container, target, exchange.request_id, endpoint.policy)
+            upgraded = await self._dial(endpoint, target, exchange.request_id)
             try:
                 # Clause 2.2-2: the client's 101 follows the container's.
                 await exchange.upgrade(
@@ -93,6 +98,20 @@ class BidirectionalStream:
             self._gateway.session_started(session)
         session.start()
         await session.closed()
+
+    async def _dial(self, endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
+        try:
+            return await dial(endpoint.container, target, request_id, endpoint.policy)
+        except ModelError as error:
+            # Where the container runs is for the operator to see, not for the client.
+            log.warning(
+                "no stream endpoint=%s container=%s request_id=%s: %s",
+                endpoint.name,
+                endpoint.container,
+                request_id,
+                error.message,
+            )
+            raise
 
 
 _JSON_ERROR = {"Content-Type": "application/json", "x-amzn-ErrorType": InputValidationError.name}

@@ -23,7 +23,7 @@ class Exchange(ABC):
         method: the request's.
         path: raw, still percent-encoded, without the query.
         query: raw, without the question mark.
-        headers: case-insensitive; several of one name are seen as the first.
+        headers: case-insensitive; those of one name are joined by commas.
         version: of HTTP, such as ``1.1``.
         peer: address of the client, for logs.
         request_id: sent back as ``x-amzn-requestid``.

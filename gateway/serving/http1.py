@@ -9,6 +9,7 @@ from typing import cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from multidict import CIMultiDict
 
 from gateway.serving.exchange import NO_HEADERS, Exchange
 from protocol.connection import FrameConnection, HttpProtocol
@@ -38,6 +39,8 @@ class Http1Server:
             max_field_size=MAX_HEADER_LINE,
             max_headers=MAX_HEADERS,
             auto_decompress=False,
+            # A client that leaves while its container is dialled frees its place at once.
+            handler_cancellation=True,
         )
 
     def protocol(self) -> asyncio.Protocol:
@@ -56,7 +59,10 @@ class Http1Server:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         exchange = Http1Exchange(request)
-        await self._dispatch(exchange)
+        try:
+            await self._dispatch(exchange)
+        finally:
+            exchange.let_go()
         return exchange.response
 
 
@@ -67,11 +73,12 @@ class Http1Exchange(Exchange):
         path, _, query = request.raw_path.partition("?")
         version = f"{request.version.major}.{request.version.minor}"
         super().__init__(
-            request.method, path, query, request.headers, version, request.remote or ""
+            request.method, path, query, _joined(request), version, request.remote or ""
         )
         self._request = request
         #: What aiohttp writes once the handler has returned.
         self.response: web.StreamResponse = web.Response(status=500)
+        self._handed_over = False
 
     @property
     def answered(self) -> bool:
@@ -90,10 +97,26 @@ class Http1Exchange(Exchange):
         await self.response.prepare(self._request)
 
     def hand_over(self, connection: FrameConnection) -> None:
-        connection.take_over_from(cast("HttpProtocol", self._request.protocol))
+        self._handed_over = True
+        protocol = cast("HttpProtocol", self._request.protocol)
+        # Told of the transport's end at once, aiohttp would cancel us, and we see the stream to
+        # its end.
+        connection.take_over_from(protocol, tell_end=False)
+
+    def let_go(self) -> None:
+        """The exchange is over: of a transport that was handed over aiohttp learns its end."""
+        if self._handed_over:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._request.protocol.connection_lost, None)
 
     def _with_id(self, headers: Mapping[str, str]) -> dict[str, str]:
-        return {**headers, "x-amzn-requestid": self.request_id}
+        return {**headers, "x-amzn-requestid": self.request_id, "Server": "partway"}
+
+
+def _joined(request: web.BaseRequest) -> CIMultiDict[str]:
+    """Headers in which a repeated one is one list (RFC 9110 §5.3)."""
+    headers = request.headers
+    return CIMultiDict({name: ", ".join(headers.getall(name)) for name in headers})
 
 
 def _quiet_logger() -> logging.Logger:

@@ -116,7 +116,9 @@ class WebSocketClientLeg(ClientLeg):
 
     def peer_failed(self, error: FrameError) -> None:
         fault = ClientFault(
-            f"the client's WebSocket: {error.reason}", oversize=error.code == TOO_BIG
+            f"the client's WebSocket: {error.reason}",
+            oversize=error.code == TOO_BIG,
+            client_close=error.code,
         )
         self._session.client_failed(fault)
 
@@ -165,6 +167,8 @@ class RawClientLeg(WebSocketClientLeg):
             return own  # passes through, whatever normal_close makes of it for others
         if ending.error is None:
             return Close(NORMAL)
+        if ending.client_close is not None:
+            return Close(ending.client_close, ending.error.message)
         return close_for(ending.error)
 
 

@@ -47,7 +47,7 @@ async def dial(address: Address, target: str, request_id: str, policy: StreamPol
         message = f"the container refused the stream with status {refusal.status}"
         raise ModelError(message, refusal.status, body) from None
     except dialling.Unreachable as error:
-        raise ModelError(f"no stream with the container at {address}: {error}") from None
+        raise ModelError(f"no stream with the container: {error}") from None
 
 
 class WebSocketContainerLeg(ContainerLeg):

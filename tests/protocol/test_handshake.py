@@ -287,7 +287,7 @@ def test_bad_answers(changes, reason):
 @pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/2.0"])
 def test_only_http_1_1_upgrades(version):
     handshake = ClientHandshake("a", "/")
-    with pytest.raises(HandshakeBroken, match="not HTTP/1.1"):
+    with pytest.raises(HandshakeBroken, match=r"not HTTP/1\.1"):
         handshake.receive(response(handshake).replace(b"HTTP/1.1", version, 1))
 
 

@@ -1,0 +1,563 @@
+"""partway invoke, as a process, through a gateway to an echo and to a container with a script."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import wave
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+from websockets.sync.server import ServerConnection, serve
+
+from gateway.cli.main import main
+from tests.conftest import ROOT
+from tests.processes import running
+
+#: Nothing here takes this long, in seconds.
+PATIENCE = 20
+
+#: Time, direction, type, completion, size, beginning.
+FRAME = re.compile(
+    r" {0,4}(?P<time>\d+\.\d{4}) s  (?P<way>[↑↓]) (?P<type>UTF8  |BINARY)  "
+    r"(?P<state>PARTIAL |COMPLETE)  (?P<size>[ \d]{8}) B  (?P<shown>.*)"
+)
+
+
+@pytest.fixture(scope="module")
+def scripted() -> Iterator[str]:
+    """A container whose path says what it does."""
+
+    def converse(connection: ServerConnection) -> None:
+        assert connection.request is not None
+        path, _, query = connection.request.path.partition("?")
+        match path:
+            case "/says":
+                connection.send(f"{path}?{query}")
+                connection.close(1000)
+            case "/speaks-binary":
+                connection.send(bytes(1234))
+                connection.close(1000)
+            case "/leaves":
+                connection.recv(PATIENCE)
+                connection.close(4000, "out of memory")
+            case "/leaves-normally":
+                connection.recv(PATIENCE)
+                connection.close(1000)
+            case _:
+                connection.recv(PATIENCE)
+
+    def refuse(connection: ServerConnection, request: Request) -> Response | None:
+        if request.path == "/refuses":
+            return Response(403, "Forbidden", Headers({"Content-Length": "7"}), b"not you")
+        return None
+
+    with serve(
+        converse, "127.0.0.1", 0, process_request=refuse, compression=None, close_timeout=1
+    ) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        server.shutdown()
+        serving.join()
+
+
+@pytest.fixture(scope="module")
+def gateway(scripted: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A gateway with the endpoints ``echo``, ``scripted``, and ``ends``, which ends cleanly."""
+    config = tmp_path_factory.mktemp("gateway") / "partway.toml"
+    with running("container", "serve", "--host", "127.0.0.1", "--port", "0") as echo:
+        config.write_text(
+            f'[endpoints.echo]\nurl = "{echo}"\n'
+            f'[endpoints.scripted]\nurl = "{scripted}"\ninput_end = "drain"\n'
+            f'[endpoints.ends]\nurl = "{scripted}"\ninput_end = "drain"\nnormal_close = "end"\n'
+        )
+        with running("gateway.cli.main", "serve", "--port", "0", "--config", str(config)) as url:
+            yield url
+
+
+class Ended(NamedTuple):
+    """What a process left."""
+
+    status: int
+    output: bytes
+    errors: str
+
+
+@pytest.fixture
+def command(gateway: str):
+    """The command's words and its environment."""
+
+    def of(*arguments: str) -> list[str]:
+        return [sys.executable, "-m", "gateway.cli.main", "invoke", *arguments]
+
+    return of
+
+
+def environment(gateway: str, **more: str) -> dict[str, str]:
+    unwanted = {"NO_COLOR", "PYTHONUNBUFFERED"}
+    kept = {name: value for name, value in os.environ.items() if name not in unwanted}
+    return kept | {"PARTWAY_URL": gateway, "PYTHONUTF8": "1"} | more
+
+
+@pytest.fixture
+def invoke(gateway: str, command):
+    """Runs the command to its end."""
+
+    def run(*arguments: str, input: bytes = b"", **more: str) -> Ended:
+        process = subprocess.run(
+            command(*arguments),
+            input=input,
+            capture_output=True,
+            timeout=PATIENCE,
+            env=environment(gateway, **more),
+            check=False,
+            cwd=ROOT,
+        )
+        assert b"Traceback" not in process.stderr, process.stderr.decode()
+        return Ended(process.returncode, process.stdout, process.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def asked_wrongly(capfdbinary: pytest.CaptureFixture[bytes]):
+    """Runs the command in this process: what it is asked does not get as far as a stream."""
+
+    def run(*arguments: str) -> Ended:
+        try:
+            status = main(["invoke", *arguments])
+        except SystemExit as exit:  # argparse's
+            status = exit.code
+        output, errors = capfdbinary.readouterr()
+        return Ended(status, output, errors.decode())
+
+    return run
+
+
+@pytest.fixture
+def start(gateway: str, command) -> Iterator[object]:
+    """Starts the command with pipes; it is not waited for."""
+    started = []
+
+    def popen(*arguments: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            command(*arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(gateway),
+            cwd=ROOT,
+        )
+        started.append(process)
+        return process
+
+    yield popen
+    for process in started:
+        process.kill()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            assert pipe is not None
+            pipe.close()
+        process.wait()
+
+
+def say(process: subprocess.Popen[bytes], text: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.flush()
+
+
+def hear(process: subprocess.Popen[bytes]) -> bytes:
+    """The next line that the process writes."""
+    assert process.stdout is not None
+    line = b""
+    while not line.endswith(b"\n"):
+        assert select.select([process.stdout], [], [], PATIENCE)[0], f"only {line!r} came"
+        byte = os.read(process.stdout.fileno(), 1)
+        assert byte, f"the end came after {line!r}"
+        line += byte
+    return line
+
+
+def left(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    """Wait for the end, standard input staying open: status, standard error."""
+    status = process.wait(PATIENCE)
+    assert process.stderr is not None
+    return status, process.stderr.read().decode()
+
+
+def frames(output: bytes) -> list[Mapping[str, str]]:
+    found = []
+    for line in output.decode().splitlines():
+        match = FRAME.fullmatch(line)
+        assert match, line
+        found.append({key: value.strip() for key, value in match.groupdict().items()})
+    return found
+
+
+def brief(output: bytes, way: str) -> list[tuple[str, str, int, str]]:
+    return [
+        (shown["type"], shown["state"], int(shown["size"]), shown["shown"])
+        for shown in frames(output)
+        if shown["way"] == way
+    ]
+
+
+# --- Text ----------------------------------------------------------------------------------------
+
+
+def test_each_text_is_a_message(invoke):
+    ended = invoke("echo", "--text", "Grüße", "--text", "two")
+    assert (ended.status, ended.output) == (0, "Grüße\ntwo\n".encode())
+    assert re.fullmatch(r"2 parts back, time to first part \d+\.\d ms\n", ended.errors)
+
+
+def test_partial_makes_one_message(invoke):
+    ended = invoke("echo", "--text", "Hello ", "--text", "wor", "--text", "ld", "--partial")
+    assert (ended.status, ended.output) == (0, b"Hello world\n")
+    assert re.fullmatch(
+        r"3 parts back, time to first part \d+\.\d ms, between parts \d+\.\d ms, "
+        r"jitter \d+\.\d ms\n",
+        ended.errors,
+    )
+
+
+def test_frames(invoke):
+    ended = invoke("echo", "--text", "Hello ", "--text", "wörld", "--partial", "--frames")
+    times = [float(shown["time"]) for shown in frames(ended.output)]
+    assert times == sorted(times)
+    assert ended.status == 0
+    lines = re.sub(r"\d+\.\d{4} s", "#.#### s", ended.output.decode()).splitlines()
+    assert sorted(lines) == [
+        "   #.#### s  ↑ UTF8    COMPLETE         6 B  'wörld'",
+        "   #.#### s  ↑ UTF8    PARTIAL          6 B  'Hello '",
+        "   #.#### s  ↓ UTF8    COMPLETE         6 B  'wörld'",
+        "   #.#### s  ↓ UTF8    PARTIAL          6 B  'Hello '",
+    ]
+
+
+def test_frames_show_the_beginning_of_a_long_part(invoke):
+    ended = invoke("echo", "--text", "x" * 41, "--text", "y" * 40, "--text", "", "--frames")
+    assert brief(ended.output, "↓") == [
+        ("UTF8", "COMPLETE", 41, f"'{'x' * 40}' …"),
+        ("UTF8", "COMPLETE", 40, f"'{'y' * 40}'"),
+        ("UTF8", "COMPLETE", 0, "''"),
+    ]
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536, 300_000])
+def test_a_file_comes_back_as_it_went(invoke, tmp_path, size):
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(size))
+    ended = invoke("echo", "--file", str(path))
+    assert ended.status == 0
+    assert ended.output == path.read_bytes()
+    count = -(-size // 65_536)
+    assert ended.errors.startswith(f"{count} parts back" if count else "no part came back")
+
+
+def test_a_file_goes_in_binary_parts(invoke, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"\x00\x01\xff" + bytes(65_540))
+    ended = invoke("echo", "--file", str(path), "--frames", "--partial")
+    beginning = "00 01 ff" + " 00" * 37 + " …"
+    assert brief(ended.output, "↑") == [
+        ("BINARY", "PARTIAL", 65_536, beginning),
+        ("BINARY", "COMPLETE", 7, "00 00 00 00 00 00 00"),
+    ]
+
+
+@pytest.mark.parametrize("flag", ["--file", "--wav"])
+def test_a_file_that_is_not_there(invoke, flag):
+    ended = invoke("echo", flag, "/no/such/file")
+    assert (ended.status, ended.output) == (2, b"")
+    assert "partway invoke: [Errno 2] No such file or directory: '/no/such/file'" in ended.errors
+
+
+# --- Sound ---------------------------------------------------------------------------------------
+
+
+def write_wav(path: Path, seconds: float, rate: int = 8000, channels: int = 1) -> bytes:
+    samples = os.urandom(int(rate * seconds) * 2 * channels)
+    with wave.open(str(path), "wb") as sound:
+        sound.setnchannels(channels)
+        sound.setsampwidth(2)
+        sound.setframerate(rate)
+        sound.writeframes(samples)
+    return samples
+
+
+def test_sound_goes_in_parts_of_20_ms(invoke, tmp_path):
+    path = tmp_path / "call.wav"
+    samples = write_wav(path, 0.05, rate=44_100, channels=2)
+    assert len(samples) == 8820
+    sent = brief(invoke("echo", "--wav", str(path), "--frames").output, "↑")
+    assert [size for _, _, size, _ in sent] == [3528, 3528, 1764]
+    assert {kind for kind, *_ in sent} == {"BINARY"}
+
+
+def sent_at(output: bytes) -> list[float]:
+    return [float(shown["time"]) for shown in frames(output) if shown["way"] == "↑"]
+
+
+def test_in_realtime_sound_is_sent_as_fast_as_it_sounds(invoke, tmp_path):
+    path = tmp_path / "call.wav"
+    write_wav(path, 0.6)
+    ended = invoke("echo", "--wav", str(path), "--pace", "realtime", "--frames")
+    times = sent_at(ended.output)
+    assert len(times) == 30
+    for number, at in enumerate(times):
+        assert at - times[0] > number * 0.02 - 0.01, "not before it is due"
+    assert times[-1] - times[0] < 0.58 + 0.5, "late parts do not add up"
+    assert ended.status == 0
+
+
+def test_without_a_pace_sound_is_sent_at_once(invoke, tmp_path):
+    path = tmp_path / "call.wav"
+    write_wav(path, 20)
+    times = sent_at(invoke("echo", "--wav", str(path), "--frames").output)
+    assert len(times) == 1000
+    assert times[-1] - times[0] < 10
+
+
+def test_a_file_that_is_no_sound(invoke, tmp_path):
+    path = tmp_path / "call.wav"
+    path.write_bytes(b"ID3\x03 and so on")
+    ended = invoke("echo", "--wav", str(path))
+    assert ended.status == 2
+    assert "partway invoke: " in ended.errors
+
+
+# --- Standard input ------------------------------------------------------------------------------
+
+
+def test_a_reply_comes_before_the_next_line_is_typed(start):
+    process = start("echo")
+    for line in (b"one", b"two"):
+        say(process, line + b"\n")
+        assert hear(process) == line + b"\n"
+    process.stdin.close()
+    assert left(process)[0] == 0
+
+
+def test_lines_are_messages(invoke):
+    ended = invoke("echo", "--frames", input="ü\r\n\nlast".encode())
+    assert brief(ended.output, "↑") == [
+        ("UTF8", "COMPLETE", 2, "'ü'"),
+        ("UTF8", "COMPLETE", 0, "''"),
+        ("UTF8", "COMPLETE", 4, "'last'"),
+    ]
+    assert ended.status == 0
+
+
+def test_lines_as_one_message(invoke):
+    ended = invoke("echo", "--frames", "--partial", input=b"a\nb\n")
+    assert brief(ended.output, "↓") == [
+        ("UTF8", "PARTIAL", 1, "'a'"),
+        ("UTF8", "PARTIAL", 1, "'b'"),
+        ("UTF8", "COMPLETE", 0, "''"),
+    ]
+
+
+def test_many_lines(invoke):
+    lines = b"".join(b"line %d\n" % number for number in range(3000))
+    ended = invoke("echo", input=lines)
+    assert (ended.status, ended.output) == (0, lines)
+
+
+def test_nothing_to_say(invoke):
+    assert invoke("echo") == (0, b"", "no part came back\n")
+
+
+def test_standard_input_from_a_file(gateway, command, tmp_path):
+    path = tmp_path / "questions.txt"
+    path.write_bytes(b"one\ntwo\n")
+    with path.open("rb") as questions:
+        process = subprocess.run(
+            command("echo"),
+            stdin=questions,
+            capture_output=True,
+            timeout=PATIENCE,
+            env=environment(gateway),
+            check=True,
+            cwd=ROOT,
+        )
+    assert process.stdout == b"one\ntwo\n"
+
+
+# --- Ends ----------------------------------------------------------------------------------------
+
+
+def test_the_model_ends_it_while_input_is_still_open(start):
+    """Nobody types any more: the process ends all the same, and cleanly."""
+    process = start("scripted", "--path", "leaves")
+    say(process, b"hi\n")
+    status, errors = left(process)
+    assert status == 1
+    assert errors.splitlines() == [
+        "no part came back",
+        "partway invoke: ModelStreamFailed: 4000: out of memory (trying again will not help)",
+    ]
+
+
+def test_the_model_ends_it_cleanly_while_input_is_still_open(start):
+    process = start("ends", "--path", "leaves-normally")
+    say(process, b"hi\n")
+    assert left(process) == (0, "no part came back\n")
+
+
+def test_the_model_ends_it_under_a_flood_of_lines(invoke):
+    ended = invoke("scripted", "--path", "leaves", input=b"line\n" * 200_000)
+    assert ended.status == 1
+    assert ended.errors.splitlines()[-1].startswith("partway invoke: ModelStreamFailed: 4000")
+    assert len(ended.errors.splitlines()) == 2, ended.errors
+
+
+def test_the_model_ends_it_cleanly_under_a_flood_of_lines(invoke):
+    """What it did not want to hear is no error."""
+    ended = invoke("ends", "--path", "leaves-normally", input=b"line\n" * 200_000)
+    assert ended == (0, b"", "no part came back\n")
+
+
+@pytest.mark.parametrize("endpoint", ["echo", "scripted"])
+def test_ctrl_c(start, endpoint):
+    process = start(endpoint, "--frames")
+    say(process, b"hi\n")
+    assert "↑" in hear(process).decode()
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    status, errors = left(process)
+    assert status == 130
+    assert "Traceback" not in errors
+    assert "Fatal" not in errors
+    assert time.monotonic() - started < 8
+
+
+def test_refused_by_the_gateway(invoke):
+    ended = invoke("nobody", "--text", "hi")
+    assert (ended.status, ended.output) == (1, b"")
+    assert ended.errors.splitlines()[-1] == (
+        "partway invoke: StreamRefused: InputValidationError (400): there is no endpoint 'nobody' "
+        "(trying again will not help)"
+    )
+
+
+def test_refused_by_the_container(invoke):
+    ended = invoke("scripted", "--path", "refuses", "--text", "hi")
+    assert ended.status == 1
+    refusal, original = ended.errors.splitlines()[-2:]
+    assert refusal == (
+        "partway invoke: StreamRefused: ModelError (424): the container refused the stream with "
+        "status 403 (trying again will not help)"
+    )
+    assert original == "the container said: not you"
+
+
+def test_no_gateway_there(asked_wrongly):
+    ended = asked_wrongly("echo", "--text", "hi", "--url", "http://127.0.0.1:1")
+    assert ended.status == 1
+    last = ended.errors.splitlines()[-1]
+    assert last.startswith(
+        "partway invoke: GatewayUnreachable: no stream with http://127.0.0.1:1: "
+    )
+    assert last.endswith("(trying again may help)")
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8090", "https://h", "http://h:99999", "http://"])
+def test_a_url_that_is_none(asked_wrongly, url):
+    ended = asked_wrongly("echo", "--text", "hi", "--url", url)
+    assert (ended.status, ended.output) == (2, b"")
+    assert "partway invoke: " in ended.errors
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["echo", "--text", "a", "--file", "b"], ["echo", "--pace", "fast"], ["echo", "--speed"]],
+)
+def test_bad_usage(asked_wrongly, arguments):
+    ended = asked_wrongly(*arguments)
+    assert ended.status == 2
+    assert ended.errors.startswith("usage: partway ")
+
+
+def test_path_query_and_variant(invoke):
+    asked = ["scripted", "--path", "says", "--query", "a=1&b=%20", "--variant", "Blue"]
+    ended = invoke(*asked, "--text", "hi")
+    assert ended.output == b"/says?a=1&b=%20\n"
+    refused = invoke(*asked[:-1], "blue green", "--text", "hi")
+    assert refused.status == 1
+    assert "TargetVariant is up to 63 letters, digits and hyphens" in refused.errors
+
+
+# --- On a terminal -------------------------------------------------------------------------------
+
+
+def on_a_terminal(words: list[str], env: dict[str, str]) -> tuple[int, str]:
+    """Run with standard output on a terminal: status and what it shows."""
+    terminal, theirs = pty.openpty()
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env=env,
+        cwd=ROOT,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while select.select([terminal], [], [], PATIENCE)[0]:
+            try:
+                data = os.read(terminal, 65536)
+            except OSError:  # EIO: the other side is closed
+                break
+            if not data:
+                break
+            shown += data
+        return process.wait(PATIENCE), shown.decode()
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+
+def test_colours_on_a_terminal(gateway, command):
+    words = command("echo", "--text", "hi", "--frames")
+    status, shown = on_a_terminal(words, environment(gateway))
+    sent, received = shown.splitlines()
+    assert status == 0
+    assert re.fullmatch("\x1b\\[36m.*↑.*'hi'\x1b\\[0m", sent)
+    assert re.fullmatch("\x1b\\[32m.*↓.*'hi'\x1b\\[0m", received)
+
+
+@pytest.mark.parametrize("value", ["1", ""])
+def test_no_colours_where_none_are_wanted(gateway, command, value):
+    words = command("echo", "--text", "hi", "--frames")
+    status, shown = on_a_terminal(words, environment(gateway, NO_COLOR=value))
+    assert status == 0
+    assert "\x1b" not in shown
+    assert "↑" in shown
+
+
+def test_no_colours_in_a_pipe(invoke):
+    assert b"\x1b" not in invoke("echo", "--text", "hi", "--frames").output
+
+
+def test_binary_is_not_thrown_at_a_terminal(gateway, command):
+    words = command("ends", "--path", "speaks-binary", "--text", "hi")
+    status, shown = on_a_terminal(words, environment(gateway))
+    assert (status, shown) == (0, "<1234 bytes>\r\n")

@@ -1,0 +1,377 @@
+"""partway serve, as a process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from gateway.cli.main import main
+from tests.conftest import ROOT
+from tests.processes import ready_url, running
+
+STREAM = "/endpoints/echo/invocations-bidirectional-stream"
+RAW = "payloadpart.v1.raw"
+JSON = "payloadpart.v1.json"
+
+#: Nothing here takes this long, in seconds.
+PATIENCE = 20
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """This environment without settings of the gateway's but these; output is buffered."""
+    unwanted = ("PARTWAY_", "PYTHONUNBUFFERED")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+    return kept | settings
+
+
+@pytest.fixture(scope="module")
+def container() -> Iterator[str]:
+    """An echo container."""
+    with running("container", "serve", "--host", "127.0.0.1", "--port", "0") as url:
+        yield url
+
+
+@pytest.fixture
+def start(container: str) -> Iterator[Start]:
+    """Starts gateways with the endpoint ``echo``; takes flags, and settings for the environment."""
+    started = []
+
+    def serve(*flags: str, **settings: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "gateway.cli.main", "serve", "--port", "0"]
+        process = subprocess.Popen(
+            [*command, "--endpoint", f"echo={container}", *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(**settings),
+            cwd=ROOT,
+        )
+        started.append(process)
+        return process
+
+    yield serve
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    """Wait for the end: status, standard output since the ready line, standard error."""
+    output, errors = process.communicate(timeout=PATIENCE)
+    return process.returncode, output.decode().lstrip("\n"), errors.decode()
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs a gateway that does not start, in this process: status and standard error."""
+
+    def run(*flags: str, **settings: str) -> tuple[int, str]:
+        monkeypatch.setattr(os, "environ", environment(**settings))
+        try:
+            code = main(["serve", *flags])
+        except SystemExit as exit:  # argparse's
+            code = exit.code
+        output, errors = capsys.readouterr()
+        assert output == ""
+        return code, errors
+
+    return run
+
+
+@contextlib.contextmanager
+def stream(url: str, subprotocol: str = RAW, **options: object) -> Iterator[ClientConnection]:
+    """A stream with ``echo``, by a client that is not ours."""
+    where = url.replace("http", "ws") + STREAM
+    with connect(where, subprotocols=[subprotocol], compression=None, **options) as connection:
+        yield connection
+
+
+def status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+# --- Starting ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ready_line_service_and_orderly_end(start, number):
+    process = start()
+    url = ready_url(process)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+    assert status(f"{url}/readyz") == 200
+    with stream(url) as connection:
+        connection.send("hi")
+        assert connection.recv(PATIENCE) == "hi"
+        connection.close(1000)
+    process.send_signal(number)
+    code, output, errors = ended(process)
+    assert (code, output) == (0, "")
+    assert "Traceback" not in errors
+    assert errors.splitlines()[-1].endswith("INFO partway.gateway drained")
+
+
+def test_two_gateways_take_two_free_ports(start):
+    first, second = start(), start()
+    assert ready_url(first) != ready_url(second)
+
+
+def test_an_ipv6_address_is_shown_in_brackets(start):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no ::1")
+    url = ready_url(start("--host", "::1"))
+    assert re.fullmatch(r"http://\[::1\]:\d+", url)
+    assert status(f"{url}/healthz") == 200
+
+
+def test_settings_from_a_file_and_from_the_environment(start, tmp_path):
+    config = tmp_path / "partway.toml"
+    config.write_text('log_level = "error"\n[stream]\nmax_part = 3\n')
+    process = start(PARTWAY_CONFIG=str(config), PARTWAY_LOG_LEVEL="warning")
+    with stream(ready_url(process)) as connection:
+        connection.send("four")
+        with pytest.raises(ConnectionClosed):
+            connection.recv(PATIENCE)
+    process.send_signal(signal.SIGTERM)
+    assert ended(process) == (0, "", ""), "no INFO line at this level"
+
+
+# --- Stopping ------------------------------------------------------------------------------------
+
+QUICK = {
+    "PARTWAY_SHUTDOWN_GRACE": "0.2",
+    "PARTWAY_SHUTDOWN_SPREAD": "0.1",
+    "PARTWAY_SHUTDOWN_HARD": "1",
+}
+
+
+def test_a_stream_that_stays_is_ended_by_the_drain(start):
+    process = start(**QUICK)
+    with stream(ready_url(process), JSON) as connection:
+        process.send_signal(signal.SIGTERM)
+        message = json.loads(connection.recv(PATIENCE))
+        assert "draining" in message["InternalStreamFailure"]["Message"]
+        with pytest.raises(ConnectionClosed) as caught:
+            connection.recv(PATIENCE)
+        assert caught.value.rcvd.code == 4500
+    code, _, errors = ended(process)
+    assert code == 0
+    assert "cause=gateway_draining" in errors
+
+
+def test_a_stream_that_ends_by_itself_ends_the_drain(start):
+    process = start(PARTWAY_SHUTDOWN_GRACE="60")
+    url = ready_url(process)
+    with stream(url) as connection:
+        process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + PATIENCE
+        while status(f"{url}/readyz") != 503:
+            assert time.monotonic() < deadline, "still ready"
+        connection.send("still here")
+        assert connection.recv(PATIENCE) == "still here"
+        connection.close(1000)
+    code, _, errors = ended(process)
+    assert code == 0
+    assert "cause=client_finished" in errors
+
+
+def test_a_second_signal_hastens(start):
+    process = start(
+        PARTWAY_SHUTDOWN_GRACE="60", PARTWAY_SHUTDOWN_SPREAD="60", PARTWAY_SHUTDOWN_HARD="1"
+    )
+    url = ready_url(process)
+    with stream(url) as connection:
+        process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + PATIENCE
+        while status(f"{url}/readyz") != 503:
+            assert time.monotonic() < deadline, "still ready"
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(ConnectionClosed) as caught:
+            connection.recv(PATIENCE)
+        assert caught.value.rcvd.reason.startswith("InternalStreamFailure the gateway is draining")
+    code, _, errors = ended(process)
+    assert code == 0
+    assert "Traceback" not in errors
+
+
+# --- Not starting --------------------------------------------------------------------------------
+
+
+def one_line(errors: str) -> str:
+    lines = errors.splitlines()
+    assert len(lines) == 1, errors
+    assert lines[0].startswith("partway serve: ")
+    return lines[0]
+
+
+def test_a_port_in_use(refused):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, errors = refused("--port", str(port))
+    assert code == 1
+    assert f"cannot listen on 127.0.0.1:{port}: " in one_line(errors)
+    assert "in use" in errors.lower()
+
+
+def test_an_address_that_is_not_ours(refused):
+    code, errors = refused("--host", "192.0.2.1", "--insecure", "--port", "0")
+    assert code == 1
+    assert "cannot listen on 192.0.2.1:0: " in one_line(errors)
+
+
+def test_a_host_without_address(refused):
+    code, errors = refused("--host", "no-such-host.invalid", "--insecure", "--port", "0")
+    assert code == 1
+    assert "cannot listen on no-such-host.invalid:0: " in one_line(errors)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "gateway.example"])
+def test_beyond_loopback_without_insecure(refused, host):
+    code, errors = refused("--host", host, "--port", "0")
+    assert code == 2
+    assert f"listening on {host} without authentication" in one_line(errors)
+    assert "--insecure" in errors
+
+
+def test_beyond_loopback_if_that_is_meant(start):
+    assert ready_url(start("--host", "0.0.0.0", "--insecure")).startswith("http://0.0.0.0:")
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings", "what"),
+    [
+        (["--config", "/no/such.toml"], {}, "/no/such.toml: cannot be read: No such file"),
+        ([], {"PARTWAY_CONFIG": "/no/such.toml"}, "/no/such.toml: cannot be read: No such file"),
+        (["--port", "70000"], {}, "--port: it is from 0 to 65535, not 70000"),
+        (["--endpoint", "echo"], {}, "--endpoint echo: it is NAME=URL"),
+        (["--endpoint", "echo=tcp://h:1"], {}, "--endpoint echo: 'tcp://h:1' is not a container"),
+        ([], {"PARTWAY_PORT": "http"}, "PARTWAY_PORT: it is of type int, not 'http'"),
+        ([], {"PARTWAY_SHUTDOWN_GRACE": "-1"}, "PARTWAY_SHUTDOWN_GRACE: it is from 0 to"),
+    ],
+)
+def test_settings_that_are_wrong(refused, flags, settings, what):
+    code, errors = refused(*flags, **settings)
+    assert code == 2
+    assert what in one_line(errors)
+
+
+def test_a_file_that_is_wrong(refused, tmp_path):
+    config = tmp_path / "partway.toml"
+    config.write_text("[stream]\nlifetme = 1\n")
+    code, errors = refused("--config", str(config))
+    assert code == 2
+    assert f"{config}: [stream]: unknown setting 'lifetme'; known: input_end," in one_line(errors)
+
+
+@pytest.mark.parametrize(
+    "flags", [["--no-such-flag"], ["--port", "http"], ["--auth", "basic"], ["--log-level", "loud"]]
+)
+def test_flags_that_are_wrong(refused, flags):
+    code, errors = refused(*flags)
+    assert code == 2
+    assert flags[0] in errors
+    assert "Traceback" not in errors
+
+
+# --- The log -------------------------------------------------------------------------------------
+
+
+def test_the_line_at_the_end_of_a_stream(start):
+    process = start()
+    with stream(ready_url(process)) as connection:
+        connection.send("four")
+        connection.send(b"five!")
+        assert [connection.recv(PATIENCE) for _ in range(2)] == ["four", b"five!"]
+        connection.close(1000)
+    process.send_signal(signal.SIGTERM)
+    _, _, errors = ended(process)
+    (line,) = [line for line in errors.splitlines() if "stream ended" in line]
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO partway\.stream stream ended endpoint=echo "
+        r"request_id=[0-9a-f-]{36} duration=\d+\.\d{3} parts_in=2 bytes_in=9 parts_out=2 "
+        r"bytes_out=9 first_part=\d+\.\d{4} cause=client_finished",
+        line,
+    )
+
+
+CANARY = "c4nary"
+
+
+def test_nothing_that_is_the_clients_own_is_ever_logged(start, tmp_path):
+    """At the most talkative level, whatever a client gets right or wrong."""
+    process = start("--log-level", "debug", **QUICK)
+    url = ready_url(process)
+    port = int(url.rpartition(":")[2])
+    secrets = {
+        "Authorization": f"Bearer {CANARY}",
+        "X-Amz-Security-Token": CANARY,
+        "Cookie": f"session={CANARY}",
+    }
+    query = f"?access_token={CANARY}&query=key={CANARY}&path={CANARY}"
+    where = url.replace("http", "ws") + STREAM
+    from_elsewhere = f"Upgrade: websocket\r\nOrigin: http://{CANARY}"
+
+    with connect(f"{where}?access_token={CANARY}", additional_headers=secrets) as connection:
+        connection.send(CANARY)  # a whole conversation
+        assert connection.recv(PATIENCE) == CANARY
+        connection.close(4000, CANARY)
+    with connect(where, subprotocols=[JSON], additional_headers=secrets) as connection:
+        connection.send(f'{{"{CANARY}": 1}}')  # no event
+        assert "InputStreamError" in connection.recv(PATIENCE)
+    for request in (
+        f"GET {STREAM}{query} HTTP/1.1\r\nHost: h\r\nAuthorization: {CANARY}\r\n\r\n",
+        f"GET {STREAM}{query} HTTP/1.1\r\nHost: h\r\n{from_elsewhere}\r\n\r\n",
+        f"GET /nothing{query} HTTP/1.1\r\nHost: h\r\nAuthorization: {CANARY}\r\n\r\n",
+        f"GET / HTTP/1.1\r\nHost: h\r\nAuthorization: {CANARY}\r\n bad: \0{CANARY}\r\n\r\n",
+        f"{CANARY} {CANARY} {CANARY}\r\n\r\n",
+        f"GET / HTTP/1.1\r\nHost: h\r\nAuthorization: {CANARY * 2000}\r\n\r\n",
+    ):
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as raw:
+            raw.sendall(request.encode())
+            assert raw.recv(4096).startswith((b"HTTP/1.1 4", b"HTTP/1.0 4")), request
+    process.send_signal(signal.SIGTERM)
+    code, _, errors = ended(process)
+    assert code == 0
+    assert errors.count("refused request_id=") == 3
+    assert CANARY not in errors, [line for line in errors.splitlines() if CANARY in line]
+
+
+# --- Help ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["serve", "invoke"])
+def test_help(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    output, errors = capsys.readouterr()
+    assert output.startswith(f"usage: partway {command} ")
+    assert "example" in output
+    assert errors == ""
+
+
+def test_without_a_command(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 2
+    assert "COMMAND" in capsys.readouterr().err

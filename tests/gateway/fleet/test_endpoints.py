@@ -1,0 +1,90 @@
+"""gateway.fleet.endpoints: names and addresses."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.dialling import Address
+from gateway.fleet.endpoints import Endpoint, Endpoints, container_address
+from gateway.streams.policy import StreamPolicy
+from protocol.errors import InputValidationError
+
+A = Endpoint("a", Address("h", 1), StreamPolicy())
+B = Endpoint("b-1", Address("h", 2), StreamPolicy())
+
+
+def test_an_endpoint_is_found_by_its_name():
+    endpoints = Endpoints([A, B])
+    assert endpoints.find("a") is A
+    assert endpoints.find("b-1") is B
+    assert list(endpoints) == [A, B]
+    assert len(endpoints) == 2
+
+
+def test_of_two_with_one_name_the_later_counts():
+    later = Endpoint("a", Address("h", 3), StreamPolicy())
+    endpoints = Endpoints([A, later])
+    assert endpoints.find("a") is later
+    assert len(endpoints) == 1
+
+
+@pytest.mark.clause("4-6")
+@pytest.mark.parametrize("name", ["c", "A", "b1", "a" * 63, "a--b"])
+def test_an_unknown_endpoint_is_the_callers_mistake(name):
+    with pytest.raises(InputValidationError) as caught:
+        Endpoints([A, B]).find(name)
+    assert caught.value.status == 400
+    assert caught.value.members["ErrorCode"] == "EndpointNotFound"
+    assert repr(name) in caught.value.message
+
+
+@pytest.mark.clause("4-7")
+@pytest.mark.parametrize(
+    "name",
+    ["", "-a", "a-", "a" * 64, "a b", "a/b", "a.b", "a_b", "ä", "a\n", "٣", "../a", "a%20", "\0"],
+)
+def test_what_can_be_no_name_is_refused_as_such(name):
+    with pytest.raises(InputValidationError, match="up to 63 letters") as caught:
+        Endpoints([A]).find(name)
+    assert caught.value.members["ErrorCode"] == "InvalidEndpointName"
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://127.0.0.1:9000", Address("127.0.0.1", 9000)),
+        ("http://127.0.0.1:9000/", Address("127.0.0.1", 9000)),
+        ("http://model.internal", Address("model.internal", 8080)),
+        ("http://[::1]:9000", Address("::1", 9000)),
+        ("ws://model:80", Address("model", 80)),
+        ("HTTP://MODEL:80", Address("model", 80)),
+    ],
+)
+def test_a_containers_url(url, address):
+    assert container_address(url) == address
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("model:8080", "begins with http://"),
+        ("https://model", "begins with http://"),
+        ("unix:///run/model", "begins with http://"),
+        ("", "begins with http://"),
+        ("http://", "names no host"),
+        ("http://:8080", "names no host"),
+        ("http:/model", "names no host"),
+        ("http://model/path", "more than host and port"),
+        ("http://model/?q=1", "more than host and port"),
+        ("http://model#x", "more than host and port"),
+        ("http://user@model", "more than host and port"),
+        ("http://user:secret@model", "more than host and port"),
+        ("http://model:port", "Port could not be cast"),
+        ("http://model:65536", "Port out of range"),
+        ("http://[::1", "Invalid IPv6 URL"),
+    ],
+)
+def test_what_is_no_containers_url_says_why(url, what):
+    with pytest.raises(ValueError) as caught:
+        container_address(url)
+    assert what in str(caught.value)

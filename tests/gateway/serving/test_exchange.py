@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateway.serving.exchange import NO_HEADERS, Exchange
+from protocol.errors import ModelError, ServiceUnavailable
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks():
+    """No loop runs here."""
+
+
+class Recorded(Exchange):
+    """An exchange that writes down how it was answered."""
+
+    def __init__(self):
+        super().__init__("GET", "/", "", {}, "1.1", "192.0.2.1")
+        self.responses = []
+
+    @property
+    def answered(self):
+        return bool(self.responses)
+
+    def respond(self, status, body=b"", headers=NO_HEADERS):
+        self.responses.append((status, json.loads(body), dict(headers)))
+
+    async def upgrade(self, headers):
+        raise NotImplementedError
+
+    def hand_over(self, connection):
+        raise NotImplementedError
+
+
+@pytest.mark.clause("4-1")
+@pytest.mark.parametrize(
+    ("error", "status", "name", "body"),
+    [
+        (
+            ServiceUnavailable("full"),
+            503,
+            "ServiceUnavailableError",
+            {"Message": "full", "ErrorCode": "ServiceUnavailable"},
+        ),
+        (
+            ModelError("no", 403, "who?"),
+            424,
+            "ModelError",
+            {
+                "Message": "no",
+                "OriginalStatusCode": 403,
+                "OriginalMessage": "who?",
+                "LogStreamArn": "",
+                "ErrorCode": "ModelError",
+            },
+        ),
+    ],
+)
+def test_an_error_becomes_a_response(error, status, name, body):
+    exchange = Recorded()
+    exchange.fail(error)
+    headers = {"Content-Type": "application/json", "x-amzn-ErrorType": name}
+    assert exchange.responses == [(status, body, headers)]
+
+
+def test_each_exchange_has_an_id_of_its_own():
+    assert len({Recorded().request_id for _ in range(10)}) == 10
+
+
+def test_no_headers_stay_none():
+    with pytest.raises(TypeError):
+        NO_HEADERS["x"] = "y"

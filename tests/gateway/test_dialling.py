@@ -1,0 +1,325 @@
+"""gateway.dialling: connecting, upgrading, and every way in which neither happens."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from gateway.dialling import Address, Unreachable, Upgraded, _Dialling, dial
+from gateway.streams.container_leg import dial as dial_container
+from gateway.streams.policy import StreamPolicy
+from protocol.errors import ModelError
+from protocol.handshake import ClientHandshake, HandshakeBroken, HandshakeRefused
+from tests.wire.peers import soon, switching
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks(no_leaks: None) -> None:
+    """What could not be dialled leaves no socket."""
+
+
+@asynccontextmanager
+async def server(serve: Serve, host: str = "127.0.0.1") -> AsyncIterator[int]:
+    """A TCP server; its port."""
+    done = asyncio.Event()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+            await done.wait()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async with await asyncio.start_server(handle, host, 0) as listening:
+        try:
+            yield listening.sockets[0].getsockname()[1]
+        finally:
+            done.set()
+
+
+def answering(
+    answer: Callable[[bytes], bytes], *, then: Callable[..., None] | None = None
+) -> Serve:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(await reader.readuntil(b"\r\n\r\n")))
+        if then is not None:
+            await writer.drain()
+            then(writer)
+
+    return serve
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    linger = struct.pack("ii", 1, 0)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.transport.abort()
+
+
+async def reach(
+    host: str, port: int, *, connect_timeout: float = 5.0, handshake_timeout: float = 5.0
+) -> Upgraded:
+    handshake = ClientHandshake(f"{host}:{port}", "/")
+    return await dial(
+        Address(host, port),
+        handshake,
+        connect_timeout=connect_timeout,
+        handshake_timeout=handshake_timeout,
+    )
+
+
+async def unreachable(host: str, port: int, **times: float) -> str:
+    with pytest.raises(Unreachable) as caught:
+        await soon(reach(host, port, **times))
+    return str(caught.value)
+
+
+@pytest.fixture
+def resolves_to(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes every name resolve to these addresses, in this order."""
+
+    def set_addresses(*hosts: str) -> None:
+        async def getaddrinfo(self: object, host: str, port: int, **_: Any) -> list[Any]:
+            return [
+                (socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_STREAM, 6, "", (to,))
+                for to in hosts
+            ]
+
+        monkeypatch.setattr(type(asyncio.get_running_loop()), "getaddrinfo", getaddrinfo)
+
+    return set_addresses
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+# --- It works ------------------------------------------------------------------------------------
+
+
+async def test_what_follows_the_head_is_kept_and_reading_waits():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.readuntil(b"\r\n\r\n")
+        writer.write(switching(request) + b"\x81\x02hi")
+
+    async with server(serve) as port:
+        upgraded = await soon(reach("127.0.0.1", port))
+        assert upgraded.accepted.trailing == b"\x81\x02hi"
+        assert not upgraded.transport.is_reading()
+        upgraded.transport.abort()
+
+
+async def test_an_answer_in_single_bytes():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in switching(await reader.readuntil(b"\r\n\r\n")):
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async with server(serve) as port:
+        upgraded = await soon(reach("127.0.0.1", port))
+        upgraded.transport.abort()
+
+
+async def test_a_name():
+    async with server(answering(switching)) as port:
+        (await soon(reach("localhost", port))).transport.abort()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+async def test_an_ipv6_address():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no ::1")
+    async with server(answering(switching), "::1") as port:
+        (await soon(reach("::1", port))).transport.abort()
+
+
+def test_an_address_as_it_is_written():
+    assert str(Address("127.0.0.1", 80)) == "127.0.0.1:80"
+    assert str(Address("::1", 80)) == "[::1]:80"
+
+
+@pytest.mark.parametrize("first", ["::1", "127.0.0.2", "192.0.2.1"])
+async def test_the_next_address_is_tried(resolves_to, first):
+    """A host with an address that refuses, or does not answer, is reached by another."""
+    resolves_to(first, "127.0.0.1")
+    async with server(answering(switching)) as port:
+        upgraded = await soon(reach("model.internal", port, connect_timeout=0.25))
+        assert upgraded.transport.get_extra_info("peername")[0] == "127.0.0.1"
+        upgraded.transport.abort()
+
+
+# --- It does not ---------------------------------------------------------------------------------
+
+
+async def test_refused():
+    assert "refused" in (await unreachable("127.0.0.1", free_port())).lower()
+
+
+async def test_the_last_addresss_trouble_is_told(resolves_to):
+    resolves_to("127.0.0.2", "127.0.0.1")
+    assert "refused" in (await unreachable("model.internal", free_port())).lower()
+
+
+async def test_a_name_without_address():
+    message = await unreachable("no-such-host.invalid", 80)
+    assert message.startswith("the host no-such-host.invalid has no address")
+
+
+@pytest.mark.clause("4-6")
+async def test_a_full_backlog_is_waited_for_250_ms():
+    """The kernel drops what does not fit: nobody refuses, nobody accepts."""
+    with ExitStack() as stack:
+        busy = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        port = busy.getsockname()[1]
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        started = time.monotonic()
+        with pytest.raises(ModelError) as caught:
+            await soon(dial_container(Address("127.0.0.1", port), "/", "id", StreamPolicy()))
+        waited = time.monotonic() - started
+    assert "no connection was accepted within 250 ms" in caught.value.message
+    assert str(port) not in caught.value.message, "it goes to the client"
+    assert caught.value.members["OriginalStatusCode"] == 0
+    assert 0.24 <= waited < 1.5
+
+
+@pytest.mark.clause("4-6")
+async def test_no_answer_in_time():
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching")
+
+    async with server(listen) as port:
+        message = await unreachable("127.0.0.1", port, handshake_timeout=0.05)
+    assert message == "no answer to the upgrade within 0.05 s"
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"H", b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"]
+)
+@pytest.mark.parametrize("ending", [asyncio.StreamWriter.close, reset], ids=["FIN", "RST"])
+async def test_the_connection_ends_in_the_head(head, ending):
+    async with server(answering(lambda request: head, then=ending)) as port:
+        message = await unreachable("127.0.0.1", port)
+    assert "ended before the upgrade was answered" in message or "reset" in message.lower()
+
+
+@pytest.mark.parametrize("answer", ["refusal", "nonsense", "nothing"])
+async def test_who_cannot_be_used_is_hung_up_on(answer):
+    gone = asyncio.Event()
+    said = {
+        "refusal": b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n",
+        "nonsense": b"\0\r\n\r\n",
+        "nothing": b"",
+    }
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said[answer])
+        with suppress(ConnectionError):
+            await reader.read()
+        gone.set()
+
+    async with server(serve) as port:
+        with pytest.raises((Unreachable, HandshakeRefused)):
+            await soon(reach("127.0.0.1", port, handshake_timeout=0.1))
+        await soon(gone.wait(), "the connection's end at the server")
+
+
+async def test_what_comes_before_the_request_is_no_answer_to_it():
+    dialling = _Dialling()
+    dialling.data_received(switching(b"Sec-WebSocket-Key: x\r\n"))
+    with pytest.raises(HandshakeBroken, match="the server spoke before it was asked"):
+        await soon(dialling.upgrade(ClientHandshake("h", "/")))
+
+
+async def test_a_server_that_speaks_first():
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example ESMTP\r\n\r\n")
+
+    async with server(greet) as port:
+        message = await unreachable("127.0.0.1", port)
+    assert "spoke before it was asked" in message or "is not HTTP" in message
+
+
+@pytest.mark.clause("4-6")
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda request: switching(request, accept="wrong"), "does not answer the key"),
+        (
+            lambda request: switching(request, "Sec-WebSocket-Extensions: permessage-deflate"),
+            "an extension came back that was not offered",
+        ),
+        (
+            lambda request: switching(request, "Sec-WebSocket-Protocol: chat"),
+            "a subprotocol came back that was not offered",
+        ),
+        (lambda request: b"\0\1\2\r\n\r\n", "is not HTTP"),
+        (lambda request: b"HTTP/1.1 101 OK\r\n" + b"A: b\r\n" * 200_000, "is not HTTP"),
+    ],
+    ids=["key", "extension", "subprotocol", "garbage", "endless head"],
+)
+async def test_a_wrong_answer(answer, why):
+    async with server(answering(answer)) as port:
+        assert why in await unreachable("127.0.0.1", port)
+
+
+@pytest.mark.clause("4-6")
+async def test_a_refusal_keeps_its_status_and_the_beginning_of_its_body():
+    body = b"x" * 3000
+    head = b"HTTP/1.1 403 Forbidden\r\nX-Why: because\r\nContent-Length: 3000\r\n\r\n"
+    async with server(answering(lambda request: head + body)) as port:
+        with pytest.raises(HandshakeRefused) as caught:
+            await soon(reach("127.0.0.1", port))
+    assert caught.value.status == 403
+    assert caught.value.headers["x-why"] == "because"
+    assert caught.value.body == body[:2048]
+
+
+@pytest.mark.clause("4-6")
+async def test_a_redirect_is_not_followed():
+    asked = []
+
+    def elsewhere(request: bytes) -> bytes:
+        asked.append(request)
+        return b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n"
+
+    async with server(answering(elsewhere)) as port:
+        with pytest.raises(HandshakeRefused) as caught:
+            await soon(reach("127.0.0.1", port))
+    assert caught.value.status == 302
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("step", ["connecting", "waiting for the answer"])
+async def test_a_cancelled_dial_leaves_nothing(step):
+    asked = asyncio.Event()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+
+    async with server(listen) as port:
+        dialling = asyncio.create_task(reach("127.0.0.1", port))
+        await (asyncio.sleep(0) if step == "connecting" else soon(asked.wait()))
+        dialling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dialling

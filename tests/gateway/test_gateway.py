@@ -1,0 +1,417 @@
+"""gateway.gateway: taking streams, refusing them, and the way down."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import re
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from gateway.client import PlatformStreamFailed, Stream, StreamRefused, connect
+from gateway.dialling import Address
+from gateway.fleet.endpoints import Endpoint
+from gateway.gateway import Gateway
+from gateway.operations.bidirectional import BidirectionalStream
+from gateway.settings import Settings
+from gateway.streams.policy import StreamPolicy
+from tests.frame_factory import TEXT, close, frame
+from tests.wire.peers import (
+    ENDPOINT,
+    MSGPACK,
+    RAW,
+    RawContainer,
+    RunningGateway,
+    soon,
+    switching,
+    upgrade_request,
+)
+
+DRAINING = "the gateway is draining"
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks(no_leaks: None) -> None:
+    """Nothing of a gateway is left once it has drained."""
+
+
+@pytest.fixture
+async def container(anyio_backend: object) -> AsyncIterator[RawContainer]:
+    """A container that accepts every stream and then says what the test says."""
+    async with RawContainer() as container:
+        yield container
+
+
+@pytest.fixture
+async def gateway_for(container: RawContainer) -> AsyncIterator[Callable[..., Any]]:
+    """Starts gateways before ``container``; takes further settings."""
+    async with AsyncExitStack() as running:
+
+        async def start(policy: StreamPolicy | None = None, **settings: Any) -> RunningGateway:
+            address = Address("127.0.0.1", container.port)
+            endpoints = (Endpoint(ENDPOINT, address, policy or StreamPolicy()),)
+            stopping = {"shutdown_grace": 0.0, "shutdown_spread": 0.0, "shutdown_hard": 1.0}
+            gateway = Gateway(
+                Settings(**({"port": 0, "endpoints": endpoints} | stopping | settings))
+            )
+            _, port = await gateway.start()
+            started = RunningGateway(gateway, port, container)
+
+            async def stop() -> None:
+                gateway.hasten()
+                await started.stop()
+
+            running.push_async_callback(stop)
+            return started
+
+        yield start
+
+
+def url_of(gateway: RunningGateway) -> str:
+    return f"http://127.0.0.1:{gateway.port}"
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: gateway.example\r\n\r\n".encode()
+
+
+async def status_of(gateway: RunningGateway, path: str) -> int:
+    return (await gateway.request(get(path))).status
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    async def poll() -> None:
+        while not condition():  # noqa: ASYNC110 (nobody sets an event)
+            await asyncio.sleep(0.002)
+
+    await soon(poll(), what)
+
+
+async def failure_of(stream: Stream) -> tuple[str, float]:
+    """How the gateway ended a stream, and when."""
+    with pytest.raises(PlatformStreamFailed) as caught:
+        await stream.receive()
+    return str(caught.value), time.monotonic()
+
+
+async def drained(gateway: RunningGateway, draining: asyncio.Task[None], within: float) -> None:
+    """Wait for the end of a drain; the port is closed then."""
+    started = time.monotonic()
+    await soon(draining, "the drain")
+    assert time.monotonic() - started < within
+    with pytest.raises(OSError):
+        await asyncio.open_connection("127.0.0.1", gateway.port)
+
+
+# --- Taking streams ------------------------------------------------------------------------------
+
+
+async def test_it_tells_where_it_listens(gateway_for):
+    gateway = await gateway_for()
+    assert gateway.port > 0
+    assert await status_of(gateway, "/healthz") == 200
+    assert await status_of(gateway, "/readyz") == 200
+    assert await status_of(gateway, "/nothing") == 404
+
+
+async def test_a_port_in_use(gateway_for):
+    gateway = await gateway_for()
+    with pytest.raises(OSError):
+        await gateway_for(port=gateway.port)
+
+
+async def test_the_log_has_one_line_for_a_stream(gateway_for, caplog):
+    gateway = await gateway_for()
+    with caplog.at_level(logging.DEBUG):
+        client, model = await gateway.open(RAW)
+        client.send_frame(TEXT, b"secret")
+        await model.frame()
+        model.send(frame(TEXT, b"x"), frame(TEXT, b"secret"), close(4000, b"done"))
+        await client.until_close()
+        await until(lambda: bool(gateway.causes()), "the end")
+    (line,) = [record for record in caplog.records if record.name == "partway.stream"]
+    request_id = model.header("x-amzn-sagemaker-request-id")
+    assert re.fullmatch(
+        rf"stream ended endpoint=model request_id={request_id} duration=0\.\d{{3}} parts_in=1 "
+        r"bytes_in=6 parts_out=2 bytes_out=7 first_part=0\.\d{4} cause=model_error",
+        line.getMessage(),
+    )
+    assert f"x-amzn-requestid: {request_id}" in client.head.decode()
+    assert "secret" not in caplog.text
+
+
+async def test_the_log_of_a_stream_without_a_first_part(gateway_for, caplog):
+    gateway = await gateway_for()
+    with caplog.at_level(logging.INFO, "partway.stream"):
+        client, model = await gateway.open(RAW)
+        model.send(close(1011))
+        await client.until_close()
+    assert "first_part=- cause=model_error" in caplog.text
+
+
+async def test_metrics_over_http(gateway_for):
+    gateway = await gateway_for()
+    client, model = await gateway.open(RAW)
+    client.send_frame(TEXT, b"four")
+    await model.frame()
+    response = await gateway.request(get("/metrics"))
+    text = response.body.decode()
+    assert response.headers["content-type"].startswith("text/plain")
+    assert 'partway_streams_open{endpoint="model"} 1.0' in text
+    assert 'partway_part_bytes_total{direction="from_client",endpoint="model"} 4.0' in text
+    model.send(close(1000))
+    await client.until_close()
+    text = (await gateway.request(get("/metrics"))).body.decode()
+    assert 'partway_stream_ends_total{cause="model_closed",endpoint="model"} 1.0' in text
+    assert "partway_streams_open{" not in text
+
+
+async def test_refusals_are_logged_and_counted(gateway_for, caplog):
+    gateway = await gateway_for()
+    with caplog.at_level(logging.INFO, "partway.gateway"):
+        target = "/endpoints/nobody/invocations-bidirectional-stream?access_token=secret"
+        response = await gateway.request(upgrade_request(target))
+    assert response.status == 400
+    (line,) = [record.getMessage() for record in caplog.records if "refused" in record.msg]
+    assert f"request_id={response.headers['x-amzn-requestid']} " in line
+    assert "status=400 error=InputValidationError: there is no endpoint 'nobody'" in line
+    assert "secret" not in caplog.text
+    text = (await gateway.request(get("/metrics"))).body.decode()
+    assert 'partway_streams_refused_total{error="InputValidationError"} 1.0' in text
+
+
+@pytest.mark.clause("4-4")
+async def test_a_fault_of_ours_is_a_500_and_in_the_log(gateway_for, monkeypatch, caplog):
+    async def fail(*_: object) -> None:
+        raise ZeroDivisionError("detail for the operator")
+
+    monkeypatch.setattr(BidirectionalStream, "__call__", fail)
+    gateway = await gateway_for()
+    response = await gateway.request(upgrade_request())
+    assert response.status == 500
+    assert response.headers["x-amzn-errortype"] == "InternalServerError"
+    assert b"detail" not in response.body
+    assert f"request failed request_id={response.headers['x-amzn-requestid']}" in caplog.text
+    assert "detail for the operator" in caplog.text
+
+
+# --- How many ------------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("4-4", "4-6")
+async def test_no_more_streams_than_that(gateway_for):
+    gateway = await gateway_for(max_streams=2)
+    streams = [await gateway.open(RAW) for _ in range(2)]
+    response = await gateway.request(upgrade_request())
+    assert response.status == 503
+    assert response.headers["x-amzn-errortype"] == "ServiceUnavailableError"
+    assert response.json["Message"] == "all 2 streams of this gateway are in use"
+    streams[0][1].send(close(1000))
+    await streams[0][0].until_close()
+    await gateway.open(RAW)
+
+
+async def test_a_stream_that_is_being_opened_counts(gateway_for, container):
+    container.answer = lambda request: None
+    gateway = await gateway_for(max_streams=1)
+    opening = await gateway.connect()
+    opening.send(upgrade_request())
+    model = await container.stream()
+    assert (await gateway.request(upgrade_request())).status == 503
+    model.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+    assert (await opening.response()).status == 424
+    container.answer = switching
+    await gateway.open(RAW)
+
+
+async def test_a_refused_request_takes_no_place(gateway_for):
+    gateway = await gateway_for(max_streams=1)
+    for _ in range(3):
+        assert (await gateway.request(upgrade_request(subprotocols="mqtt"))).status == 400
+    await gateway.open(RAW)
+
+
+# --- The way down --------------------------------------------------------------------------------
+
+
+async def test_with_nothing_open_it_ends_at_once(gateway_for):
+    gateway = await gateway_for(shutdown_grace=60, shutdown_spread=60, shutdown_hard=60)
+    idle = await gateway.connect()
+    idle.send(get("/healthz"))
+    assert (await idle.response()).status == 200
+    await drained(gateway, asyncio.create_task(gateway.gateway.drain()), within=1)
+    assert await idle.eof() == b""
+
+
+@pytest.mark.clause("4-6")
+async def test_while_streams_end_by_themselves_nothing_new_is_taken(gateway_for):
+    gateway = await gateway_for(shutdown_grace=60)
+    client, model = await gateway.open(RAW)
+    draining = asyncio.create_task(gateway.gateway.drain())
+    await until(lambda: gateway.gateway.draining, "the drain")
+    assert await status_of(gateway, "/readyz") == 503
+    assert await status_of(gateway, "/healthz") == 200
+    refused = await gateway.request(upgrade_request())
+    assert refused.status == 503
+    assert DRAINING in str(refused.json["Message"])
+    client.send_frame(TEXT, b"still")
+    assert (await model.frame()).payload == b"still"
+    model.send(frame(TEXT, b"here"), close(1000))
+    assert (await client.frame()).payload == b"here"
+    assert not draining.done()
+    await client.until_close()
+    client.abort()
+    model.abort()
+    await drained(gateway, draining, within=1)
+    assert gateway.causes() == {"model_closed": 1}
+
+
+async def test_a_client_is_told_to_come_back(gateway_for, container):
+    gateway = await gateway_for(shutdown_grace=60)
+    async with connect(url_of(gateway), ENDPOINT):
+        await container.stream()
+        draining = asyncio.create_task(gateway.gateway.drain())
+        await until(lambda: gateway.gateway.draining, "the drain")
+        with pytest.raises(StreamRefused, match="draining") as caught:
+            async with connect(url_of(gateway), ENDPOINT):
+                pytest.fail("a stream opened")
+        assert caught.value.reconnect
+    await soon(draining)
+
+
+@pytest.mark.clause("1.5-9")
+async def test_the_rest_are_ended_one_by_one(gateway_for, container):
+    gateway = await gateway_for(shutdown_grace=0.05, shutdown_spread=0.8)
+    async with AsyncExitStack() as stack:
+        streams = [
+            await stack.enter_async_context(connect(url_of(gateway), ENDPOINT)) for _ in range(4)
+        ]
+        models = [await container.stream() for _ in streams]
+        started = time.monotonic()
+        draining = asyncio.create_task(gateway.gateway.drain())
+        ends = await soon(asyncio.gather(*map(failure_of, streams)))
+        assert {text for text, _ in ends} == {"the gateway is draining; open the stream again"}
+        times = sorted(at - started for _, at in ends)
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+        assert times[0] >= 0.05, "the grace comes first"
+        assert min(gaps) > 0.1, f"no herd: {gaps}"
+        assert times[-1] < 1.5
+        for model in models:
+            farewell = (await model.until_close())[-1]
+            assert farewell.payload == (1001).to_bytes(2, "big") + b"gateway draining"
+            model.abort()
+    await drained(gateway, draining, within=1.5)
+    assert gateway.causes() == {"gateway_draining": 4}
+
+
+@pytest.mark.parametrize("when", ["in the grace", "in the spread"])
+async def test_hastening(gateway_for, when):
+    grace = 60 if when == "in the grace" else 0
+    gateway = await gateway_for(shutdown_grace=grace, shutdown_spread=60)
+    clients = [await gateway.open(MSGPACK) for _ in range(3)]
+    draining = asyncio.create_task(gateway.gateway.drain())
+    await until(lambda: gateway.gateway.draining, "the drain")
+    if when == "in the spread":
+        await until(lambda: gateway.causes() == {"gateway_draining": 1}, "the first end")
+    assert not draining.done()
+    gateway.gateway.hasten()
+    for client, model in clients:
+        assert DRAINING.encode() in (await client.frame()).payload
+        await client.until_close()
+        client.abort()
+        model.abort()
+    await drained(gateway, draining, within=1)
+    assert gateway.causes() == {"gateway_draining": 3}
+
+
+async def test_hastened_beforehand(gateway_for):
+    gateway = await gateway_for(shutdown_grace=60, shutdown_spread=60)
+    client, model = await gateway.open(RAW)
+    gateway.gateway.hasten()
+    draining = asyncio.create_task(gateway.gateway.drain())
+    assert (await client.until_close())[-1].payload[2:].startswith(b"InternalStreamFailure")
+    client.abort()
+    model.abort()
+    await drained(gateway, draining, within=1)
+
+
+async def test_peers_that_do_not_let_go_are_left_behind(gateway_for):
+    """Grace, spread and hard together bound the way down, whatever clients and containers do."""
+    gateway = await gateway_for(shutdown_grace=0.1, shutdown_spread=0.1, shutdown_hard=0.4)
+    clients = [await gateway.open(RAW) for _ in range(3)]
+    started = time.monotonic()
+    await soon(gateway.gateway.drain())
+    assert 0.2 <= time.monotonic() - started < 1.5
+    assert gateway.causes() == {"gateway_draining": 3}
+    for client, _ in clients:
+        await client.eof()
+
+
+async def test_a_client_in_the_middle_of_its_head_does_not_hold_it_up(gateway_for):
+    gateway = await gateway_for(shutdown_grace=60, shutdown_hard=0.4)
+    silent, slow = await gateway.connect(), await gateway.connect()
+    slow.send(b"GET /healthz HTT")
+    await status_of(gateway, "/healthz")
+    await drained(gateway, asyncio.create_task(gateway.gateway.drain()), within=1.5)
+    await silent.eof()
+    await slow.eof()
+
+
+@pytest.mark.clause("4-6")
+async def test_a_stream_that_opens_too_late_is_refused(gateway_for, container):
+    """Its container would answer while the streams that were open are being ended."""
+    container.answer = lambda request: None
+    gateway = await gateway_for(shutdown_grace=0.05, shutdown_spread=0.4)
+    late = await gateway.connect()
+    late.send(upgrade_request(subprotocols=MSGPACK))
+    model = await container.stream()
+    container.answer = switching
+    client, other = await gateway.open(MSGPACK)
+    draining = asyncio.create_task(gateway.gateway.drain())
+    assert DRAINING.encode() in (await client.frame()).payload
+    response = await late.response()
+    assert response.status == 503
+    assert DRAINING in str(response.json["Message"])
+    for peer in (client, other, late, model):
+        peer.abort()
+    await soon(draining)
+
+
+@pytest.mark.clause("4-6")
+async def test_a_stream_that_never_opens_is_refused_in_the_end(gateway_for, container):
+    container.answer = lambda request: None
+    gateway = await gateway_for(shutdown_grace=0.05, shutdown_spread=0.05, shutdown_hard=0.4)
+    late = await gateway.connect()
+    late.send(upgrade_request(subprotocols=MSGPACK))
+    await container.stream()
+    draining = asyncio.create_task(gateway.gateway.drain())
+    response = await late.response()
+    assert response.status == 503
+    assert DRAINING in str(response.json["Message"])
+    await drained(gateway, draining, within=1.5)
+
+
+async def test_the_log_tells_of_the_drain(gateway_for, caplog):
+    gateway = await gateway_for()
+    client, model = await gateway.open(RAW)
+    with caplog.at_level(logging.INFO, "partway.gateway"):
+        draining = asyncio.create_task(gateway.gateway.drain())
+        await client.until_close()
+        client.abort()
+        model.abort()
+        await soon(draining)
+    lines = [record.getMessage() for record in caplog.records if record.name == "partway.gateway"]
+    assert lines == ["draining streams=1", "drained"]
+
+
+async def test_what_comes_after_the_drain_finds_nobody(gateway_for):
+    gateway = await gateway_for()
+    await soon(gateway.gateway.drain())
+    with socket.create_server(("127.0.0.1", gateway.port)):
+        pass  # the port is free again

@@ -1,0 +1,325 @@
+"""The documentation says what the code does: links, settings, flags, causes, metrics, examples."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from container import cli as container_cli
+from gateway.cli import invoke, serve
+from gateway.fleet.endpoints import Endpoint
+from gateway.metrics import Metrics
+from gateway.settings import Settings, load
+from gateway.streams.ends import Cause, Ending
+from gateway.streams.policy import StreamPolicy
+from gateway.streams.session import Counts
+from tests.conftest import ROOT
+from tests.processes import running
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text("utf-8")
+
+
+def prose(text: str) -> str:
+    """A page without its code blocks."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def section(text: str, title: str) -> str:
+    """What follows a heading, up to the next of its rank or above."""
+    found = re.search(rf"^(#+) {re.escape(title)}$", text, re.MULTILINE)
+    assert found, f"no section {title!r}"
+    rest = text[found.end() :]
+    end = re.search(rf"^#{{1,{len(found[1])}}} ", rest, re.MULTILINE)
+    return rest[: end.start()] if end else rest
+
+
+def rows(text: str) -> list[list[str]]:
+    """The body rows of the tables in a text, cell by cell."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("|") and not re.fullmatch(r"[|\s:-]+", line):
+            found.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+    return found
+
+
+def first_names(text: str) -> list[str]:
+    """What stands in backticks at the beginning of each row."""
+    return [match[1] for row in rows(text) if (match := re.match(r"`([^`]+)`", row[0]))]
+
+
+# --- Links ---------------------------------------------------------------------------------------
+
+
+def anchors(path: Path) -> set[str]:
+    """The names that headings of a page can be linked by, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", prose(path.read_text("utf-8")), re.MULTILINE)
+    bare = (re.sub(r"[`*\\]|\[|\]\([^)]*\)", "", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in bare}
+
+
+def links(path: Path) -> Iterator[str]:
+    text = re.sub(r"`[^`\n]*`", "", prose(path.read_text("utf-8")))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"[a-z]+:", target):
+            yield target
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(path):
+    broken = []
+    for link in links(path):
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        if (
+            not target.exists()
+            or not target.is_relative_to(ROOT)
+            or (anchor and anchor not in anchors(target))
+        ):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_is_linked_from_the_contents():
+    contents = ROOT / "docs" / "README.md"
+    linked = {(contents.parent / link.partition("#")[0]).resolve() for link in links(contents)}
+    assert [path for path in PAGES if path not in linked | {contents, ROOT / "README.md"}] == []
+
+
+# --- Settings ------------------------------------------------------------------------------------
+
+
+def documented_defaults(title: str) -> dict[str, str]:
+    found = {}
+    for name, default, *_ in rows(section(page("reference/settings.md"), title)):
+        if name.startswith("`"):
+            found[name.strip("`")] = default.strip("`")
+    return found
+
+
+def as_written(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'"{value}"'
+        case frozenset():
+            return "[]"
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
+
+
+@pytest.mark.parametrize(("title", "tree"), [("Top level", Settings), ("Streams", StreamPolicy)])
+def test_every_setting_is_documented_with_its_default(title, tree):
+    defaults = {field.name: field.default for field in dataclasses.fields(tree)}
+    defaults.pop("endpoints", None)  # tables of their own
+    assert documented_defaults(title) == {
+        name: as_written(value) for name, value in defaults.items()
+    }
+
+
+def toml_blocks() -> list[tuple[str, str]]:
+    return [
+        (str(path.relative_to(ROOT)), block)
+        for path in PAGES
+        for block in re.findall(
+            r"^```toml\n(.*?)^```$", path.read_text("utf-8"), re.MULTILINE | re.DOTALL
+        )
+    ]
+
+
+def test_there_is_an_example_of_a_configuration():
+    assert "docs/how-to/configure.md" in dict(toml_blocks())
+
+
+@pytest.mark.parametrize(("place", "block"), toml_blocks())
+def test_configurations_in_the_docs_are_good(place, block, tmp_path):
+    config = tmp_path / "partway.toml"
+    config.write_text(block, "utf-8")
+    load({}, {}, config)
+
+
+# --- Commands ------------------------------------------------------------------------------------
+
+
+def flags(parser: argparse.ArgumentParser) -> set[str]:
+    return {
+        option
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--") and option != "--help"
+    }
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    if name == "partway-container serve":
+        commands = container_cli._parser()._subparsers
+    else:
+        top = argparse.ArgumentParser()
+        adding = top.add_subparsers()
+        for command in (serve, invoke):
+            command.add_to(adding)
+        commands = top._subparsers
+    assert commands is not None
+    choices: dict[str, Any] = commands._group_actions[0].choices  # type: ignore[assignment]
+    return choices[name.split()[1]]
+
+
+@pytest.mark.parametrize("name", ["partway serve", "partway invoke", "partway-container serve"])
+def test_every_flag_is_documented(name):
+    documented = first_names(section(page("reference/commands.md"), name))
+    assert len(set(documented)) == len(documented)
+    assert {flag.split()[0] for flag in documented if flag.startswith("--")} == flags(
+        parser_of(name)
+    )
+
+
+def test_flags_that_pages_mention_exist():
+    known = {"--help"}.union(
+        *map(flags, map(parser_of, ["partway serve", "partway invoke", "partway-container serve"]))
+    )
+    unknown = {
+        f"{path.relative_to(ROOT)}: {flag}"
+        for path in PAGES
+        for line in path.read_text("utf-8").splitlines()
+        if "partway" in line and not line.startswith("#")
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", line)
+        if flag not in known and "docker" not in line and "http.server" not in line
+    }
+    assert unknown == set()
+
+
+# --- Causes and metrics --------------------------------------------------------------------------
+
+
+def test_every_cause_is_explained_and_none_that_is_none():
+    documented = first_names(section(page("how-to/operate.md"), "How streams end"))
+    assert sorted(documented) == sorted(cause.value for cause in Cause)
+
+
+def exposed() -> dict[str, set[str]]:
+    """Every metric that a gateway can expose, by name, with its labels."""
+
+    class Session:
+        endpoint, buffered_bytes, started_at, first_part_at = "e", 1, 0.0, 1.0
+        from_client = from_container = Counts(1, 1)
+        ending = Ending(Cause.COMPLETED)
+
+    metrics = Metrics()
+    gone: Any = Session()
+    metrics.started(gone)
+    metrics.ended(gone)
+    still_open: Any = Session()
+    metrics.started(still_open)
+    metrics.refused("ModelError")
+    found: dict[str, set[str]] = {}
+    for family in metrics.registry.collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        found[name] = labels
+    return found
+
+
+def test_every_metric_is_documented_with_its_labels():
+    documented = {}
+    for name in first_names(section(page("how-to/operate.md"), "Watch")):
+        metric = re.fullmatch(r"(partway_\w+)\{([\w,]+)\}", name)
+        if metric:
+            documented[metric[1]] = set(metric[2].split(","))
+    assert documented == exposed()
+
+
+# --- Examples ------------------------------------------------------------------------------------
+
+
+def test_the_demo():
+    process = subprocess.run(
+        [sys.executable, ROOT / "docs" / "examples" / "first_stream.py"],
+        capture_output=True,
+        timeout=50,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONUTF8": "1"},
+    )
+    output = process.stdout.decode()
+    assert process.returncode == 0, output + process.stderr.decode()
+    assert "every part came back as it went; the stream ended cleanly" in output
+    assert "partway stopped with status 0" in output
+    assert "partway-container stopped with status 0" in output
+    assert output.count("↑") == output.count("↓") == 7
+    shown = re.search(r"^`make demo` shows.*?^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert shown, "the README shows a piece of it"
+    timeless = re.sub(r"\d\.\d{4} s", "#", output)
+    assert re.sub(r"\d\.\d{4} s", "#", shown[1]) in timeless
+
+
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/reference/client.md", "gateway/client.py"])
+def test_the_python_example(name):
+    """It runs as it is written, in a coroutine, against a gateway with an echo."""
+    text = (ROOT / name).read_text("utf-8")
+    if name.endswith(".py"):
+        block = textwrap.dedent(re.search(r"::\n\n((?:    .*\n|\n)+)", text)[1])
+    else:
+        (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    imports = "from gateway.client import connect\n"
+    with running("container", "serve", "--host", "127.0.0.1", "--port", "0") as container:
+        endpoint = f"echo={container}"
+        with running("gateway.cli.main", "serve", "--port", "0", "--endpoint", endpoint) as url:
+            assert "http://127.0.0.1:8090" in block
+            body = textwrap.indent(block.replace("http://127.0.0.1:8090", url), "    ")
+            program = f"import asyncio\n{imports}async def main():\n{body}\nasyncio.run(main())\n"
+            process = subprocess.run(
+                [sys.executable, "-c", program],
+                capture_output=True,
+                timeout=50,
+                check=False,
+                cwd=ROOT,
+            )
+    assert process.returncode == 0, process.stderr.decode()
+    assert process.stderr == b""
+    if "print(" in block:
+        lines = process.stdout.decode().splitlines()
+        assert lines == [
+            "b'Hello ' DataType.UTF8 CompletionState.PARTIAL",
+            "b'world' DataType.UTF8 CompletionState.COMPLETE",
+        ]
+
+
+def test_the_public_names_are_documented():
+    from gateway import client
+
+    reference = page("reference/client.md")
+    methods = [
+        name for name in vars(client.Stream) if not name.startswith("_") and name in PUBLIC_METHODS
+    ]
+    assert sorted(methods) == sorted(PUBLIC_METHODS)
+    for name in [*methods, *client.__all__]:
+        if name not in {"Stream", "DataType", "CompletionState"}:
+            assert re.search(rf"\b{name}\b", reference), name
+
+
+PUBLIC_METHODS = ("send", "send_text", "send_bytes", "end_input", "receive", "close")
+
+
+def test_an_endpoint_has_no_setting_that_the_pages_do_not_know():
+    """What can be set on an endpoint is its URL and its policy."""
+    fields = {field.name for field in dataclasses.fields(Endpoint)}
+    assert fields == {"name", "container", "policy", "variant"}

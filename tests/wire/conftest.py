@@ -1,0 +1,93 @@
+"""A gateway in this process between a raw container and raw clients, on both event loops."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from gateway.dialling import Address
+from gateway.fleet.endpoints import Endpoint
+from gateway.gateway import Gateway
+from gateway.settings import Settings
+from gateway.streams.policy import StreamPolicy
+from protocol.connection import FrameConnection
+from tests.gateway.streams.fakes import FakeClock
+from tests.wire.dialects import DIALECTS, ENVELOPES, EnvelopeDialect, RawDialect
+from tests.wire.peers import ENDPOINT, RawContainer, RunningGateway
+
+GatewayFor = Callable[..., Awaitable[RunningGateway]]
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks(no_leaks: None) -> None:
+    """Nothing that a stream made outlives its test."""
+
+
+@pytest.fixture
+async def container(anyio_backend: object) -> AsyncIterator[RawContainer]:
+    """A container that accepts every stream, and then says what the test says."""
+    async with RawContainer() as container:
+        yield container
+
+
+@pytest.fixture
+async def gateway_for(container: RawContainer, anyio_backend: object) -> AsyncIterator[GatewayFor]:
+    """Starts gateways whose one endpoint is the container.
+
+    Arguments of what it yields: ``policy`` of the endpoint, another ``container``, or an
+    ``address`` in place of one, and further members of :class:`Settings`.
+    """
+    async with AsyncExitStack() as running:
+
+        async def start(
+            policy: StreamPolicy | None = None,
+            container: RawContainer = container,
+            address: Address | None = None,
+            **settings: Any,
+        ) -> RunningGateway:
+            where = address or Address("127.0.0.1", container.port)
+            stopping = {"shutdown_grace": 0.0, "shutdown_spread": 0.0, "shutdown_hard": 1.0}
+            settings = {
+                "port": 0,
+                "endpoints": (Endpoint(ENDPOINT, where, policy or StreamPolicy()),),
+                **stopping,
+                **settings,
+            }
+            gateway = Gateway(Settings(**settings))
+            _, port = await gateway.start()
+            started = RunningGateway(gateway, port, container)
+            running.push_async_callback(started.stop)
+            return started
+
+        yield start
+
+
+@pytest.fixture(params=DIALECTS.values(), ids=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> RawDialect:
+    """Each subprotocol in turn."""
+    return request.param()
+
+
+@pytest.fixture(params=ENVELOPES.values(), ids=ENVELOPES)
+def envelope(request: pytest.FixtureRequest) -> EnvelopeDialect:
+    """Each subprotocol with envelopes in turn."""
+    return request.param()
+
+
+@pytest.fixture
+def short_linger(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Closing connections that do not move are given up after this many seconds."""
+    seconds = 0.1
+    monkeypatch.setitem(FrameConnection.__init__.__kwdefaults__, "linger", seconds)
+    return seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The streams' clock, which only the test advances."""
+    clock = FakeClock()
+    monkeypatch.setattr("gateway.operations.bidirectional.LoopClock", lambda: clock)
+    return clock
