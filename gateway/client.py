@@ -236,7 +236,10 @@ class Stream:
 
         Raises:
             PartwayError: the stream has ended; the error says how.
+            ValueError: the part is over 16 MiB (clause 1.3-3).
         """
+        if len(part.payload) > limits.MAX_PART_BYTES:
+            raise ValueError(f"a part is at most {limits.MAX_PART_BYTES} bytes")
         self._check_open()
         self._connection.send(Frame(Opcode.BINARY, MsgpackEnvelope.encode(part)))
         await self._writable.wait()

@@ -176,9 +176,10 @@ class Gateway:
         for task in self._opening:  # their containers have not answered, and need not any more
             task.cancel()
         left = list(self.metrics.sessions)
-        for session in left:
+        for position, session in enumerate(left):
+            if position:
+                await self._pause(settings.shutdown_spread / len(left))
             session.drain()
-            await self._pause(settings.shutdown_spread / len(left))
         self._listener.stop()
         await self._http1.shutdown(settings.shutdown_hard / 2)  # it waits twice
         log.info("drained")

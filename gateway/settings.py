@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -186,10 +187,11 @@ def _policy(base: StreamPolicy, table: dict[str, Any], where: str) -> StreamPoli
     changes: dict[str, Any] = {}
     for name, value in table.items():
         if name not in hints:
-            raise SettingsError(f"{where}: unknown setting {name!r}; known: {_known(StreamPolicy)}")
+            known = f"{'url, ' if 'endpoint' in where else ''}{_known(StreamPolicy)}"
+            raise SettingsError(f"{where}: unknown setting {name!r}; known: {known}")
         changes[name] = _convert(value, hints[name], f"{where} {name}")
-        if hints[name] in (int, float) and not changes[name] > 0:  # not <=: nan is neither
-            raise SettingsError(f"{where} {name}: it is more than 0")
+        if hints[name] in (int, float) and not 0 < changes[name] < math.inf:  # nan is neither
+            raise SettingsError(f"{where} {name}: it is more than 0, and has an end")
     policy = dataclasses.replace(base, **changes)
     if policy.low_water > policy.high_water:
         raise SettingsError(f"{where}: low_water is at most high_water")

@@ -95,16 +95,22 @@ def run(options: argparse.Namespace) -> int:
         return asyncio.run(invoke(options))
     except PartwayError as error:
         hint = "trying again may help" if error.reconnect else "trying again will not help"
-        print(f"partway invoke: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
-        original = getattr(error, "original_message", "")
+        text = _printable(str(error))
+        print(f"partway invoke: {type(error).__name__}: {text} ({hint})", file=sys.stderr)
+        original = getattr(error, "original_message", "").strip()
         if original:
-            print(f"the container said: {original}", file=sys.stderr)
+            print(f"the container said: {_printable(original)}", file=sys.stderr)
         return 1
     except (OSError, wave.Error, EOFError, ValueError) as error:
         print(f"partway invoke: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _printable(text: str) -> str:
+    """What others said, without what would steer the terminal."""
+    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
 
 
 async def invoke(options: argparse.Namespace) -> int:
@@ -118,24 +124,22 @@ async def invoke(options: argparse.Namespace) -> int:
         query=options.query,
         variant=options.variant,
     )
-    try:
-        async with opened as stream:
-            timing.start()
-            sender = asyncio.create_task(_send(stream, options, printer))
-            try:
-                async for part in stream:
-                    timing.part_received()
-                    if printer is not None:
-                        printer.show(part, sent=False)
-                    else:
-                        _print_reply(part, sys.stdout.buffer)
-            finally:
-                sender.cancel()
-                (outcome,) = await asyncio.gather(sender, return_exceptions=True)
-            if isinstance(outcome, Exception):  # a cancellation is none
-                raise outcome
-    finally:
-        print(timing.summary(), file=sys.stderr)
+    async with opened as stream:
+        timing.start()
+        sender = asyncio.create_task(_send(stream, options, printer))
+        try:
+            async for part in stream:
+                timing.part_received()
+                if printer is not None:
+                    printer.show(part, sent=False)
+                else:
+                    _print_reply(part, sys.stdout.buffer)
+        finally:
+            sender.cancel()
+            (outcome,) = await asyncio.gather(sender, return_exceptions=True)
+            print(timing.summary(), file=sys.stderr)
+        if isinstance(outcome, Exception):  # a cancellation is none
+            raise outcome
     return 0
 
 

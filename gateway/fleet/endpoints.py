@@ -74,4 +74,4 @@ def container_address(url: str) -> Address:
         raise ValueError(
             f"{url!r} has more than host and port; a path comes with each request instead"
         )
-    return Address(parts.hostname, parts.port or 8080)
+    return Address(parts.hostname, 8080 if parts.port is None else parts.port)

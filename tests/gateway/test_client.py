@@ -168,6 +168,7 @@ async def test_the_example_of_the_docs(gateway_for):
     assert gateway.causes() == {"completed": 1}
 
 
+@pytest.mark.clause("1.2-1", "1.2-3", "1.3-1")
 async def test_a_part_is_a_frame_both_ways(gateway_for, container):
     gateway = await gateway_for()
     async with connect(url_of(gateway), ENDPOINT) as stream:
@@ -193,6 +194,7 @@ async def test_a_part_is_a_frame_both_ways(gateway_for, container):
     ]
 
 
+@pytest.mark.clause("1.5-11", "1.5-12")
 async def test_last_words_arrive_after_the_input_has_ended(gateway_for, container):
     gateway = await gateway_for()
     async with connect(url_of(gateway), ENDPOINT) as stream:
@@ -217,6 +219,7 @@ async def test_parts_that_came_before_an_error_are_delivered_first(gateway_for, 
     assert [part.payload for part in received] == [b"one", b"two"]
 
 
+@pytest.mark.clause("1.6-1", "3-3")
 async def test_path_query_and_variant_reach_the_gateway(gateway_for, container):
     gateway = await gateway_for()
     async with connect(
@@ -248,6 +251,7 @@ async def test_a_base_path_stands_in_front(base, prefix):
     assert asked.target == expected
 
 
+@pytest.mark.clause("1.6-1")
 async def test_the_request_id_is_the_containers_too(gateway_for, container):
     gateway = await gateway_for()
     async with connect(url_of(gateway), ENDPOINT) as stream:
@@ -293,6 +297,7 @@ async def test_a_hundred_streams_at_once(gateway_for):
 # --- Size and back-pressure ----------------------------------------------------------------------
 
 
+@pytest.mark.clause("1.3-3")
 async def test_the_largest_part_goes_up_and_comes_back(gateway_for):
     payload = bytes(range(256)) * (MAX_PART_BYTES // 256)
     async with echo_container() as port:
@@ -303,6 +308,7 @@ async def test_the_largest_part_goes_up_and_comes_back(gateway_for):
     assert part.payload == payload
 
 
+@pytest.mark.clause("1.5-10")
 async def test_a_part_over_the_limit_is_the_senders_fault(gateway_for, container):
     gateway = await gateway_for(StreamPolicy(max_part=1000))
     async with connect(url_of(gateway), ENDPOINT) as stream:
@@ -379,6 +385,7 @@ async def test_a_sender_that_waits_learns_of_the_end(gateway_for):
 # --- Leaving -------------------------------------------------------------------------------------
 
 
+@pytest.mark.clause("1.5-9")
 async def test_leaving_early_cancels_the_stream(gateway_for, container):
     gateway = await gateway_for()
     async with connect(url_of(gateway), ENDPOINT) as stream:
@@ -471,6 +478,7 @@ async def test_closing_frees_a_task_that_receives(gateway_for, container):
 # --- Errors --------------------------------------------------------------------------------------
 
 
+@pytest.mark.clause("1.5-1")
 @pytest.mark.parametrize(
     ("code", "reconnect"),
     [
@@ -506,6 +514,7 @@ async def test_the_models_own_end(gateway_for, container, code, reconnect):
     assert str(caught.value) == f"{code}: because"
 
 
+@pytest.mark.clause("1.5-3")
 async def test_a_container_that_is_lost(gateway_for, container):
     gateway = await gateway_for()
     async with connect(url_of(gateway), ENDPOINT) as stream:
@@ -516,6 +525,7 @@ async def test_a_container_that_is_lost(gateway_for, container):
     assert caught.value.reconnect
 
 
+@pytest.mark.clause("1.5-1")
 async def test_the_models_normal_close_as_a_clean_end(gateway_for, container):
     gateway = await gateway_for(StreamPolicy(normal_close="end"))
     async with connect(url_of(gateway), ENDPOINT) as stream:
@@ -526,6 +536,7 @@ async def test_the_models_normal_close_as_a_clean_end(gateway_for, container):
         assert not caught.value.reconnect
 
 
+@pytest.mark.clause("1.4-5", "1.5-9")
 async def test_the_gateways_own_end(gateway_for, container):
     gateway = await gateway_for(StreamPolicy(lifetime=0.05))
     async with connect(url_of(gateway), ENDPOINT) as stream:
@@ -552,6 +563,7 @@ async def refused_by(url: str, **arguments: Any) -> StreamRefused:
     return caught.value
 
 
+@pytest.mark.clause("4-1", "4-2", "4-6")
 async def test_refused_for_what_was_asked(gateway_for):
     gateway = await gateway_for()
     refusal = await refused_by(url_of(gateway), endpoint="nobody")
@@ -567,6 +579,7 @@ def http(status: str, body: bytes, content_type: str = "text/plain") -> bytes:
     return head.encode() + b"\r\n" + body
 
 
+@pytest.mark.clause("4-3", "4-6")
 @pytest.mark.parametrize(
     ("status", "reconnect"),
     [
@@ -598,6 +611,7 @@ async def test_refused_by_the_container_at_length(gateway_for, body):
     assert refusal.original_message == body[:2048].decode("utf-8", "replace")
 
 
+@pytest.mark.clause("4-3", "4-6")
 async def test_refused_since_no_container_listens(gateway_for):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -607,6 +621,7 @@ async def test_refused_since_no_container_listens(gateway_for):
     assert str(port) not in refusal.message, "where containers run is no client's business"
 
 
+@pytest.mark.clause("4-4", "4-6")
 async def test_refused_since_the_gateway_is_full(gateway_for, container):
     gateway = await gateway_for(max_streams=1)
     async with connect(url_of(gateway), ENDPOINT):

@@ -201,6 +201,7 @@ def test_every_policy_can_be_set(toml, name):
         ("[endpoints]\na = 1", "[endpoints.a]", "is a table"),
         ("[stream]\nlifetme = 1", "[stream]", "unknown setting 'lifetme'; known: input_end,"),
         ("[stream]\nlifetime = 0", "[stream] lifetime", "it is more than 0"),
+        ("[stream]\nlifetime = inf", "[stream] lifetime", "and has an end"),
         ("[stream]\nlifetime = nan", "[stream] lifetime", "it is more than 0"),
         ('[stream]\nlifetime = "1"', "[stream] lifetime", "it is of type float, not '1'"),
         ("[stream]\npings_unanswered = -1", "[stream] pings_unanswered", "it is more than 0"),

@@ -195,6 +195,17 @@ def test_after_our_close_no_ping_and_no_part_follows():
     assert [(seen.opcode, seen.close_code) for seen in container.frames()] == [(CLOSE, 1000)]
 
 
+@pytest.mark.clause("1.5-12")
+def test_after_our_close_nobody_waits_for_pongs():
+    """Its time for a Close is its own, however short the pings' is."""
+    container = Connected(ping_interval=1.0, pings_unanswered=2)
+    container.session.input_ended()
+    container.clock.advance(9.9)
+    assert container.session.state is State.CLOSING
+    container.clock.advance(0.1)
+    assert container.session.ending.cause is Cause.CONTAINER_CLOSE_TIMEOUT
+
+
 @pytest.mark.clause("1.5-4")
 @pytest.mark.parametrize(
     ("bad", "code"),
