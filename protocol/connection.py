@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import threading
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -131,6 +132,7 @@ class FrameConnection(asyncio.Protocol):
         self._forward_lost: Callable[[BaseException | None], None] | None = None
         self._reading = True
         self._delivering = False
+        self._gathered: list[bytes] = []
         self._written = 0
         self._owed_pong: bytes | None = None
         self._writing_paused = False
@@ -199,6 +201,7 @@ class FrameConnection(asyncio.Protocol):
         """Send a Ping; returns its position for :meth:`flushed`."""
         if not self._close_sent:
             self._write(Frame(_PING, payload))
+            self._flush()
         return self._written
 
     def flushed(self, position: int) -> bool:
@@ -210,6 +213,7 @@ class FrameConnection(asyncio.Protocol):
         if self._close_sent or self._transport is None:
             return
         self._write(Frame(_CLOSE, encode_close(close)))
+        self._flush()
         self._close_sent = True
 
     def finish(self, close: Close | None = None) -> None:
@@ -273,7 +277,7 @@ class FrameConnection(asyncio.Protocol):
     @property
     def taken_bytes(self) -> int:
         """Bytes that the socket has taken since the connection began."""
-        return self._written - self._unsent()
+        return self._written - self._in_transport()
 
     @property
     def closed_by_peer(self) -> bool:
@@ -321,6 +325,7 @@ class FrameConnection(asyncio.Protocol):
             return
         self._ended = True
         self._transport = None
+        self._gathered.clear()
         for pending in (self._finishing, self._turn):
             if pending is not None:
                 pending.cancel()
@@ -335,11 +340,14 @@ class FrameConnection(asyncio.Protocol):
             return
         handler = self._handler
         self._delivering = True
+        gathering = False
         try:
-            for _ in range(FRAMES_PER_TURN):
+            for turn in range(FRAMES_PER_TURN):
                 frame = self._decoder.next_frame() if self._reading else None
                 if frame is None:
                     break
+                if not turn and self._decoder.buffered_bytes:
+                    gathering = _batch.begin()  # not for one frame: that would only cost
                 if frame.opcode >= _CLOSE:
                     self._control_received(frame, handler)
                 elif self._finishing is None:
@@ -356,6 +364,8 @@ class FrameConnection(asyncio.Protocol):
                 self._half_close()
         finally:
             self._delivering = False
+            if gathering:
+                _batch.end()
 
     def _yield_turn(self) -> None:
         """Let others have the loop: one read may hold tens of thousands of tiny frames."""
@@ -404,14 +414,31 @@ class FrameConnection(asyncio.Protocol):
             self._transport.close()  # once what is unsent is flushed
 
     def _write(self, frame: Frame) -> None:
+        """Write, or gather while a read is delivered: one system call for all that it brings."""
         transport = self._transport
         if transport is None:
+            return
+        batch = _batch.connections
+        if batch is not None:
+            if not self._gathered:
+                batch.append(self)
+            self._gathered += self._encoder.encode(frame)
             return
         for piece in self._encoder.encode(frame):
             self._written += len(piece)
             transport.write(piece)
 
+    def _flush(self) -> None:
+        if self._gathered and self._transport is not None:
+            gathered, self._gathered = self._gathered, []
+            self._written += sum(map(len, gathered))
+            self._transport.writelines(gathered)
+
     def _unsent(self) -> int:
+        """Bytes gathered, and bytes the transport holds."""
+        return sum(map(len, self._gathered)) + self._in_transport()
+
+    def _in_transport(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _keep_finishing(self) -> None:
@@ -427,6 +454,28 @@ class FrameConnection(asyncio.Protocol):
 
 def _close_for(failure: FrameError) -> Close:
     return Close(failure.code, failure.reason)
+
+
+class _Batch(threading.local):
+    """Connections sent to while a read's frames are delivered; by thread, and so by loop."""
+
+    connections: list[FrameConnection] | None = None
+
+    def begin(self) -> bool:
+        """Gather from here on; False if it is done already, further out."""
+        if self.connections is not None:
+            return False
+        self.connections = []
+        return True
+
+    def end(self) -> None:
+        """One write for each connection that was sent to."""
+        connections, self.connections = self.connections, None
+        for connection in connections or ():
+            connection._flush()  # noqa: SLF001 (of this module)
+
+
+_batch = _Batch()
 
 
 class _Collector:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import struct
 
 from protocol.closing import (
     INVALID_DATA,
@@ -32,6 +33,10 @@ _MASKED = 0x80
 _LENGTH_16 = 126
 _LENGTH_64 = 127
 
+_HEADER = struct.Struct("!BB").pack
+_HEADER_16 = struct.Struct("!BBH").pack
+_HEADER_64 = struct.Struct("!BBQ").pack
+
 #: Fresh masking keys are cut from this many random bytes at a time (RFC 6455 §5.3 asks for strong
 #: entropy for each key; a system call for each would cost more than the masking).
 _KEY_POOL_BYTES = 4096
@@ -54,13 +59,17 @@ class FrameError(Exception):
         self.reason = reason
 
 
-def _first_bytes() -> list[tuple[Opcode, bool] | None]:
-    """For each first byte of a frame its opcode and FIN, or None where the RFC refuses it."""
-    table: list[tuple[Opcode, bool] | None] = [None] * 256
+def _first_bytes() -> list[tuple[Opcode, bool, bool, bool] | None]:
+    """For each first byte of a frame: its opcode, FIN, whether it is control, and continues.
+
+    None where the RFC refuses it.
+    """
+    table: list[tuple[Opcode, bool, bool, bool] | None] = [None] * 256
     for opcode in Opcode:
-        table[0x80 | opcode] = (opcode, True)
-        if opcode < _CLOSE:  # control frames are never fragmented (§5.5)
-            table[opcode] = (opcode, False)
+        control, continues = opcode >= _CLOSE, opcode is _CONTINUATION
+        table[0x80 | opcode] = (opcode, True, control, continues)
+        if not control:  # control frames are never fragmented (§5.5)
+            table[opcode] = (opcode, False, control, continues)
     return table
 
 
@@ -155,16 +164,16 @@ class FrameDecoder:
         kind = _FIRST_BYTES[buffer[at]]
         if kind is None:  # rule 1
             raise self._refuse(_first_byte_fault(buffer[at]))
-        opcode, fin = kind
+        opcode, fin, control, continues = kind
         length = buffer[at + 1] ^ self._mask_bit
         if length & _MASKED:  # rule 2
             wanted = "masked" if self._mask_bit else "unmasked"
             raise self._refuse(f"the frame is not {wanted} (§5.1)")
         header = 2
-        if opcode >= _CLOSE:
+        if control:
             if length > MAX_CONTROL_BYTES:  # rule 3
                 raise self._refuse("a control frame holds at most 125 bytes (§5.5)")
-        elif (opcode is _CONTINUATION) is not self._mid_message:  # rule 4
+        elif continues is not self._mid_message:  # rule 4
             raise self._refuse(
                 "a message began inside another (§5.4)"
                 if self._mid_message
@@ -189,11 +198,12 @@ class FrameDecoder:
         if len(buffer) < end:
             self._need = end - at
             return None
-        payload = (
-            bytes(memoryview(buffer)[start:end]) if length > 4096 else bytes(buffer[start:end])
-        )
+        if isinstance(buffer, bytes):
+            payload = buffer[start:end]
+        else:
+            payload = bytes(memoryview(buffer)[start:end])
         if self._mask_bit:
-            payload = apply_mask(payload, bytes(buffer[start - 4 : start]))
+            payload = apply_mask(payload, buffer[start - 4 : start])
         if end == len(buffer):
             # Nothing is kept of what is delivered: the next bytes may be an hour away.
             self._buffer = b""
@@ -202,7 +212,7 @@ class FrameDecoder:
             self._at = end
         self._need = 2
 
-        if opcode >= _CLOSE:
+        if control:
             if opcode is _CLOSE:
                 self._finish()
                 decode_close(payload)  # rule 7
@@ -267,10 +277,10 @@ class FrameEncoder:
         masks: whether this side masks: a client does, with a fresh key each (§5.3).
     """
 
-    __slots__ = ("_keys", "_masks", "_next_key")
+    __slots__ = ("_keys", "_mask_bit", "_next_key")
 
     def __init__(self, *, masks: bool) -> None:
-        self._masks = masks
+        self._mask_bit = _MASKED if masks else 0
         self._keys = b""
         self._next_key = 0
 
@@ -283,13 +293,13 @@ class FrameEncoder:
         opcode, payload, fin = frame
         first = opcode | 0x80 if fin else opcode
         length = len(payload)
-        mask_bit = _MASKED if self._masks else 0
+        mask_bit = self._mask_bit
         if length < _LENGTH_16:
-            header = bytes((first, mask_bit | length))
+            header = _HEADER(first, mask_bit | length)
         elif length < 0x10000:
-            header = bytes((first, mask_bit | _LENGTH_16)) + length.to_bytes(2, "big")
+            header = _HEADER_16(first, mask_bit | _LENGTH_16, length)
         else:
-            header = bytes((first, mask_bit | _LENGTH_64)) + length.to_bytes(8, "big")
+            header = _HEADER_64(first, mask_bit | _LENGTH_64, length)
         if mask_bit:
             if self._next_key == len(self._keys):
                 self._keys = os.urandom(_KEY_POOL_BYTES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -223,6 +223,9 @@ class FakeTransport:
 
     def can_write_eof(self) -> bool:
         return True
+
+    def writelines(self, pieces: Iterable[bytes]) -> None:
+        self.write(b"".join(pieces))
 
     def write_eof(self) -> None:
         self.eof_written = True

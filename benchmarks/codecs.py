@@ -1,0 +1,45 @@
+"""The codec's choice, measured: one relay with three codecs, beside HAProxy, in one run.
+
+``python -m benchmarks.codecs`` prints a table; what follows from it is in
+``docs/discussion/frame-codec.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+
+from benchmarks import peers, rounds
+from benchmarks.codec_relays import PATH, RELAYS
+from benchmarks.rounds import Row, RunError
+
+
+def main() -> int:
+    """Run the comparison and print its table; returns the process's exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.codecs", description=__doc__)
+    rounds.add_options(parser)
+    args = parser.parse_args()
+    try:
+        print(run(args))
+    except (peers.StartError, RunError) as error:
+        print(f"benchmarks.codecs: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run(args: argparse.Namespace) -> str:
+    """Start everything, put the load on each row in turn, and give the table."""
+    with ExitStack() as stack:
+        container = stack.enter_context(peers.echo_container())
+        reference = Row("HAProxy", stack.enter_context(peers.haproxy(container)), PATH)
+        rows = [reference]
+        for codec in RELAYS:
+            relay = stack.enter_context(peers.codec_relay(codec, container))
+            rows.append(Row(codec, relay, PATH))
+        rounds.measure_throughput(rows, args)
+        return rounds.table(rows, reference)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

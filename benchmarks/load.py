@@ -1,0 +1,220 @@
+"""The load: streams that keep a few messages in flight, and check every byte that comes back.
+
+``python -m benchmarks.load URL`` is a process of its own with a compiled codec (picows). It prints
+one JSON object: what it counted, and what the measured process spent meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import time
+from collections.abc import Sequence
+
+import msgpack
+import psutil
+import uvloop
+from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+
+RAW = "payloadpart.v1.raw"
+MSGPACK = "payloadpart.v1.msgpack"
+
+#: Before the measured time: connections settle, caches and allocators warm up.
+_WARM_UP = 0.5
+
+#: Longest wait for one reply on an idle machine.
+_REPLY_TIMEOUT = 10.0
+
+#: Room for the message's number at the start of each payload.
+_NUMBER_BYTES = 8
+
+
+class LoadError(Exception):
+    """The relay lost, changed or reordered something, or ended a stream."""
+
+
+class Messages:
+    """The messages of one stream: its own random filler behind a running number."""
+
+    def __init__(self, size: int) -> None:
+        self._filler = os.urandom(size - _NUMBER_BYTES)
+
+    def message(self, number: int) -> bytes:
+        """What is sent."""
+        return number.to_bytes(_NUMBER_BYTES, "big") + self._filler
+
+    def is_reply(self, number: int, reply: bytes) -> bool:
+        """Whether a reply answers message ``number``, to the last byte."""
+        return reply == self.message(number)
+
+
+class MsgpackMessages(Messages):
+    """The same payloads in msgpack envelopes (clause 3-1)."""
+
+    def _event(self, number: int) -> dict[str, object]:
+        payload = super().message(number)
+        return {
+            "PayloadPart": {"Bytes": payload, "DataType": "BINARY", "CompletionState": "COMPLETE"}
+        }
+
+    def message(self, number: int) -> bytes:
+        return msgpack.packb(self._event(number))
+
+    def is_reply(self, number: int, reply: bytes) -> bool:
+        return msgpack.unpackb(reply) == self._event(number)
+
+
+class Stream(WSListener):
+    """One client: once it is running, it sends the next message for each reply."""
+
+    def __init__(self, messages: Messages, failed: asyncio.Future[None]) -> None:
+        self._messages = messages
+        self._failed = failed
+        self._transport: WSTransport | None = None
+        self._sent = 0
+        self.received = 0
+        self.running = False
+        self.ended = False
+
+    def send(self, count: int = 1) -> None:
+        """Send the next messages."""
+        assert self._transport is not None, "connected"
+        for _ in range(count):
+            self._transport.send(WSMsgType.BINARY, self._messages.message(self._sent))
+            self._sent += 1
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self._transport = transport
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if self.ended:
+            return
+        if frame.msg_type != WSMsgType.BINARY or not frame.fin:
+            self._fail(f"a frame that was never sent: {frame}, {frame.get_payload_as_bytes()!r}")
+        elif not self._messages.is_reply(self.received, frame.get_payload_as_bytes()):
+            self._fail(f"reply {self.received} is not what was sent")
+        else:
+            self.received += 1
+            if self.running:
+                self.send()
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        if not self.ended:
+            self._fail("the stream ended")
+
+    def pause_writing(self) -> None:
+        """A few messages in flight never fill a socket for long."""
+
+    def resume_writing(self) -> None:
+        """See :meth:`pause_writing`."""
+
+    def _fail(self, what: str) -> None:
+        if not self._failed.done():
+            self._failed.set_exception(LoadError(what))
+
+
+class Meter:
+    """CPU seconds and resident bytes of a process and its children; zero without one."""
+
+    def __init__(self, pid: int | None) -> None:
+        process = [psutil.Process(pid)] if pid else []
+        self._processes = process + [c for p in process for c in p.children(recursive=True)]
+
+    def cpu_seconds(self) -> float:
+        """User and system time spent so far."""
+        return sum(p.cpu_times().user + p.cpu_times().system for p in self._processes)
+
+    def resident_bytes(self) -> int:
+        """Memory in RAM."""
+        return sum(p.memory_info().rss for p in self._processes)
+
+
+async def _open(
+    url: str, count: int, size: int, subprotocol: str, failed: asyncio.Future[None]
+) -> list[Stream]:
+    messages = MsgpackMessages if subprotocol == MSGPACK else Messages
+    streams = []
+    for _ in range(count):
+        _, stream = await ws_connect(
+            lambda: Stream(messages(size), failed),
+            url,
+            extra_headers={"Sec-WebSocket-Protocol": subprotocol},
+        )
+        if stream is None:  # picows returns so when the peer leaves during the handshake
+            raise LoadError("the connection ended during the handshake")
+        streams.append(stream)
+    return streams
+
+
+async def _run_for(seconds: float, failed: asyncio.Future[None]) -> None:
+    done, _ = await asyncio.wait([failed], timeout=seconds)
+    for future in done:
+        future.result()
+
+
+async def throughput(args: argparse.Namespace) -> dict[str, float]:
+    """Round trips, and what the measured process spent on them."""
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    streams = await _open(args.url, args.connections, args.size, args.subprotocol, failed)
+    meter = Meter(args.measure)
+    for stream in streams:
+        stream.running = True
+        stream.send(args.in_flight)
+    await _run_for(_WARM_UP, failed)
+    started, cpu, received = time.monotonic(), meter.cpu_seconds(), sum(s.received for s in streams)
+    await _run_for(args.seconds, failed)
+    received = sum(stream.received for stream in streams) - received
+    cpu, seconds = meter.cpu_seconds() - cpu, time.monotonic() - started
+    if not received:
+        raise LoadError("no reply in the measured time")
+    for stream in streams:
+        stream.ended = True
+    return {"round_trips": received, "seconds": seconds, "cpu_seconds": cpu}
+
+
+async def idle(args: argparse.Namespace) -> dict[str, float]:
+    """Memory that the measured process holds for streams on which nothing happens."""
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    meter = Meter(args.measure)
+    streams = await _open(args.url, 1, args.size, args.subprotocol, failed)
+    await _exchange_one(streams, failed)  # what the first stream loads is no cost of the others
+    before = meter.resident_bytes()
+    more = await _open(args.url, args.idle, args.size, args.subprotocol, failed)
+    await _exchange_one(more, failed)
+    held = meter.resident_bytes() - before
+    for stream in [*streams, *more]:
+        stream.ended = True
+    return {"streams": args.idle, "bytes_per_stream": held / args.idle}
+
+
+async def _exchange_one(streams: Sequence[Stream], failed: asyncio.Future[None]) -> None:
+    """A message and its reply on each stream, so that each one is really there."""
+    for stream in streams:
+        stream.send()
+    deadline = time.monotonic() + _REPLY_TIMEOUT
+    while any(not stream.received for stream in streams):
+        if time.monotonic() > deadline:
+            raise LoadError(f"no reply within {_REPLY_TIMEOUT} s")
+        await _run_for(0.05, failed)
+
+
+def main() -> None:
+    """Run one load and print what it found."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
+    parser.add_argument("url", help="ws://… of the stream")
+    parser.add_argument("--connections", type=int, default=20)
+    parser.add_argument("--in-flight", type=int, default=8, help="messages, per connection")
+    parser.add_argument("--size", type=int, default=640, help="bytes of a payload")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--subprotocol", default=RAW, choices=[RAW, MSGPACK])
+    parser.add_argument("--idle", type=int, help="instead: open this many streams, measure memory")
+    parser.add_argument("--measure", type=int, help="id of the process whose CPU is counted")
+    args = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print(json.dumps(runner.run(throughput(args) if args.idle is None else idle(args))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The processes of a run: started, found by the line that says where they listen, ended."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path(__file__).parent.parent
+_START_TIMEOUT = 20.0
+_STOP_TIMEOUT = 5.0
+_LISTENING = re.compile(r"listening on http://([\w.]+:\d+)")
+
+#: HAProxy as an operator would put it in front of one container: after the 101 it moves bytes.
+#: One thread, as everything beside it; no option that would cost it anything.
+_HAPROXY = """\
+global
+    nbthread 1
+    maxconn 4000
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+    timeout tunnel 1h
+frontend clients
+    bind fd@{fd}
+    default_backend container
+backend container
+    server echo {container}
+"""
+
+
+class StartError(Exception):
+    """A process did not come to listen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A process that listens.
+
+    Attributes:
+        address: ``HOST:PORT``.
+        pid: its process.
+    """
+
+    address: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    running: subprocess.Popen[bytes]
+    output: Path  # a file, not a pipe: a relay that logs must never wait for its reader
+
+    def said(self) -> str:
+        return self.output.read_text(errors="replace")
+
+
+@contextmanager
+def _started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[_Process]:
+    """A process, in an empty folder of its own, until the end of the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "output"
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                pass_fds=pass_fds,
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            )
+        try:
+            yield _Process(process, output)
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _until_it_listens(process: _Process, look: Callable[[], str | None]) -> Peer:
+    deadline = time.monotonic() + _START_TIMEOUT
+    while time.monotonic() < deadline and process.running.poll() is None:
+        address = look()
+        if address is not None:
+            return Peer(address, process.running.pid)
+        time.sleep(0.05)
+    raise StartError(f"{process.running.args} does not listen: {process.said()[-2000:]}")
+
+
+@contextmanager
+def _listening(command: Sequence[str]) -> Iterator[Peer]:
+    """A process that says where it listens."""
+    with _started(command) as process:
+
+        def said() -> str | None:
+            found = _LISTENING.search(process.said())
+            return found[1] if found else None
+
+        yield _until_it_listens(process, said)
+
+
+@contextmanager
+def echo_container() -> Iterator[Peer]:
+    """The container that all relays stand in front of."""
+    with _listening([sys.executable, "-m", "benchmarks.echo_container"]) as peer:
+        yield peer
+
+
+@contextmanager
+def codec_relay(codec: str, container: Peer) -> Iterator[Peer]:
+    """One of :mod:`benchmarks.codec_relays`."""
+    command = [sys.executable, "-m", "benchmarks.codec_relays", codec]
+    with _listening([*command, f"http://{container.address}"]) as peer:
+        yield peer
+
+
+@contextmanager
+def gateway(container: Peer) -> Iterator[Peer]:
+    """The product, as its user starts it."""
+    command = _find("partway", str(Path(sys.executable).parent))
+    if command is None:
+        raise StartError("the partway command is not installed: pip install -e .")
+    endpoint = f"echo=http://{container.address}"
+    with _listening([command, "serve", "--port", "0", "--endpoint", endpoint]) as peer:
+        yield peer
+
+
+@contextmanager
+def haproxy(container: Peer) -> Iterator[Peer | None]:
+    """HAProxy as a WebSocket byte tunnel, or None where it is not installed."""
+    command = _find("haproxy", "/usr/sbin")  # where Debian puts it
+    if command is None:
+        yield None
+        return
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        config = Path(folder) / "haproxy.cfg"
+        config.write_text(_HAPROXY.format(fd=listener.fileno(), container=container.address))
+        with _started([command, "-db", "-f", str(config)], [listener.fileno()]) as process:
+            yield _until_it_listens(process, lambda: address if _answers(address) else None)
+
+
+def _find(command: str, folder: str) -> str | None:
+    """A command in ``folder``, or else on the path."""
+    return shutil.which(command, path=folder) or shutil.which(command)
+
+
+def _answers(address: str) -> bool:
+    connection = http.client.HTTPConnection(address, timeout=1)
+    try:
+        connection.request("GET", "/ping")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,56 @@
+"""The gateway beside its peers: the same load, the same container, in one run.
+
+``python -m benchmarks.relay`` prints a table in markdown. It fails when something does not run or
+a reply is wrong, never for being slow. How to read it: ``docs/discussion/benchmarks.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+
+from benchmarks import peers, rounds
+from benchmarks.load import MSGPACK, RAW
+from benchmarks.rounds import Row, RunError
+
+_CONTAINER_PATH = "/invocations-bidirectional-stream"
+_GATEWAY_PATH = "/endpoints/echo/invocations-bidirectional-stream"
+
+
+def main() -> int:
+    """Run the comparison and print its table; returns the process's exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.relay", description=__doc__)
+    rounds.add_options(parser)
+    parser.add_argument("--idle", type=int, default=500, help="idle streams for memory (500)")
+    args = parser.parse_args()
+    try:
+        print(run(args))
+    except (peers.StartError, RunError) as error:
+        print(f"benchmarks.relay: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run(args: argparse.Namespace) -> str:
+    """Start everything, put the load on each row in turn, and give the table."""
+    with ExitStack() as stack:
+        container = stack.enter_context(peers.echo_container())
+        tunnel = stack.enter_context(peers.haproxy(container))
+        # A process for each row: what one load leaves in memory is no cost of the other.
+        raw = stack.enter_context(peers.gateway(container))
+        msgpack = stack.enter_context(peers.gateway(container))
+        haproxy = Row("HAProxy", tunnel, _CONTAINER_PATH)
+        rows = [
+            Row("direct, no relay", container, _CONTAINER_PATH, measured=False),
+            haproxy,
+            Row(f"gateway, `{RAW}`", raw, _GATEWAY_PATH),
+            Row(f"gateway, `{MSGPACK}`", msgpack, _GATEWAY_PATH, MSGPACK),
+        ]
+        rounds.measure_memory(rows, args.idle)
+        rounds.measure_throughput(rows, args)
+        return rounds.table(rows, haproxy)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

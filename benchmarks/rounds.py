@@ -1,0 +1,126 @@
+"""Interleaved rounds of load over several rows, and the table of what they found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.load import RAW
+from benchmarks.peers import Peer
+
+UNMEASURED = "unmeasured"
+_MICRO = 1e6
+
+#: Longer than any load that makes sense; then it is ended.
+_LOAD_TIMEOUT = 600.0
+
+
+class RunError(Exception):
+    """A load did not come to its end, or a reply was wrong."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        name: what is measured.
+        peer: its process, or None where it is not installed.
+        path: of the stream's URL.
+        subprotocol: what the client speaks.
+        measured: whether the process is a relay whose CPU counts.
+    """
+
+    name: str
+    peer: Peer | None
+    path: str
+    subprotocol: str = RAW
+    measured: bool = True
+    rates: list[float] = field(default_factory=list)
+    micros: list[float] = field(default_factory=list)
+    kib_per_stream: float | None = None
+
+
+def load(row: Row, *options: str) -> dict[str, float]:
+    """Put one load on a row.
+
+    Raises:
+        RunError: it failed; says how.
+    """
+    assert row.peer is not None, "measured rows only"
+    command = [sys.executable, "-m", "benchmarks.load", f"ws://{row.peer.address}{row.path}"]
+    command += ["--subprotocol", row.subprotocol, *options]
+    if row.measured:
+        command += ["--measure", str(row.peer.pid)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_LOAD_TIMEOUT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise RunError(f"{row.name}: the load did not end within {_LOAD_TIMEOUT} s") from None
+    if done.returncode:
+        raise RunError(f"{row.name}: {done.stderr[-2000:]}")
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def measure_memory(rows: Sequence[Row], streams: int) -> None:
+    """What an idle stream holds; before any other load, which would leave free memory behind."""
+    for row in rows:
+        if row.peer is not None and row.measured:
+            held = load(row, "--idle", str(streams))
+            row.kib_per_stream = held["bytes_per_stream"] / 1024
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What shapes the load and the run."""
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each load (5)")
+    parser.add_argument("--repeat", type=int, default=5, help="rounds over all rows (5)")
+    parser.add_argument("--connections", type=int, default=20, help="streams (20)")
+    parser.add_argument("--in-flight", type=int, default=8, help="messages, per stream (8)")
+    parser.add_argument("--size", type=int, default=640, help="bytes of a payload, from 8 on (640)")
+
+
+def measure_throughput(rows: Sequence[Row], args: argparse.Namespace) -> None:
+    """One load on each row, then the next round, so that what disturbs disturbs all of them."""
+    names = ("seconds", "connections", "in_flight", "size")
+    options = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in names]
+    for _ in range(args.repeat):
+        for row in rows:
+            if row.peer is None:
+                continue
+            found = load(row, *options)
+            row.rates.append(found["round_trips"] / found["seconds"])
+            row.micros.append(found["cpu_seconds"] / found["round_trips"] * _MICRO)
+
+
+def table(rows: Sequence[Row], reference: Row) -> str:
+    """The rows in markdown; ratios are the median of those taken within each round."""
+    heads = ["", "round trips/s", "CPU µs per round trip", "lowest to highest"]
+    heads += [f"CPU × {reference.name}", "KiB per idle stream"]
+    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    lines += [f"| {' | '.join([row.name, *_cells(row, reference)])} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cells(row: Row, reference: Row) -> list[str]:
+    if row.peer is None:
+        return [UNMEASURED] * 5
+    rate = f"{statistics.median(row.rates):,.0f}"
+    if not row.measured:
+        return [rate, "–", "–", "–", "–"]
+    ratios = [
+        a / b for a, b in zip(row.micros, reference.micros, strict=reference.peer is not None)
+    ]
+    return [
+        rate,
+        f"{statistics.median(row.micros):.1f}",
+        f"{min(row.micros):.1f} to {max(row.micros):.1f}",
+        f"{statistics.median(ratios):.2f}" if ratios else UNMEASURED,
+        "–" if row.kib_per_stream is None else f"{row.kib_per_stream:.1f}",
+    ]
