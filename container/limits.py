@@ -15,10 +15,6 @@ from protocol.limits import KIB, MIB
 RECEIVE_HIGH_WATER: Final = 256 * KIB
 RECEIVE_LOW_WATER: Final = 64 * KIB
 
-#: What a queued part costs beside its payload (tuple, bytes object, slot in the queue), so that a
-#: flood of empty frames meets the high-water mark too.
-PART_OVERHEAD: Final = 128
-
 #: A handler whose input is over says the rest and returns within this time, or it is cancelled:
 #: well before the gateway's patience for our Close ends (10 s, clause 1.5-12).
 HANDLER_GRACE: Final = 5.0

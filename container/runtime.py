@@ -21,6 +21,7 @@ from container.stream import WebSocketStream
 from protocol.connection import HttpProtocol
 from protocol.handshake import UpgradeError, check_upgrade, is_upgrade, upgrade_headers
 from protocol.limits import (
+    FRAMES_PER_TURN,
     LINGER_TIMEOUT,
     MAX_HEADER_LINE,
     MAX_HEADERS,
@@ -190,6 +191,10 @@ class Runtime:
             raise UpgradeError(426, "this path speaks WebSocket", {"Upgrade": "websocket"})
         if request.version != HttpVersion11:
             raise UpgradeError(400, "a WebSocket opens over HTTP/1.1 (RFC 6455 §4.2.1)")
+        if "Origin" in request.headers:
+            # The platform sends none. A browser does, and no page has business with a container
+            # that happens to listen where it can reach it.
+            raise UpgradeError(403, "a container takes streams from its platform, not from pages")
         if request.body_exists:
             # The parser would still be in the body when we take its bytes for frames.
             raise UpgradeError(400, "an upgrade has no body")
@@ -208,7 +213,7 @@ class Runtime:
         """
         clock = asyncio.get_running_loop().time
         content = request.content
-        received = 0
+        received = chunks = 0
         patience = self._body_timeout
         while not content.at_eof():
             asked = clock()
@@ -224,6 +229,9 @@ class Runtime:
             received += len(data)
             if received > self._max_body:
                 raise BodyError(413, f"the body is larger than {self._max_body} bytes")
+            chunks += 1
+            if not chunks % FRAMES_PER_TURN:
+                await asyncio.sleep(0)  # one read may hold thousands, and others want their turn
             if data:
                 yield data
 

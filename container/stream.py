@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from container.limits import (
     HANDLER_GRACE,
-    PART_OVERHEAD,
     RECEIVE_HIGH_WATER,
     RECEIVE_LOW_WATER,
 )
@@ -21,7 +20,7 @@ from protocol.closing import ABNORMAL, INTERNAL_ERROR, NO_STATUS, NORMAL, Close
 from protocol.connection import FrameConnection, HttpProtocol, Side
 from protocol.frame_codec import FrameError
 from protocol.frames import Frame, FramesToParts, PartsToFrames
-from protocol.limits import STALL_TIMEOUT
+from protocol.limits import PART_OVERHEAD, STALL_TIMEOUT
 from protocol.parts import PayloadPart
 
 _log = logging.getLogger("partway.container.stream")

@@ -23,6 +23,8 @@ from contextlib import asynccontextmanager
 from urllib.parse import quote, urlencode, urlsplit
 
 from gateway.dialling import Address, Unreachable, dial
+from gateway.streams.clock import LoopClock
+from gateway.streams.watch import PingWatch
 from protocol import limits
 from protocol.closing import NORMAL, Close
 from protocol.connection import FrameConnection, Side
@@ -129,7 +131,7 @@ class PlatformStreamFailed(PartwayError):
 
 
 class ConnectionLost(PartwayError):
-    """The connection to the gateway ended without a word."""
+    """The connection to the gateway ended without a word, or the gateway answers no ping."""
 
     reconnect = True
 
@@ -217,6 +219,14 @@ class Stream:
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
         self._connection = FrameConnection(self, Side.CLIENT, max_payload=limits.MAX_ENVELOPE_BYTES)
+        unanswered = limits.GATEWAY_PINGS_UNANSWERED
+        self._pings = PingWatch(
+            self._connection,
+            LoopClock(),
+            interval=limits.GATEWAY_PING_INTERVAL,
+            unanswered_limit=unanswered,
+            on_lost=lambda: self._give_up(f"the gateway answered none of {unanswered} pings"),
+        )
         self._parts: deque[PayloadPart] = deque()
         self._held = 0
         self._fragments: list[bytes] = []
@@ -234,15 +244,16 @@ class Stream:
     async def send(self, part: PayloadPart) -> None:
         """Send one part: one frame at the container (clause 1.2-1).
 
+        It waits first, while the gateway is behind: cancelled then, nothing has been sent.
+
         Raises:
             PartwayError: the stream has ended; the error says how.
             ValueError: the part is over 16 MiB (clause 1.3-3).
         """
         if len(part.payload) > limits.MAX_PART_BYTES:
             raise ValueError(f"a part is at most {limits.MAX_PART_BYTES} bytes")
-        self._check_open()
+        await self._wait_writable()
         self._connection.send(Frame(Opcode.BINARY, MsgpackEnvelope.encode(part)))
-        await self._writable.wait()
 
     async def send_text(self, text: str, *, partial: bool = False) -> None:
         """Send text; ``partial`` if more of the same message follows."""
@@ -253,17 +264,24 @@ class Stream:
         await self.send(PayloadPart(data, DataType.BINARY, _completion(partial)))
 
     async def end_input(self) -> None:
-        """Say that nothing more will be sent; what the model still says goes on arriving."""
-        self._check_open()
+        """Say that nothing more will be sent; what the model still says goes on arriving.
+
+        It waits as :meth:`send` does.
+        """
+        await self._wait_writable()
         self._input_ended = True
         self._connection.send(Frame(Opcode.BINARY, MsgpackEnvelope.encode(InputEnd())))
-        await self._writable.wait()
 
-    def _check_open(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._ended or self._input_ended:
-            raise StreamEnded("the stream has ended" if self._ended else "its input has ended")
+    async def _wait_writable(self) -> None:
+        """Return once something may be sent, with nothing awaited since that was seen."""
+        while True:
+            if self._error is not None:
+                raise self._error
+            if self._ended or self._input_ended:
+                raise StreamEnded("the stream has ended" if self._ended else "its input has ended")
+            if self._writable.is_set():
+                return
+            await self._writable.wait()  # another sender may be the first to go on
 
     # --- Receiving -------------------------------------------------------------------------------
 
@@ -282,7 +300,7 @@ class Stream:
         Raises:
             ModelStreamFailed: the model's side ended it.
             PlatformStreamFailed: the gateway did.
-            ConnectionLost: nobody said anything.
+            ConnectionLost: nobody said anything, or answered our pings.
         """
         while not self._parts:
             if self._error is not None:
@@ -292,8 +310,9 @@ class Stream:
             self._news.clear()
             await self._news.wait()
         part = self._parts.popleft()
-        self._held -= len(part.payload)
-        if self._held <= limits.CLIENT_RECEIVE_HIGH_WATER // 2:
+        self._held -= len(part.payload) + limits.PART_OVERHEAD
+        if not self._connection.reading and self._held <= limits.CLIENT_RECEIVE_HIGH_WATER // 2:
+            self._pings.reading_resumed()
             self._connection.resume_reading()
         return part
 
@@ -310,8 +329,9 @@ class Stream:
         self._fragments.append(frame.payload)
         self._fragments_size += len(frame.payload)
         if self._fragments_size > limits.MAX_ENVELOPE_BYTES:
-            self._end(ConnectionLost("the gateway sent a message over the limit"))
-            self._connection.abort()
+            self._give_up("the gateway sent a message over the limit")
+        elif len(self._fragments) > limits.MAX_ENVELOPE_FRAGMENTS:
+            self._give_up("the gateway sent a message in too many fragments")
         elif frame.fin:
             message = b"".join(self._fragments)
             self._fragments.clear()
@@ -322,15 +342,15 @@ class Stream:
         try:
             event = MsgpackEnvelope.decode(message)
         except EnvelopeError as error:
-            self._end(ConnectionLost(f"the gateway sent what is no event: {error}"))
-            self._connection.abort()
+            self._give_up(f"the gateway sent what is no event: {error}")
             return
         match event:
             case PayloadPart(payload):
                 self._parts.append(event)
-                self._held += len(payload)
+                self._held += len(payload) + limits.PART_OVERHEAD
                 if self._held > limits.CLIENT_RECEIVE_HIGH_WATER:
                     self._connection.pause_reading()
+                    self._pings.reading_paused()
                 self._news.set()
             case ModelStreamError(code, text):
                 self._end(ModelStreamFailed(code, text))
@@ -340,7 +360,8 @@ class Stream:
                 pass  # a client's event; nothing follows from the gateway saying it
 
     def pong_received(self, payload: bytes) -> None:
-        """None is asked for: the gateway watches the connection."""
+        """The gateway is there."""
+        self._pings.pong_received(payload)
 
     def close_received(self, close: Close) -> None:
         """The stream is over; an error, if any, came as an event before."""
@@ -370,8 +391,13 @@ class Stream:
         if not self._ended:
             self._ended = True
             self._error = error
+            self._pings.stop()
             self._news.set()
             self._writable.set()
+
+    def _give_up(self, why: str) -> None:
+        self._end(ConnectionLost(why))
+        self._connection.abort()
 
 
 def _completion(partial: bool) -> CompletionState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from contextlib import suppress
@@ -37,6 +38,10 @@ class Unreachable(Exception):
     """No connection, or no valid answer to the upgrade; says why."""
 
 
+class OutOfDescriptors(Unreachable):
+    """No connection, and not for the server's part: we have no file descriptor left for one."""
+
+
 async def dial(
     address: Address,
     handshake: ClientHandshake,
@@ -54,6 +59,7 @@ async def dial(
 
     Raises:
         HandshakeRefused: the server answered with another status than 101.
+        OutOfDescriptors: this process, or its machine, has no file descriptor left.
         Unreachable: everything else; the connection is gone then.
     """
     transport, dialling = await _connect(address, connect_timeout)
@@ -80,6 +86,7 @@ async def _connect(address: Address, timeout: float) -> tuple[asyncio.Transport,
         async with asyncio.timeout(CONTAINER_RESOLVE_TIMEOUT):
             found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as error:  # a TimeoutError is one
+        _check_descriptors(error)
         raise Unreachable(f"the host {address.host} has no address: {error}") from None
     trouble = f"the host {address.host} has no address"
     for _, _, _, _, place in found:
@@ -89,9 +96,15 @@ async def _connect(address: Address, timeout: float) -> tuple[asyncio.Transport,
         except TimeoutError:
             trouble = f"no connection was accepted within {timeout * 1000:g} ms"
         except OSError as error:
+            _check_descriptors(error)
             # Not strerror: asyncio's says "Connect call failed", whatever the reason.
             trouble = os.strerror(error.errno) if error.errno else str(error)
     raise Unreachable(trouble)
+
+
+def _check_descriptors(error: OSError) -> None:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        raise OutOfDescriptors(os.strerror(error.errno)) from None
 
 
 class _Dialling(asyncio.Protocol):

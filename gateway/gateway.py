@@ -69,8 +69,7 @@ class Gateway:
             operation, named = routes.find(self._routes, exchange.method, exchange.path)
             await operation(exchange, named)
         except ApiError as error:
-            self.refused(exchange, error, error.status)
-            exchange.fail(error)
+            self._refuse(exchange, error)
         except ConnectionError:
             log.info("client left request_id=%s peer=%s", exchange.request_id, exchange.peer)
         except asyncio.CancelledError:
@@ -78,20 +77,24 @@ class Gateway:
             raise
         except Exception:
             log.exception("request failed request_id=%s", exchange.request_id)
-            if not exchange.answered:
-                exchange.fail(InternalServerError("the gateway failed; its log has the reason"))
+            fault = InternalServerError("the gateway failed; its log has the reason")
+            self._refuse(exchange, fault)
 
-    def refused(self, exchange: Exchange, error: ApiError, status: int) -> None:
-        """A request gets an API error; its one line in the log."""
+    def _refuse(self, exchange: Exchange, error: ApiError) -> None:
+        """Answer with an API error; its one line in the log."""
         self.metrics.refused(error.name)
         log.info(
             "refused request_id=%s peer=%s status=%d error=%s: %s",
             exchange.request_id,
             exchange.peer,
-            status,
+            error.status,
             error.name,
             error.message,
         )
+        if exchange.answered:
+            exchange.abort()  # a second answer would be taken for the first one's content
+        else:
+            exchange.fail(error)
 
     # --- Streams ---------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from gateway.fleet.endpoints import Endpoint, container_address
+from gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address
 from gateway.streams.policy import StreamPolicy
 from protocol import limits
 
@@ -179,7 +179,10 @@ def _endpoint(
         address = container_address(url)
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from None
-    return Endpoint(name, address, _policy(policy, table, where))
+    variant = table.pop("variant", DEFAULT_VARIANT)
+    if not isinstance(variant, str) or not limits.ENDPOINT_NAME.fullmatch(variant):
+        raise SettingsError(f"{where} variant: it is a name of letters, digits and hyphens")
+    return Endpoint(name, address, _policy(policy, table, where), variant)
 
 
 def _policy(base: StreamPolicy, table: dict[str, Any], where: str) -> StreamPolicy:
@@ -187,7 +190,7 @@ def _policy(base: StreamPolicy, table: dict[str, Any], where: str) -> StreamPoli
     changes: dict[str, Any] = {}
     for name, value in table.items():
         if name not in hints:
-            known = f"{'url, ' if 'endpoint' in where else ''}{_known(StreamPolicy)}"
+            known = f"{'url, variant, ' if 'endpoint' in where else ''}{_known(StreamPolicy)}"
             raise SettingsError(f"{where}: unknown setting {name!r}; known: {known}")
         changes[name] = _convert(value, hints[name], f"{where} {name}")
         if hints[name] in (int, float) and not 0 < changes[name] < math.inf:  # nan is neither

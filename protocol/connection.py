@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from protocol.closing import NORMAL, Close, encode_close
-from protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
+from protocol.frame_codec import JOIN_UP_TO, FrameDecoder, FrameEncoder, FrameError, decode_close
 from protocol.frames import Frame, Opcode
 from protocol.limits import (
     FINISH_TIMEOUT,
@@ -219,8 +220,9 @@ class FrameConnection(asyncio.Protocol):
     def finish(self, close: Close | None = None) -> None:
         """Say Close if it has not been said, and see the connection to its end.
 
-        The owner hears nothing more but :meth:`FrameHandler.connection_lost`: at the end of the
-        closing handshake, or by an abort once nothing has moved for ``linger`` seconds.
+        The owner gets no more frames and no Close, and hears of the end by
+        :meth:`FrameHandler.connection_lost`: after the closing handshake, or after an abort once
+        nothing has moved for ``linger`` seconds.
         """
         if self._transport is None or self._finishing is not None:
             return
@@ -326,9 +328,11 @@ class FrameConnection(asyncio.Protocol):
         self._ended = True
         self._transport = None
         self._gathered.clear()
-        for pending in (self._finishing, self._turn):
-            if pending is not None:
-                pending.cancel()
+        if self._finishing is not None:
+            self._finishing.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._deliver_rest()
         if self._forward_lost is not None:
             self._forward_lost(exc)
         self._handler.connection_lost(exc)
@@ -372,6 +376,13 @@ class FrameConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.pause_reading()
             self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _deliver_rest(self) -> None:
+        """What waited for its turn when the transport went: the peer's Close may be in it."""
+        waiting = -1
+        while self._reading and self._decoder.buffered_bytes != waiting:
+            waiting = self._decoder.buffered_bytes
+            self._deliver()
 
     def _take_turn(self) -> None:
         self._turn = None
@@ -432,7 +443,9 @@ class FrameConnection(asyncio.Protocol):
         if self._gathered and self._transport is not None:
             gathered, self._gathered = self._gathered, []
             self._written += sum(map(len, gathered))
-            self._transport.writelines(gathered)
+            # One object for what is small: uvloop keeps each piece that the socket does not take,
+            # and thousands of two bytes would weigh fifty times their size.
+            self._transport.writelines(_joined(gathered))
 
     def _unsent(self) -> int:
         """Bytes gathered, and bytes the transport holds."""
@@ -445,7 +458,7 @@ class FrameConnection(asyncio.Protocol):
         """A closing connection lives while its unsent bytes shrink, within bounds (1.5-13)."""
         unsent = self._unsent()
         self._lingers_left -= 1
-        if 0 < unsent < self._unsent_before and self._lingers_left:
+        if unsent < self._unsent_before and self._lingers_left:
             self._unsent_before = unsent
             self._finishing = self._call_later(self._linger, self._keep_finishing)
         else:
@@ -454,6 +467,14 @@ class FrameConnection(asyncio.Protocol):
 
 def _close_for(failure: FrameError) -> Close:
     return Close(failure.code, failure.reason)
+
+
+def _joined(pieces: list[bytes]) -> list[bytes]:
+    """The same bytes, with runs of small pieces in one."""
+    if max(map(len, pieces)) <= JOIN_UP_TO:
+        return [b"".join(pieces)]
+    runs = itertools.groupby(pieces, lambda piece: len(piece) > JOIN_UP_TO)
+    return [piece for large, run in runs for piece in (run if large else [b"".join(run)])]
 
 
 class _Batch(threading.local):

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgpack
 
+from protocol.limits import MAX_EVENT_MEMBERS
 from protocol.parts import (
     CompletionState,
     DataType,
@@ -28,6 +29,9 @@ from protocol.parts import (
 )
 
 _T = TypeVar("_T")
+
+#: Commas that JSON envelopes may hold: members and padding of the largest event, with room.
+_MAX_COMMAS = 4 * MAX_EVENT_MEMBERS
 
 _DATA_TYPES = {member.value: member for member in DataType}
 _COMPLETIONS = {member.value: member for member in CompletionState}
@@ -56,11 +60,17 @@ class MsgpackEnvelope:
             EnvelopeError: the message is no event.
         """
         try:
-            value = msgpack.unpackb(message, object_pairs_hook=_no_duplicates)
+            value = msgpack.unpackb(
+                message,
+                object_pairs_hook=_MapsOfAnEvent(),
+                max_array_len=0,
+                max_map_len=MAX_EVENT_MEMBERS,
+                max_ext_len=0,
+            )
         except EnvelopeError:
             raise
         except (ValueError, msgpack.UnpackException) as error:
-            raise EnvelopeError(f"not msgpack: {type(error).__name__}") from None
+            raise EnvelopeError(f"not an event in msgpack: {type(error).__name__}") from None
         return _from_map(value, _msgpack_bytes)
 
 
@@ -81,6 +91,10 @@ class JsonEnvelope:
         Raises:
             EnvelopeError: the message is no event.
         """
+        # Its parser has no limits of its own, and 20 MiB of "[]," would take seconds and half a
+        # gigabyte. Base64 holds no comma, and what has no commas is no longer than it is deep.
+        if message.count(b",") > _MAX_COMMAS or message.count(b"[") > _MAX_COMMAS:
+            raise EnvelopeError("more members than any event has")
         try:
             value = json.loads(message.decode(), object_pairs_hook=_no_duplicates)
         except UnicodeDecodeError:
@@ -175,6 +189,19 @@ def _base64_bytes(value: object) -> bytes:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         _refuse("Bytes is not base64")
+
+
+class _MapsOfAnEvent:
+    """An event is a map in a map: a third one is refused before a message is full of them."""
+
+    def __init__(self) -> None:
+        self._left = 2
+
+    def __call__(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
+        self._left -= 1
+        if self._left < 0:
+            raise EnvelopeError("more maps than any event has")
+        return _no_duplicates(pairs)
 
 
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:

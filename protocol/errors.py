@@ -6,6 +6,8 @@ Section 4 of the contract. Errors inside a running stream are events: :mod:`prot
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 
@@ -19,7 +21,9 @@ class ApiError(Exception):
 
     #: Sent as ``x-amzn-ErrorType``.
     name: ClassVar[str]
-    status: ClassVar[int]
+    status: int
+    #: Further headers of the response.
+    headers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, message: str, **members: str | int) -> None:
         super().__init__(message)
@@ -39,6 +43,15 @@ class InputValidationError(ApiError):
 
     def __init__(self, message: str, code: str = "InvalidInput") -> None:
         super().__init__(message, ErrorCode=code)
+
+
+class UpgradeRefused(InputValidationError):
+    """A WebSocket was asked for in a way that cannot be granted (RFC 6455 §4.2.1, §4.4)."""
+
+    def __init__(self, message: str, status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(message, "BadUpgrade")
+        self.status = status
+        self.headers = headers
 
 
 class AccessDenied(ApiError):

@@ -42,7 +42,7 @@ _HEADER_64 = struct.Struct("!BBQ").pack
 _KEY_POOL_BYTES = 4096
 
 #: Up to here a copy costs less than a second buffer on the way to the socket.
-_JOIN_UP_TO = 16 * KIB
+JOIN_UP_TO = 16 * KIB
 
 
 class FrameError(Exception):
@@ -159,6 +159,7 @@ class FrameDecoder:
         at = self._at
         available = len(buffer) - at
         if available < self._need:
+            self._wait_for(self._need)
             return None
 
         kind = _FIRST_BYTES[buffer[at]]
@@ -182,7 +183,7 @@ class FrameDecoder:
         if length >= _LENGTH_16:
             header = 4 if length == _LENGTH_16 else 10
             if available < header:
-                self._need = header
+                self._wait_for(header)
                 return None
             shortest = _LENGTH_16 if length == _LENGTH_16 else 0x10000
             length = int.from_bytes(buffer[at + 2 : at + header], "big")
@@ -196,7 +197,7 @@ class FrameDecoder:
             start += 4
         end = start + length
         if len(buffer) < end:
-            self._need = end - at
+            self._wait_for(end - at)
             return None
         if isinstance(buffer, bytes):
             payload = buffer[start:end]
@@ -221,6 +222,13 @@ class FrameDecoder:
             if self._check_text:
                 self._check_utf8(opcode, payload, fin)
         return Frame(opcode, payload, fin)
+
+    def _wait_for(self, need: int) -> None:
+        """Keep the beginning of a frame, and nothing of what was delivered before it."""
+        self._need = need
+        if self._at:
+            self._buffer = bytearray(memoryview(self._buffer)[self._at :])
+            self._at = 0
 
     def _check_utf8(self, opcode: Opcode, payload: bytes, fin: bool) -> None:
         if opcode is _TEXT:
@@ -308,6 +316,6 @@ class FrameEncoder:
             self._next_key += 4
             header += key
             payload = apply_mask(payload, key)
-        if length > _JOIN_UP_TO:
+        if length > JOIN_UP_TO:
             return [header, payload]
         return [header + payload]

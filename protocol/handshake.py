@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import h11
 
-from protocol.limits import HANDSHAKE_HEAD_BYTES, REFUSAL_BODY_BYTES
+from protocol.limits import HANDSHAKE_HEAD_BYTES, MAX_INTERIM_RESPONSES, REFUSAL_BODY_BYTES
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 
@@ -161,6 +161,7 @@ class ClientHandshake:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HANDSHAKE_HEAD_BYTES)
         self._refusal: tuple[int, dict[str, str]] | None = None
         self._body = b""
+        self._interim_left = MAX_INTERIM_RESPONSES
         fields = [
             ("Host", host),
             ("Upgrade", "websocket"),
@@ -199,7 +200,9 @@ class ClientHandshake:
                 raise HandshakeBroken(
                     "the connection ended before the upgrade was answered"
                 ) from None
-            raise HandshakeBroken(f"the answer to the upgrade is not HTTP: {error}") from None
+            # h11 says what it is about, and after a colon quotes it: nothing for a log.
+            about = str(error).partition(":")[0]
+            raise HandshakeBroken(f"the answer to the upgrade is not HTTP: {about}") from None
 
     def _events(self) -> Accepted | None:
         while True:
@@ -216,7 +219,13 @@ class ClientHandshake:
                     raise self._refused()
             elif isinstance(event, h11.EndOfMessage):
                 raise self._refused()
-            elif not isinstance(event, h11.InformationalResponse):  # NEED_DATA
+            elif isinstance(event, h11.InformationalResponse):
+                self._interim_left -= 1
+                if not self._interim_left:
+                    raise HandshakeBroken(
+                        f"{MAX_INTERIM_RESPONSES} interim responses, and no answer to the upgrade"
+                    )
+            else:  # NEED_DATA
                 return None
 
     def _refused(self) -> HandshakeRefused:

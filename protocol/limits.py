@@ -24,12 +24,23 @@ MAX_CONTROL_BYTES: Final = 125
 #: Longest Close reason: a control payload less the two bytes of the code (RFC 6455 §5.5.1).
 MAX_CLOSE_REASON_BYTES: Final = MAX_CONTROL_BYTES - 2
 
-#: Largest envelope message from a WebSocket client: base64 makes 4 bytes of 3, plus room for the
-#: member names around it.
-MAX_ENVELOPE_BYTES: Final = MAX_PART_BYTES * 4 // 3 + 64 * KIB
+
+def envelope_bytes(part_bytes: int) -> int:
+    """The size of an envelope message that holds a part of so many bytes.
+
+    Base64 makes 4 bytes of 3; 64 KiB are for the names around it and for padding.
+    """
+    return part_bytes * 4 // 3 + 64 * KIB
+
+
+#: Largest envelope message from a WebSocket client.
+MAX_ENVELOPE_BYTES: Final = envelope_bytes(MAX_PART_BYTES)
+
+#: Members in one map of an event; the largest has four.
+MAX_EVENT_MEMBERS: Final = 8
 
 #: Fragments a client may cut one envelope message into. Browsers send one, proxies a few;
-#: 1,024 fragments of 16 KiB still carry the largest envelope.
+#: 2,048 fragments of 16 KiB carry more than the largest envelope.
 MAX_ENVELOPE_FRAGMENTS: Final = 2048
 
 # --- Buffers -------------------------------------------------------------------------------------
@@ -50,6 +61,10 @@ FRAMES_PER_TURN: Final = 64
 #: Part bytes the Python client holds for a caller that does not iterate; then it stops reading.
 CLIENT_RECEIVE_HIGH_WATER: Final = 1 * MIB
 
+#: What a queued part costs beside its payload (tuple, bytes object, slot in the queue), so that a
+#: flood of empty parts meets a high-water mark too.
+PART_OVERHEAD: Final = 128
+
 # --- Liveness, progress, lifetime ----------------------------------------------------------------
 
 #: Interval of the gateway's pings to a container, and how many may stay unanswered (clause 1.4-1).
@@ -59,6 +74,11 @@ CONTAINER_PINGS_UNANSWERED: Final = 5
 #: The same toward a client (clause 1.4-4).
 CLIENT_PING_INTERVAL: Final = 60.0
 CLIENT_PINGS_UNANSWERED: Final = 2
+
+#: The same from the Python client toward a gateway. A gateway whose container takes nothing reads
+#: nothing, pings neither, and says so itself after STALL_TIMEOUT: 6 unanswered come later.
+GATEWAY_PING_INTERVAL: Final = 60.0
+GATEWAY_PINGS_UNANSWERED: Final = 6
 
 #: How often a ping that the socket has not taken yet is looked at again (clause 1.4-2).
 PING_FLUSH_CHECK: Final = 1.0
@@ -93,23 +113,32 @@ ERROR_BODY_BYTES: Final = 6 * REFUSAL_BODY_BYTES + 4 * KIB
 #: Head of a handshake response; node allows 16 KiB, h11 16 KiB.
 HANDSHAKE_HEAD_BYTES: Final = 16 * KIB
 
+#: 1xx responses before the answer to an upgrade (RFC 9110 §15.2 sets no end; curl takes a few).
+MAX_INTERIM_RESPONSES: Final = 16
+
 #: A connection brings a whole request head within this time of being accepted or of its last
 #: response (nginx client_header_timeout: 60 s).
 REQUEST_HEAD_TIMEOUT: Final = 60.0
 
-#: Request line and each header line (aiohttp: 8,190), and how many headers (aiohttp: 128).
+#: The gateway looks first at what a new connection speaks; that shows in its first byte, or in the
+#: 24 of HTTP/2's preface, and comes within this time (Go's HTTP/2 server waits 10 s for the preface
+#: too). The time for the head begins after it: 70 s at most from being accepted.
+OPENING_TIMEOUT: Final = 10.0
+
+#: Request line and each header line (aiohttp: 8,190), and how many headers: an AWS SDK sends
+#: about 20. A head that is never finished holds half a megabyte at most.
 MAX_HEADER_LINE: Final = 8190
-MAX_HEADERS: Final = 128
+MAX_HEADERS: Final = 64
 
 #: Streams open at once on one gateway process; over it a client gets 503.
-MAX_STREAMS: Final = 10_000
+MAX_STREAMS: Final = 4096
 
 #: Connections the kernel holds until they are accepted; one that finds asyncio's 100 places taken
 #: tries again after a whole second.
 ACCEPT_BACKLOG: Final = 1024
 
 #: Connections on the listener, streams included.
-MAX_CONNECTIONS: Final = 20_000
+MAX_CONNECTIONS: Final = 8192
 
 # --- Ending a stream -----------------------------------------------------------------------------
 
@@ -145,6 +174,6 @@ INVOCATION_PATH: Final = re.compile(r"[A-Za-z0-9\-._]+(?:/[A-Za-z0-9\-._]+)*")
 
 MAX_QUERY_STRING: Final = 2048
 QUERY_STRING: Final = re.compile(
-    r"(?P<pair>[a-zA-Z0-9][A-Za-z0-9_-]*=(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})+)"
+    r"[a-zA-Z0-9][A-Za-z0-9_-]*=(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})+"
     r"(?:&[a-zA-Z0-9][A-Za-z0-9_-]*=(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})+)*"
 )

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
 import logging
 import os
 import signal
 import sys
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway import settings
 from gateway.gateway import Gateway
 from gateway.settings import Settings, SettingsError
+
+log = logging.getLogger("partway.serve")
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -84,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
+    _raise_descriptor_limit(loaded.max_connections + loaded.max_streams)
     return _run_loop(serve(loaded))
 
 
@@ -113,10 +118,35 @@ async def serve(loaded: Settings) -> int:
     return 0
 
 
+def _raise_descriptor_limit(needed: int) -> None:
+    """Let this process have all the file descriptors it may; warn if they may not suffice.
+
+    At the limit uvloop closes new connections without a word.
+
+    Args:
+        needed: one for each connection, and one more for each stream's container.
+    """
+    try:
+        import resource
+    except ImportError:  # not POSIX
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS says "unlimited", and does not take it
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        log.warning(
+            "the limit of open files is %d; max_connections and max_streams can need %d: "
+            "raise it (ulimit -Hn) or lower them",
+            soft,
+            needed,
+        )
+
+
 def _run_loop(main: Coroutine[Any, Any, int]) -> int:
     """Run on uvloop where there is one, else on asyncio's own loop."""
-    try:
-        import uvloop
-    except ImportError:
+    if importlib.util.find_spec("uvloop") is None:
         return asyncio.run(main)
+    import uvloop
+
     return uvloop.run(main)

@@ -11,6 +11,9 @@ from gateway.streams.policy import StreamPolicy
 from protocol.errors import InputValidationError
 from protocol.limits import ENDPOINT_NAME, MAX_ENDPOINT_NAME
 
+#: What SageMaker's own tools call an endpoint's only production variant.
+DEFAULT_VARIANT = "AllTraffic"
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -20,13 +23,14 @@ class Endpoint:
         name: as clients call it (clause 4-7).
         container: where its container listens.
         policy: of its streams.
-        variant: reported as ``x-amzn-invoked-production-variant``.
+        variant: its one production variant: reported as ``x-amzn-invoked-production-variant``, and
+            the only one that ``TargetVariant`` may name.
     """
 
     name: str
     container: Address
     policy: StreamPolicy
-    variant: str = "AllTraffic"
+    variant: str = DEFAULT_VARIANT
 
 
 class Endpoints:

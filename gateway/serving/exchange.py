@@ -58,21 +58,25 @@ class Exchange(ABC):
         """Answer with a whole response."""
 
     @abstractmethod
-    async def upgrade(self, headers: Mapping[str, str]) -> None:
-        """Write the 101; :meth:`hand_over` follows.
-
-        Raises:
-            ConnectionError: the client has left.
-        """
-
-    @abstractmethod
-    def hand_over(self, connection: FrameConnection) -> None:
-        """Give the upgraded transport to ``connection``, with any bytes read behind the head."""
+    def abort(self) -> None:
+        """Break off: an answer has begun that cannot be finished."""
 
     def fail(self, error: ApiError) -> None:
         """Answer with an API error (clause 4-1)."""
         self.respond(
             error.status,
             error.body(),
-            {"Content-Type": "application/json", "x-amzn-ErrorType": error.name},
+            {"Content-Type": "application/json", "x-amzn-ErrorType": error.name, **error.headers},
         )
+
+
+class UpgradableExchange(Exchange):
+    """An exchange whose transport can become a WebSocket: HTTP/1.1's."""
+
+    @abstractmethod
+    async def upgrade(self, headers: Mapping[str, str]) -> None:
+        """Write the 101; :meth:`hand_over` follows."""
+
+    @abstractmethod
+    def hand_over(self, connection: FrameConnection) -> None:
+        """Give the upgraded transport to ``connection``, with any bytes read behind the head."""

@@ -9,10 +9,13 @@ from typing import cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_writer import HttpVersion11
+from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDict
 
-from gateway.serving.exchange import NO_HEADERS, Exchange
+from gateway.serving.exchange import NO_HEADERS, Exchange, UpgradableExchange
 from protocol.connection import FrameConnection, HttpProtocol
+from protocol.errors import ApiError, InputValidationError, InternalServerError
 from protocol.handshake import is_upgrade
 from protocol.limits import MAX_HEADER_LINE, MAX_HEADERS, REQUEST_HEAD_TIMEOUT
 
@@ -28,10 +31,11 @@ class Http1Server:
 
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
-        self._server = web.Server(
+        self._server = _Server(
             self._handle,
-            # aiohttp's one deadline: from a connection's start, and from its last response, to the
-            # end of the next head. Bytes that dribble in do not move it (slowloris).
+            # aiohttp's one deadline: from when the listener hands a connection on, and from its
+            # last response, to the end of the next head. Bytes that dribble in do not move it
+            # (slowloris).
             keepalive_timeout=REQUEST_HEAD_TIMEOUT,
             access_log=None,
             logger=_quiet_logger(),
@@ -66,7 +70,49 @@ class Http1Server:
         return exchange.response
 
 
-class Http1Exchange(Exchange):
+class _Server(web.Server):
+    """aiohttp's server, but for what it says where no exchange has an answer."""
+
+    def __call__(self) -> RequestHandler:
+        return _RequestHandler(self, loop=self._loop, **self._kwargs)
+
+
+class _RequestHandler(RequestHandler):
+    """aiohttp's protocol; its errors are the API's, and quote nothing (clause 4-1)."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer a malformed request (400), or one whose handler failed, and close.
+
+        Raises:
+            ConnectionError: a response has begun.
+        """
+        super().handle_error(request, status, exc)  # it logs; what it would answer is dropped
+        error: ApiError
+        if status == InputValidationError.status:
+            # What aiohttp has for a request that it could not read says HTTP/1.0.
+            request._version = HttpVersion11  # noqa: SLF001
+            error = InputValidationError(
+                "the request is not valid HTTP/1.1, or its head is too large: at most "
+                f"{MAX_HEADERS} headers, each and the request line up to {MAX_HEADER_LINE} bytes",
+                "MalformedRequest",
+            )
+        else:
+            error = InternalServerError("the gateway failed; its log has the reason")
+        exchange = Http1Exchange(request)
+        exchange.fail(error)
+        exchange.response.force_close()
+        return exchange.response
+
+
+class Http1Exchange(UpgradableExchange):
     """An exchange on aiohttp's request."""
 
     def __init__(self, request: web.BaseRequest) -> None:
@@ -102,6 +148,10 @@ class Http1Exchange(Exchange):
         # Told of the transport's end at once, aiohttp would cancel us, and we see the stream to
         # its end.
         connection.take_over_from(protocol, tell_end=False)
+
+    def abort(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
 
     def let_go(self) -> None:
         """The exchange is over: of a transport that was handed over aiohttp learns its end."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Protocol, cast
 
-from protocol.limits import ACCEPT_BACKLOG, MAX_CONNECTIONS, REQUEST_HEAD_TIMEOUT
+from protocol.limits import ACCEPT_BACKLOG, MAX_CONNECTIONS, OPENING_TIMEOUT
 from protocol.opening import Opening, opening_of
 
 log = logging.getLogger("partway.listener")
@@ -70,7 +70,10 @@ class Listener:
 
 
 class _Opening(asyncio.Protocol):
-    """A connection until its first bytes have said what it speaks."""
+    """A connection until its first bytes have said what it speaks.
+
+    It has ``OPENING_TIMEOUT`` for them; the HTTP server's own deadline begins after that.
+    """
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -86,7 +89,7 @@ class _Opening(asyncio.Protocol):
             return
         self._listener.opening.add(self._transport)
         self._deadline = asyncio.get_running_loop().call_later(
-            REQUEST_HEAD_TIMEOUT, self._transport.abort
+            OPENING_TIMEOUT, self._transport.abort
         )
 
     def data_received(self, data: bytes) -> None:

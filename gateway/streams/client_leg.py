@@ -6,14 +6,15 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 
 from gateway.streams.clock import Clock
 from gateway.streams.ends import Cause, ClientFault, Ending
 from gateway.streams.legs import ClientLeg
 from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Session
 from gateway.streams.watch import PingWatch
+from gateway.streams.websocket_leg import WebSocketLeg
 from protocol.closing import (
     GATEWAY_FAILED,
     GOING_AWAY,
@@ -29,7 +30,7 @@ from protocol.connection import FrameConnection, Side
 from protocol.envelopes import Envelope, EnvelopeError, JsonEnvelope, MsgpackEnvelope
 from protocol.frame_codec import FrameError
 from protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
-from protocol.limits import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_FRAGMENTS
+from protocol.limits import MAX_ENVELOPE_FRAGMENTS, envelope_bytes
 from protocol.parts import InputEnd, ModelStreamError, PayloadPart, StreamError
 
 RAW = "payloadpart.v1.raw"
@@ -40,76 +41,46 @@ JSON = "payloadpart.v1.json"
 Takeover = Callable[[FrameConnection], None]
 
 
-class WebSocketClientLeg(ClientLeg):
-    """What the subprotocols share: the connection, its liveness, its loss."""
+class WebSocketClientLeg(WebSocketLeg, ClientLeg):
+    """What the subprotocols share.
+
+    Args:
+        takeover: gives the connection its transport.
+        policy: of the endpoint's streams.
+        clock: the stream's.
+        max_payload: largest frame of the client's.
+    """
 
     def __init__(
         self, takeover: Takeover, policy: StreamPolicy, clock: Clock, max_payload: int
     ) -> None:
+        super().__init__(Side.SERVER, policy, clock, max_payload)
         self._takeover = takeover
-        self._policy = policy
-        self._clock = clock
-        self._connection = FrameConnection(
-            self,
-            Side.SERVER,
-            max_payload=max_payload,
-            high_water=policy.high_water,
-            low_water=policy.low_water,
-            call_later=clock.call_later,
-        )
-        self._session: Session
-        self._pings: PingWatch
 
     # --- Leg -------------------------------------------------------------------------------------
 
-    def start(self, session: Session) -> None:
-        self._session = session
-        self._pings = PingWatch(
+    def _watch(self) -> PingWatch:
+        return PingWatch(
             self._connection,
             self._clock,
             interval=self._policy.client_ping_interval,
             unanswered_limit=self._policy.client_pings_unanswered,
-            on_lost=lambda: session.client_gone(Cause.CLIENT_UNRESPONSIVE),
-            stall=session.client_stall,
+            on_lost=lambda: self._session.client_gone(Cause.CLIENT_UNRESPONSIVE),
+            stall=self._session.client_stall,
         )
-        self.pause_reading()
+
+    def _take_over(self) -> None:
         self._takeover(self._connection)
-
-    def pause_reading(self) -> None:
-        self._connection.pause_reading()
-        self._pings.reading_paused()
-
-    def resume_reading(self) -> None:
-        self._pings.reading_resumed()
-        self._connection.resume_reading()
-
-    def buffered_bytes(self) -> int:
-        return self._connection.buffered_bytes
-
-    def taken_bytes(self) -> int:
-        return self._connection.taken_bytes
 
     def finish(self, ending: Ending) -> None:
         self._pings.stop()
         self._connection.finish(self._last_words(ending))
 
+    @abstractmethod
     def _last_words(self, ending: Ending) -> Close:
         """Send the last event, if the subprotocol has one; the Close that follows it."""
-        raise NotImplementedError
 
     # --- FrameHandler ----------------------------------------------------------------------------
-
-    def frame_received(self, frame: Frame) -> None:
-        try:
-            self._receive(frame)
-        except Exception:  # ours, whatever it is: the one stream ends with its cause named
-            self._session.failed()
-
-    def _receive(self, frame: Frame) -> None:
-        raise NotImplementedError
-
-    def pong_received(self, payload: bytes) -> None:
-        self._pings.pong_received(payload)
 
     def close_received(self, close: Close) -> None:
         self._session.client_gone(Cause.CLIENT_CANCELLED)
@@ -122,10 +93,8 @@ class WebSocketClientLeg(ClientLeg):
         )
         self._session.client_failed(fault)
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._pings.stop()
+    def _lost(self) -> None:
         self._session.client_gone(Cause.CLIENT_LOST)
-        self._session.leg_closed()
 
     def writing_paused(self) -> None:
         self._session.client_blocked()
@@ -155,11 +124,9 @@ class RawClientLeg(WebSocketClientLeg):
         else:
             self._session.client_gone(Cause.CLIENT_CANCELLED)
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._pings.stop()
+    def _lost(self) -> None:
         if not self._connection.closed_by_peer:
-            self._session.client_gone(Cause.CLIENT_LOST)
-        self._session.leg_closed()
+            super()._lost()
 
     def _last_words(self, ending: Ending) -> Close:
         own = ending.model_close
@@ -178,7 +145,8 @@ class EnvelopeClientLeg(WebSocketClientLeg):
     def __init__(
         self, takeover: Takeover, policy: StreamPolicy, clock: Clock, envelope: Envelope
     ) -> None:
-        super().__init__(takeover, policy, clock, MAX_ENVELOPE_BYTES)
+        self._max_message = envelope_bytes(policy.max_part)
+        super().__init__(takeover, policy, clock, self._max_message)
         self._envelope = envelope
         self._opcode = Opcode.TEXT if envelope.text else Opcode.BINARY
         self._fragments: list[bytes] = []
@@ -203,8 +171,8 @@ class EnvelopeClientLeg(WebSocketClientLeg):
     def _fragment(self, payload: bytes, fin: bool) -> None:
         self._fragments.append(payload)
         self._size += len(payload)
-        if self._size > MAX_ENVELOPE_BYTES:
-            self._fail(f"a message is over {MAX_ENVELOPE_BYTES} bytes", TOO_BIG)
+        if self._size > self._max_message:
+            self._fail(f"a message is over {self._max_message} bytes", TOO_BIG)
         elif len(self._fragments) > MAX_ENVELOPE_FRAGMENTS:
             self._fail(f"a message is in over {MAX_ENVELOPE_FRAGMENTS} fragments", TOO_BIG)
         elif fin:

@@ -8,11 +8,11 @@ from gateway.streams.clock import Clock
 from gateway.streams.ends import Ending
 from gateway.streams.legs import ContainerLeg
 from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Session
 from gateway.streams.watch import PingWatch
+from gateway.streams.websocket_leg import WebSocketLeg
 from protocol.closing import Close
-from protocol.connection import FrameConnection, Side
-from protocol.errors import ModelError
+from protocol.connection import Side
+from protocol.errors import ModelError, ServiceUnavailable
 from protocol.frame_codec import FrameError
 from protocol.frames import Frame, FramesToParts, PartsToFrames
 from protocol.handshake import ClientHandshake, HandshakeRefused
@@ -33,6 +33,7 @@ async def dial(address: Address, target: str, request_id: str, policy: StreamPol
 
     Raises:
         ModelError: with the container's own status and body, or status 0 and what happened.
+        ServiceUnavailable: the gateway has no file descriptor left.
     """
     handshake = ClientHandshake(str(address), target, [("X-Amzn-SageMaker-Request-Id", request_id)])
     try:
@@ -46,43 +47,36 @@ async def dial(address: Address, target: str, request_id: str, policy: StreamPol
         body = refusal.body.decode("utf-8", "replace")
         message = f"the container refused the stream with status {refusal.status}"
         raise ModelError(message, refusal.status, body) from None
+    except dialling.OutOfDescriptors:
+        raise ServiceUnavailable(
+            "this gateway has no file descriptor left for a stream; another one may take it"
+        ) from None
     except dialling.Unreachable as error:
         raise ModelError(f"no stream with the container: {error}") from None
 
 
-class WebSocketContainerLeg(ContainerLeg):
+class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):
     """Parts become frames and frames parts, one for one (clauses 1.2, 1.3)."""
 
     def __init__(self, upgraded: Upgraded, policy: StreamPolicy, clock: Clock) -> None:
+        super().__init__(Side.CLIENT, policy, clock, policy.max_part)
         self._upgraded = upgraded
-        self._policy = policy
-        self._clock = clock
         self._to_frames = PartsToFrames()
         self._to_parts = FramesToParts()
-        self._connection = FrameConnection(
-            self,
-            Side.CLIENT,
-            max_payload=policy.max_part,
-            high_water=policy.high_water,
-            low_water=policy.low_water,
-            call_later=clock.call_later,
-        )
-        self._session: Session
-        self._pings: PingWatch
 
     # --- Leg -------------------------------------------------------------------------------------
 
-    def start(self, session: Session) -> None:
-        self._session = session
-        self._pings = PingWatch(
+    def _watch(self) -> PingWatch:
+        return PingWatch(
             self._connection,
             self._clock,
             interval=self._policy.ping_interval,
             unanswered_limit=self._policy.pings_unanswered,
-            on_lost=session.container_unresponsive,
-            stall=session.container_stall,
+            on_lost=self._session.container_unresponsive,
+            stall=self._session.container_stall,
         )
-        self.pause_reading()
+
+    def _take_over(self) -> None:
         self._connection.take_over(self._upgraded.transport, self._upgraded.accepted.trailing)
 
     def send(self, part: PayloadPart) -> None:
@@ -96,34 +90,14 @@ class WebSocketContainerLeg(ContainerLeg):
         self._pings.stop()
         self._connection.finish(ending.container_close)
 
-    def pause_reading(self) -> None:
-        self._connection.pause_reading()
-        self._pings.reading_paused()
-
-    def resume_reading(self) -> None:
-        self._pings.reading_resumed()
-        self._connection.resume_reading()
-
-    def buffered_bytes(self) -> int:
-        return self._connection.buffered_bytes
-
-    def taken_bytes(self) -> int:
-        return self._connection.taken_bytes
-
     @property
     def mid_message(self) -> bool:
         return self._to_frames.mid_message
 
     # --- FrameHandler ----------------------------------------------------------------------------
 
-    def frame_received(self, frame: Frame) -> None:
-        try:
-            self._session.part_from_container(self._to_parts.part(frame))
-        except Exception:  # ours, whatever it is: the one stream ends with its cause named
-            self._session.failed()
-
-    def pong_received(self, payload: bytes) -> None:
-        self._pings.pong_received(payload)
+    def _receive(self, frame: Frame) -> None:
+        self._session.part_from_container(self._to_parts.part(frame))
 
     def close_received(self, close: Close) -> None:
         self._session.container_closed(close)
@@ -131,10 +105,8 @@ class WebSocketContainerLeg(ContainerLeg):
     def peer_failed(self, error: FrameError) -> None:
         self._session.container_failed(error)
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._pings.stop()
+    def _lost(self) -> None:
         self._session.container_lost()
-        self._session.leg_closed()
 
     def writing_paused(self) -> None:
         self._session.container_blocked()

@@ -89,10 +89,7 @@ class ClientFault:
     client_close: int | None = None
 
 
-NormalClose = Literal["error", "end"]
-
-
-def container_closed(close: Close, normal_close: NormalClose) -> Ending:
+def container_closed(close: Close, normal_close: Literal["error", "end"]) -> Ending:
     """Rows 1.5-1, 1.5-2, 1.5-7: Close while the client's input is open; it is answered already."""
     code = NO_STATUS if close.code is None else close.code
     if code in NORMAL_CODES:

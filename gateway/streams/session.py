@@ -11,6 +11,7 @@ import enum
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gateway.streams import ends
@@ -95,6 +96,7 @@ class Session:
         self._on_end = on_end
         self._client_present = True
         self._client_blocked = False
+        self._taken_at_close = 0
         self._legs_open = 2
         self._closed: asyncio.Future[None] | None = None
         self._end_timer: Timer | None = None
@@ -182,7 +184,7 @@ class Session:
         if self.state is State.ENDED:
             return
         if self.state is State.CLOSING:
-            self._arm(self.policy.close_timeout, self._close_timed_out)
+            self._await_close()
         elif self.state is State.DRAINING:
             self._arm(self.policy.drain_timeout, self._close_container)
         self.container.resume_reading()
@@ -263,11 +265,20 @@ class Session:
     def _close_container(self) -> None:
         """Say Close(1000) and give the container its time to answer (clause 1.5-12)."""
         self.state = State.CLOSING
-        self._arm(self.policy.close_timeout, self._close_timed_out)
         self.container.close(ends.INPUT_ENDED)
+        if self.state is State.CLOSING:  # a Close that cannot be written may have ended it
+            self._await_close()
+
+    def _await_close(self) -> None:
+        """A Close queues behind unsent data, and its time begins when the container has it."""
+        self._taken_at_close = self.container.taken_bytes()
+        self._arm(self.policy.close_timeout, self._close_timed_out)
 
     def _close_timed_out(self) -> None:
-        if self._client_present:
+        if self.container.taken_bytes() > self._taken_at_close:
+            # Nothing is sent after a Close: it, or what is before it, is still on its way out.
+            self._await_close()
+        elif self._client_present:
             self._end(ends.close_timeout(self.policy.close_timeout))
         else:
             self._end(ends.client_finished())
@@ -306,6 +317,7 @@ class Session:
             self._lifetime.cancel()
         self.client_stall.stop()
         self.container_stall.stop()
-        self._on_end(self)
-        self.container.finish(ending)
-        self.client.finish(ending)
+        with ExitStack() as whatever_raises:
+            whatever_raises.callback(self._on_end, self)
+            whatever_raises.callback(self.client.finish, ending)
+            self.container.finish(ending)

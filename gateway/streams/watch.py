@@ -1,12 +1,12 @@
-"""Watching a peer over a FrameConnection: is it alive, does it take bytes (clause 1.4)."""
+"""Watching a peer: is it alive, does it take bytes (clause 1.4)."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from typing import Protocol
 
 from gateway.streams.clock import Clock, Timer
-from protocol.connection import FrameConnection
 from protocol.limits import PING_FLUSH_CHECK, STALL_CHECKS
 from protocol.liveness import Hold, Liveness
 
@@ -19,33 +19,43 @@ class Wait(enum.Flag):
     PING = enum.auto()
 
 
+class Pinged(Protocol):
+    """A connection that can be pinged, whatever it speaks."""
+
+    def ping(self, payload: bytes) -> int:
+        """Send a ping; returns its position for :meth:`flushed`."""
+
+    def flushed(self, position: int) -> bool:
+        """Whether the socket has taken everything up to ``position``."""
+
+
 class PingWatch:
     """Pings one peer and says when it is lost.
 
     Args:
-        connection: the peer's.
+        connection: what carries the pings.
         clock: the stream's.
         interval: seconds between pings.
         unanswered_limit: pings that may stay unanswered.
         on_lost: called once the peer is lost.
-        stall: told while a ping waits for the socket, so that someone watches that wait.
+        stall: told while a ping waits for the socket, where someone watches such waits.
     """
 
     def __init__(
         self,
-        connection: FrameConnection,
+        connection: Pinged,
         clock: Clock,
         *,
         interval: float,
         unanswered_limit: int,
         on_lost: Callable[[], None],
-        stall: StallWatch,
+        stall: StallWatch | None = None,
     ) -> None:
         self._connection = connection
         self._clock = clock
         self._liveness = Liveness(interval, unanswered_limit, clock.time())
         self._on_lost = on_lost
-        self._stall = stall
+        self._waits = stall
         self._ping_end = 0
         # Before the next ping is due, or a short interval would count one that nobody has seen.
         self._flush_check_after = min(PING_FLUSH_CHECK, interval / 2)
@@ -74,7 +84,8 @@ class PingWatch:
         for timer in (self._timer, self._flush_check):
             if timer is not None:
                 timer.cancel()
-        self._stall.moving(Wait.PING)  # nobody looks any more whether it went out
+        if self._waits is not None:
+            self._waits.moving(Wait.PING)  # nobody looks any more whether it went out
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -103,10 +114,12 @@ class PingWatch:
         if self._connection.flushed(self._ping_end):
             self._flush_check = None
             self._liveness.release(Hold.PING_UNFLUSHED, self._clock.time())
-            self._stall.moving(Wait.PING)
+            if self._waits is not None:
+                self._waits.moving(Wait.PING)
         else:
             self._liveness.hold(Hold.PING_UNFLUSHED)
-            self._stall.waiting(Wait.PING)
+            if self._waits is not None:
+                self._waits.waiting(Wait.PING)
             self._check_flushed_later()
         self._arm()
 

@@ -136,6 +136,7 @@ async def test_the_101_is_what_the_rfc_says() -> None:
         ({"Sec_WebSocket_Key": "not base64 at all!!!!!!!"}, 400),
         ({"Content_Length": "5"}, 400),
         ({"Transfer_Encoding": "chunked"}, 400),
+        ({"Origin": "http://evil.example"}, 403),
     ],
 )
 async def test_upgrades_that_are_refused(changes: dict[str, str | None], status: int) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from container.limits import PART_OVERHEAD, RECEIVE_HIGH_WATER
+from container.limits import RECEIVE_HIGH_WATER
 from container.models.echo import Echo
 from container.stream import Stream, StreamClosed, WebSocketStream
-from protocol.limits import MAX_SOCKET_READ, WRITE_HIGH_WATER
+from protocol.limits import MAX_SOCKET_READ, PART_OVERHEAD, WRITE_HIGH_WATER
 from protocol.parts import CompletionState, DataType, PayloadPart
 from tests.container.wire import RawClient, raw_client, until
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, frame

@@ -31,11 +31,14 @@ from gateway.fleet.endpoints import Endpoint
 from gateway.gateway import Gateway
 from gateway.settings import Settings
 from gateway.streams.policy import StreamPolicy
+from protocol import limits
 from protocol.limits import (
     CLIENT_RECEIVE_HIGH_WATER,
     MAX_ENVELOPE_BYTES,
+    MAX_ENVELOPE_FRAGMENTS,
     MAX_PART_BYTES,
     MAX_SOCKET_READ,
+    PART_OVERHEAD,
     WRITE_HIGH_WATER,
 )
 from tests.frame_factory import (
@@ -43,6 +46,8 @@ from tests.frame_factory import (
     CLOSE,
     CONTINUATION,
     KEY,
+    PING,
+    PONG,
     TEXT,
     close,
     frame,
@@ -59,6 +64,9 @@ from tests.wire.peers import (
 
 KIB = 1024
 MIB = 1024 * KIB
+
+EMPTY_PART = b"\x81\xabPayloadPart\x81\xa5Bytes\xc4\x00"
+MODEL_FAILED = b"\x81\xb0ModelStreamError\x82\xa7Message\xa1m\xa9ErrorCode\xa44000"
 
 
 @pytest.fixture(autouse=True)
@@ -223,7 +231,11 @@ async def test_parts_that_came_before_an_error_are_delivered_first(gateway_for, 
 async def test_path_query_and_variant_reach_the_gateway(gateway_for, container):
     gateway = await gateway_for()
     async with connect(
-        url_of(gateway), ENDPOINT, path="v1/listen", query="model=a%26b&rate=8000", variant="Blue-1"
+        url_of(gateway),
+        ENDPOINT,
+        path="v1/listen",
+        query="model=a%26b&rate=8000",
+        variant="AllTraffic",
     ):
         model = await container.stream()
         assert model.target == "/v1/listen?model=a%26b&rate=8000"
@@ -333,7 +345,7 @@ async def test_who_does_not_iterate_holds_the_model_up(gateway_for, container):
         await until(lambda: not session.container._connection.reading, "the gateway to stop")
         unsent = await settled(model.writer.transport.get_write_buffer_size)
         assert unsent > 16 * MIB, "the model is held up"
-        assert 0 < stream._held <= CLIENT_RECEIVE_HIGH_WATER + piece
+        assert 0 < stream._held <= CLIENT_RECEIVE_HIGH_WATER + piece + PART_OVERHEAD
         assert stream._connection.buffered_bytes <= piece + 2 * MAX_SOCKET_READ
         assert session.buffered_bytes <= WRITE_HIGH_WATER + 3 * piece + 2 * MAX_SOCKET_READ
         for payload in numbered:
@@ -380,6 +392,188 @@ async def test_a_sender_that_waits_learns_of_the_end(gateway_for):
             model.reset()
             with pytest.raises(PartwayError):
                 await soon(sending, "the sender to be told")
+
+
+@asynccontextmanager
+async def held_up() -> AsyncIterator[tuple[Stream, ModelStream, int]]:
+    """A stream to a gateway that takes nothing, and how many parts of 64 KiB it has been sent."""
+    async with (
+        RawContainer(grant, receive_buffer=64 * KIB) as server,
+        connect(url_of(server), ENDPOINT) as stream,
+    ):
+        at_gateway = await server.stream()
+        sent = 0
+        try:
+            while stream._writable.is_set():
+                await soon(stream.send_bytes(bytes(64 * KIB)), "a send that nothing held up")
+                sent += 1
+                if not stream._writable.is_set():
+                    await settled(lambda: stream._connection.taken_bytes, 0.2)
+            yield stream, at_gateway, sent
+        finally:
+            at_gateway.abort()
+
+
+async def test_tasks_that_send_at_once_queue_nothing_past_the_mark():
+    async with held_up() as (stream, at_gateway, sent):
+        pieces = [bytes([number]) * MIB for number in range(50)]
+        sending = [asyncio.create_task(stream.send_bytes(piece)) for piece in pieces]
+        await asyncio.sleep(0.05)
+        most = stream._connection.unsent_bytes
+        for _ in range(sent):
+            await at_gateway.frame()
+        for piece in pieces:
+            assert piece in (await at_gateway.frame()).payload
+            most = max(most, stream._connection.unsent_bytes)
+        await soon(asyncio.gather(*sending))
+        assert most <= WRITE_HIGH_WATER + MIB + KIB
+
+
+async def test_a_send_that_is_given_up_has_sent_nothing():
+    """So that trying again sends it once; the same for the end of the input."""
+    async with held_up() as (stream, at_gateway, sent):
+        for give_up in (stream.send_text("once"), stream.end_input()):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(give_up, 0.05)
+        again = asyncio.create_task(stream.send_text("once"))
+        for _ in range(sent):
+            assert len((await at_gateway.frame()).payload) > 64 * KIB
+        await soon(again)
+        await soon(stream.end_input())
+        assert b"once" in (await at_gateway.frame()).payload
+        assert b"InputEnd" in (await at_gateway.frame()).payload
+        with pytest.raises(StreamEnded):
+            await stream.send_text("more")
+
+
+@pytest.mark.parametrize(
+    ("ending", "error"),
+    [
+        (frame(BINARY, MODEL_FAILED), ModelStreamFailed),
+        (close(1000), StreamEnded),
+        (close(1011), ConnectionLost),
+        (b"", ConnectionLost),
+    ],
+    ids=["ModelStreamError", "1000", "1011", "RST"],
+)
+async def test_a_sender_that_waits_is_told_how_the_stream_ended(ending, error):
+    async with held_up() as (stream, at_gateway, _):
+        waiting = [asyncio.create_task(stream.send_text("x")) for _ in range(2)]
+        waiting.append(asyncio.create_task(stream.end_input()))
+        await asyncio.sleep(0)
+        at_gateway.send(ending)
+        if not ending:
+            at_gateway.reset()
+        for sending in waiting:
+            with pytest.raises(error):
+                await soon(sending)
+
+
+async def test_parts_without_bytes_count_too():
+    count = 30_000
+    async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
+        at_gateway = await server.stream()
+        at_gateway.send(frame(BINARY, EMPTY_PART) * count, close(1000))
+        await until(lambda: not stream._connection.reading, "the client to stop reading")
+        await asyncio.sleep(0.05)
+        assert len(stream._parts) <= CLIENT_RECEIVE_HIGH_WATER // PART_OVERHEAD + 1
+        received = await soon(all_parts(stream))
+        assert received == [PayloadPart(b"")] * count
+        assert stream._held == 0
+        at_gateway.abort()
+
+
+# --- Liveness ------------------------------------------------------------------------------------
+
+
+async def test_a_gateway_that_answers_no_ping_is_lost(monkeypatch):
+    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.1)
+    async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
+        at_gateway = await server.stream()
+        with pytest.raises(ConnectionLost, match="answered none of 6 pings") as caught:
+            await soon(stream.receive())
+        with pytest.raises(ConnectionLost):
+            await stream.send_text("too late")
+        assert [(await at_gateway.frame()).opcode for _ in range(2)] == [PING, PING]
+        assert await at_gateway.eof() == b"", "no Close is waited for"
+        at_gateway.abort()
+    assert caught.value.reconnect
+
+
+async def test_a_pong_answers_and_data_does_not(monkeypatch):
+    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.1)
+    async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
+        at_gateway = await server.stream()
+        for _ in range(5):
+            at_gateway.send(frame(PONG, (await at_gateway.frame()).payload))
+        assert not stream._ended
+        for _ in range(2):
+            assert (await at_gateway.frame()).opcode == PING
+            at_gateway.send(frame(BINARY, EMPTY_PART))
+        received: list[PayloadPart] = []
+        with pytest.raises(ConnectionLost, match="answered none"):
+            await soon(iterate(stream, received))
+        assert len(received) == 2
+        at_gateway.abort()
+
+
+async def test_a_silent_stream_goes_on(gateway_for, container, monkeypatch):
+    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.05)
+    gateway = await gateway_for()
+    async with connect(url_of(gateway), ENDPOINT) as stream:
+        model = await container.stream()
+        await asyncio.sleep(0.5)
+        model.send(frame(BINARY, b"still there"))
+        assert (await soon(stream.receive())).payload == b"still there"
+
+
+async def test_nobody_is_lost_while_the_client_does_not_read(gateway_for, container, monkeypatch):
+    """A pong would wait behind what is not read, unseen."""
+    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.1)
+    piece, count = 64 * KIB, 256
+    gateway = await gateway_for()
+    async with connect(url_of(gateway), ENDPOINT) as stream:
+        model = await container.stream()
+        model.send(*(frame(BINARY, bytes(piece)) for _ in range(count)))
+        await until(lambda: not stream._connection.reading, "the client to stop reading")
+        await asyncio.sleep(0.6)
+        for _ in range(count):
+            assert len((await soon(stream.receive())).payload) == piece
+        await asyncio.sleep(0.4)
+        assert not stream._ended
+
+
+async def test_who_reads_again_pings_again(monkeypatch):
+    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.1)
+    full = CLIENT_RECEIVE_HIGH_WATER // PART_OVERHEAD + 1
+    async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
+        at_gateway = await server.stream()
+        at_gateway.send(frame(BINARY, EMPTY_PART) * full)
+        await until(lambda: not stream._connection.reading, "the client to stop reading")
+        await asyncio.sleep(0.4)
+        assert not stream._ended
+        received: list[PayloadPart] = []
+        with pytest.raises(ConnectionLost, match="answered none"):
+            await soon(iterate(stream, received))
+        assert len(received) == full
+        at_gateway.abort()
+
+
+async def test_no_ping_follows_the_end(monkeypatch):
+    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.1)
+
+    def answer(request: bytes) -> bytes:
+        return grant(request) + frame(BINARY, MODEL_FAILED)
+
+    async with replying(answer) as server, connect(url_of(server), ENDPOINT) as stream:
+        at_gateway = await server.stream()
+        with pytest.raises(ModelStreamFailed, match="4000: m"):
+            await soon(stream.receive())
+        await asyncio.sleep(0.5)
+        closing = asyncio.create_task(stream.close())
+        assert (await at_gateway.frame()).opcode == CLOSE
+        at_gateway.abort()
+        await soon(closing)
 
 
 # --- Leaving -------------------------------------------------------------------------------------
@@ -744,6 +938,20 @@ async def test_a_message_without_end_is_not_gathered():
             at_gateway.send(frame(CONTINUATION, bytes(MIB), fin=False))
         with pytest.raises(ConnectionLost, match="over the limit"):
             await soon(stream.receive())
+
+
+async def test_a_message_in_endless_fragments_is_not_gathered():
+    async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
+        at_gateway = await server.stream()
+        at_gateway.send(frame(BINARY, fin=False))
+        at_gateway.send(frame(CONTINUATION, fin=False) * (MAX_ENVELOPE_FRAGMENTS - 2))
+        at_gateway.send(frame(CONTINUATION, EMPTY_PART))
+        assert await soon(stream.receive()) == PayloadPart(b""), "as many as may be"
+        at_gateway.send(frame(BINARY, fin=False))
+        at_gateway.send(frame(CONTINUATION, fin=False) * MAX_ENVELOPE_FRAGMENTS)
+        with pytest.raises(ConnectionLost, match="in too many fragments"):
+            await soon(stream.receive())
+        at_gateway.abort()
 
 
 async def test_a_frame_over_the_limit_is_not_gathered():

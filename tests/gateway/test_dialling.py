@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import resource
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import pytest
 
-from gateway.dialling import Address, Unreachable, Upgraded, _Dialling, dial
+from gateway.dialling import Address, OutOfDescriptors, Unreachable, Upgraded, _Dialling, dial
 from gateway.streams.container_leg import dial as dial_container
 from gateway.streams.policy import StreamPolicy
-from protocol.errors import ModelError
+from protocol.errors import ModelError, ServiceUnavailable
 from protocol.handshake import ClientHandshake, HandshakeBroken, HandshakeRefused
 from tests.wire.peers import soon, switching
 
@@ -168,6 +171,45 @@ async def test_the_next_address_is_tried(resolves_to, first):
 
 async def test_refused():
     assert "refused" in (await unreachable("127.0.0.1", free_port())).lower()
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """This process may open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_no_descriptor_left(host):
+    port = free_port()
+    await asyncio.get_running_loop().getaddrinfo(host, port)  # the C library loads its resolvers
+    with no_descriptor_left(), pytest.raises(OutOfDescriptors, match="open files"):
+        await soon(reach(host, port))
+
+
+async def test_no_descriptor_left_on_the_machine(monkeypatch):
+    async def create_connection(*_: object, **__: object) -> None:
+        raise OSError(errno.ENFILE, "Too many open files in system")
+
+    loop = type(asyncio.get_running_loop())
+    monkeypatch.setattr(loop, "create_connection", create_connection)
+    with pytest.raises(OutOfDescriptors, match="in system"):
+        await soon(reach("127.0.0.1", 80))
+
+
+@pytest.mark.clause("4-4", "4-6")
+async def test_no_descriptor_left_is_the_gateways_fault():
+    """The container is well: 503, not 424."""
+    port = free_port()
+    with no_descriptor_left(), pytest.raises(ServiceUnavailable):
+        await soon(dial_container(Address("127.0.0.1", port), "/", "id", StreamPolicy()))
 
 
 async def test_the_last_addresss_trouble_is_told(resolves_to):

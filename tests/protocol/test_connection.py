@@ -493,9 +493,44 @@ class AlwaysFull(asyncio.Transport):
     def get_write_buffer_size(self):
         return 0
 
+    def pause_reading(self):
+        pass
+
     def write(self, data):
         self.written.append(data)
         self.connection.pause_writing()
+
+
+async def test_small_frames_of_one_read_leave_as_one_piece():
+    """uvloop keeps each piece that the socket does not take as an object of its own."""
+    source, target = Owner(), FrameConnection(Owner(), Side.SERVER)
+    kept = Keeping()
+    target.connection_made(kept)
+    source.on_frame = lambda seen: target.send(Frame(Opcode.BINARY, seen.payload))
+    connection = FrameConnection(source, Side.CLIENT)
+    connection.connection_made(Keeping())
+    large = bytes(64 * 1024)
+    connection.data_received(
+        raw.frame(BINARY, b"x") * 3 + raw.frame(BINARY, large) + raw.frame(BINARY, b"y") * 2
+    )
+    assert b"".join(kept.pieces) == (
+        raw.frame(BINARY, b"x") * 3 + raw.frame(BINARY, large) + raw.frame(BINARY, b"y") * 2
+    )
+    assert [len(piece) > 100 for piece in kept.pieces] == [False, True, False]
+
+
+class Keeping(AlwaysFull):
+    """A transport that keeps the pieces it is given."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.pieces = []
+
+    def write(self, data):
+        self.pieces.append(data)
+
+    def writelines(self, pieces):
+        self.pieces += pieces
 
 
 async def test_a_pong_that_fills_the_buffer_again_resumes_nothing():
@@ -879,6 +914,20 @@ async def test_a_peer_that_takes_its_last_bytes_one_by_one_is_cut_in_the_end():
         assert not transport.aborted
         timers.set[-1].callback()
     assert transport.aborted
+
+
+@pytest.mark.clause("1.5-3", "1.5-13")
+async def test_what_waits_for_its_turn_when_the_transport_goes_is_delivered():
+    """A Close that came in the same read as many frames names the end, not the reset after it."""
+    owner = Owner()
+    connection = FrameConnection(owner, Side.CLIENT)
+    connection.connection_made(AlwaysFull(connection))
+    count = 3 * FRAMES_PER_TURN
+    connection.data_received(raw.frame(BINARY, b"x") * count + raw.frame(CLOSE, b"\x03\xf3"))
+    assert len(owner.heard("frame")) == FRAMES_PER_TURN
+    connection.connection_lost(ConnectionResetError())
+    assert len(owner.heard("frame")) == count
+    assert owner.told[-2:] == [("close", Close(1011)), ("lost", ConnectionResetError)]
 
 
 @pytest.mark.clause("1.5-13")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
 import struct
 
 import msgpack
@@ -177,32 +178,51 @@ COMPLETION = "CompletionState is one of ['COMPLETE', 'PARTIAL'], exactly as writ
 def test_refusals_of_both(envelope, value, reason):
     with pytest.raises(EnvelopeError) as refused:
         envelope.decode(pack(envelope, value))
-    assert str(refused.value) == reason
+    if envelope is MsgpackEnvelope and not is_shallow(value):
+        # Its parser is told that no event holds an array or a third map.
+        assert str(refused.value) in {
+            "not an event in msgpack: ValueError",
+            "more maps than any event has",
+        }
+    else:
+        assert str(refused.value) == reason
+
+
+def is_shallow(value: object) -> bool:
+    """Whether a value is within the bounds of an event, if not one: two maps, nothing in arrays."""
+    text = json.dumps(value, default=repr)
+    return text.count("{") <= 2 and not re.search(r"\[[^\]]", text)
 
 
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (b"", "not msgpack: "),
-        (b"\xc1", "not msgpack: FormatError"),
-        (b"\x81", "not msgpack: "),
-        (b"\x81\xa8InputEnd\x80\x00", "not msgpack: ExtraData"),
-        (b"\x81\xa8InputEn", "not msgpack: "),
-        (b"\x81\xa2\xff\xfe\x80", "not msgpack: UnicodeDecodeError"),
-        (b"\x81\x01\x80", "not msgpack: "),  # a number for a name
-        (b"\xdd\xff\xff\xff\xff", "not msgpack: "),  # an array of 2^32 - 1
-        (b"\xdf\xff\xff\xff\xff", "not msgpack: "),
-        (b"\xc6\xff\xff\xff\xff", "not msgpack: "),
-        (b"\xdb\xff\xff\xff\xffx", "not msgpack: "),
-        (b"\x91" * 10_000, "not msgpack: "),
-        (b"\x81\xa1a" * 10_000, "not msgpack: "),
-        (b"\xd4\x05\x00", SHAPE),  # an extension type
-        (b"\xd6\xff\x00\x00\x00\x00", SHAPE),  # a timestamp
-        (b"\xc7\x03\xff\x00\x00\x00", "not msgpack: "),  # a timestamp of no valid length
+        (b"", "not an event in msgpack: "),
+        (b"\xc1", "not an event in msgpack: FormatError"),
+        (b"\x81", "not an event in msgpack: "),
+        (b"\x81\xa8InputEnd\x80\x00", "not an event in msgpack: ExtraData"),
+        (b"\x81\xa8InputEn", "not an event in msgpack: "),
+        (b"\x81\xa2\xff\xfe\x80", "not an event in msgpack: UnicodeDecodeError"),
+        (b"\x81\x01\x80", "not an event in msgpack: "),  # a number for a name
+        (b"\xdd\xff\xff\xff\xff", "not an event in msgpack: "),  # an array of 2^32 - 1
+        (b"\xdf\xff\xff\xff\xff", "not an event in msgpack: "),
+        (b"\xc6\xff\xff\xff\xff", "not an event in msgpack: "),
+        (b"\xdb\xff\xff\xff\xffx", "not an event in msgpack: "),
+        (b"\x91" * 10_000, "not an event in msgpack: "),
+        (b"\x81\xa1a" * 10_000, "not an event in msgpack: "),
+        (b"\xd4\x05\x00", "not an event in msgpack: "),  # an extension type
+        (b"\xd6\xff\x00\x00\x00\x00", "not an event in msgpack: "),  # a timestamp
+        (b"\x81\xa1x\xdd\x00\x10\x00\x00" + b"\x90" * (1 << 20), "not an event in msgpack: "),
+        (
+            b"\xc7\x03\xff\x00\x00\x00",
+            "not an event in msgpack: ",
+        ),  # a timestamp of no valid length
         (b"\x81\xabPayloadPart\x81\xa5Bytes\xa2hi", "Bytes is msgpack bin, not str"),
         (b"\x81\xabPayloadPart\x81\xa5Bytes\xc0", "Bytes is msgpack bin, not str"),
         (b"\x81\xabPayloadPart\x81\xa5Bytes\x90", "Bytes is msgpack bin, not str"),
-        (b"\x82\xa8InputEnd\x80\xa8InputEnd\x80", "a name appears twice in one map"),
+        (b"\x82\xa8InputEnd\x80\xa8InputEnd\x80", "more maps than any event has"),
+        (b"\x82\xa1x\xc0\xa1x\xc0", "a name appears twice in one map"),
+        (b"\x81\xa1x" + b"\x81\xa1x" * 2 + b"\xc0", "more maps than any event has"),
         (b"\x81\xc4\x0bPayloadPart\x80", "unknown event"),  # its name in bin
         (b"\x81\xabPayloadPart\x81\xc4\x05Bytes\xc4\x00", "PayloadPart has a member"),
     ],
@@ -228,7 +248,8 @@ def json_part(text):
         (b'"\xff"', "not UTF-8"),
         (b'{"\xed\xa0\x80":{}}', "not UTF-8"),
         ('{"InputEnd":{}}'.encode("utf-16"), "not UTF-8"),
-        (b"[" * 100_000, "not an envelope: "),
+        (b"[" * 100_000, "more members than any event has"),
+        (b'{"x":[' + b"[]," * 5_000_000 + b"0]}", "more members than any event has"),
         (b'{"a":' * 100_000, "not an envelope: "),
         (b"1" * 5000, "not an envelope: "),
         (b"NaN", SHAPE),

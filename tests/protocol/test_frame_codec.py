@@ -30,6 +30,15 @@ LARGEST_TESTED = 15 * MIB
 MASKED = pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
 
 
+def test_the_beginning_of_a_frame_keeps_nothing_of_the_one_before():
+    decoder = FrameDecoder(masked=False, max_payload=MAX_PART_BYTES)
+    decoder.feed(raw.frame(BINARY, bytes(8 * MIB)) + b"\x82")
+    assert decoder.next_frame() is not None
+    assert decoder.next_frame() is None
+    assert decoder.buffered_bytes == 1
+    assert sys.getsizeof(decoder._buffer) < 1024
+
+
 def decode(pieces, *, masked=False, max_payload=MAX_PART_BYTES, check_text=False):
     """What comes out of ``pieces``: the frames, and the error's (code, reason) if one came."""
     decoder = FrameDecoder(masked=masked, max_payload=max_payload, check_text=check_text)

@@ -358,6 +358,20 @@ def test_byte_by_byte():
     assert isinstance(results[-1], Accepted)
 
 
+def test_interim_responses_have_an_end():
+    handshake = ClientHandshake("a", "/")
+    assert handshake.receive(b"HTTP/1.1 100 Continue\r\n\r\n" * 15) is None
+    with pytest.raises(HandshakeBroken, match="16 interim responses"):
+        handshake.receive(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100_000)
+
+
+def test_what_is_not_http_is_not_quoted():
+    handshake = ClientHandshake("a", "/")
+    with pytest.raises(HandshakeBroken) as broken:
+        handshake.receive(b"secret of the container\r\n\r\n")
+    assert "secret" not in str(broken.value)
+
+
 def test_other_informational_responses_are_passed_over():
     handshake = ClientHandshake("a", "/")
     early = refusal("103 Early Hints", "Link: </a>") + refusal("100 Continue")

@@ -30,7 +30,7 @@ TARGETS = {
         [f"{QUERY}: q=%2e%2E%2f%00&r=%C3%BC"],
         f"{DEFAULT}?q=%2e%2E%2f%00&r=%C3%BC",
     ),
-    "a variant is not for the container": ([f"{VARIANT}: blue-1"], DEFAULT),
+    "a variant is not for the container": ([f"{VARIANT}: AllTraffic"], DEFAULT),
     "names are case-insensitive": ([f"{PATH.lower()}: a", f"{QUERY.upper()}: b=c"], "/a?b=c"),
     "longest": (
         [f"{PATH}: {LONGEST_PATH}", f"{QUERY}: {LONGEST_QUERY}"],
@@ -105,7 +105,7 @@ async def test_each_stream_has_its_own_key_and_request_id(gateway_for):
         ("path=v1/realtime", [], "/v1/realtime"),
         ("path=v1%2Frealtime", [], "/v1/realtime"),
         (f"query={quote('a=1&b=%20')}", [], f"{DEFAULT}?a=1&b=%20"),
-        (f"path=p&query={quote('a=1')}&variant=blue", [], "/p?a=1"),
+        (f"path=p&query={quote('a=1')}&variant=AllTraffic", [], "/p?a=1"),
         ("path=&query=&variant=", [], DEFAULT),
         ("", [], DEFAULT),
         ("path=of-the-url", [f"{PATH}: of-the-header"], "/of-the-header"),
@@ -207,6 +207,14 @@ async def test_queries_that_are_refused(gateway_for, value):
 @pytest.mark.parametrize("value", BAD_VARIANTS, ids=ascii)
 async def test_variants_that_are_refused(gateway_for, value):
     await refuses(gateway_for, VARIANT, "variant", value, "InvalidTargetVariant")
+
+
+async def test_a_variant_that_the_endpoint_does_not_have(gateway_for):
+    gateway = await gateway_for()
+    response = await gateway.request(upgrade_request(headers=[f"{VARIANT}: blue"]))
+    assert response.status == 400
+    assert response.json["ErrorCode"] == "VariantNotFound"
+    assert gateway.container.connections == []
 
 
 INJECTIONS = [

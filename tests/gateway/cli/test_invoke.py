@@ -495,7 +495,7 @@ def test_bad_usage(asked_wrongly, arguments):
 
 
 def test_path_query_and_variant(invoke):
-    asked = ["scripted", "--path", "says", "--query", "a=1&b=%20", "--variant", "Blue"]
+    asked = ["scripted", "--path", "says", "--query", "a=1&b=%20", "--variant", "AllTraffic"]
     ended = invoke(*asked, "--text", "hi")
     assert ended.output == b"/says?a=1&b=%20\n"
     refused = invoke(*asked[:-1], "blue green", "--text", "hi")

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -144,10 +145,48 @@ def test_an_ipv6_address_is_shown_in_brackets(start):
     assert status(f"{url}/healthz") == 200
 
 
+#: So few that the machine's limit of open files does not matter.
+FEW = {"PARTWAY_MAX_CONNECTIONS": "100", "PARTWAY_MAX_STREAMS": "50"}
+
+
+#: The command with few descriptors: soft limit, hard limit, arguments.
+LIMITED = """
+import resource, sys
+soft, hard, *arguments = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(soft), int(hard)))
+from gateway.cli.main import main
+sys.exit(main(arguments))
+"""
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="no prlimit here")
+@pytest.mark.parametrize(("hard", "enough"), [(149, False), (150, True)])
+def test_all_descriptors_that_may_be_had_are_taken(hard, enough):
+    command = [sys.executable, "-c", LIMITED, "100", str(hard), "serve", "--port", "0"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(**FEW),
+        cwd=ROOT,
+    ) as process:
+        try:
+            ready_url(process)
+            assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+            process.send_signal(signal.SIGTERM)
+            code, _, errors = ended(process)
+        finally:
+            process.kill()
+    assert code == 0
+    warned = "WARNING partway.serve the limit of open files is 149; max_connections and "
+    assert (warned in errors) is not enough
+    assert ("can need 150" in errors) is not enough
+
+
 def test_settings_from_a_file_and_from_the_environment(start, tmp_path):
     config = tmp_path / "partway.toml"
     config.write_text('log_level = "error"\n[stream]\nmax_part = 3\n')
-    process = start(PARTWAY_CONFIG=str(config), PARTWAY_LOG_LEVEL="warning")
+    process = start(PARTWAY_CONFIG=str(config), PARTWAY_LOG_LEVEL="warning", **FEW)
     with stream(ready_url(process)) as connection:
         connection.send("four")
         with pytest.raises(ConnectionClosed):

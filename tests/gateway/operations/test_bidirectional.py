@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from gateway.operations.bidirectional import PATH_HEADER, QUERY_HEADER, container_target
+from gateway.operations.asked import PATH_HEADER, QUERY_HEADER, container_target
+from gateway.operations.websocket_front import WebSocketFront
 from protocol.errors import InputValidationError
 
 #: A request target that names a place in the container and nothing else, in one line of ASCII.
@@ -17,7 +18,9 @@ SAFE = re.compile(r"/[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*(\?[A-Za-z0-9._~%=&-]+)?"
 
 
 def target(headers=(), query=""):
-    return container_target(SimpleNamespace(headers=CIMultiDict(headers), query=query))
+    front = object.__new__(WebSocketFront)
+    front._exchange = SimpleNamespace(headers=CIMultiDict(headers), query=query)
+    return container_target(front.asked)
 
 
 nasty = st.text() | st.from_regex(r"[A-Za-z0-9./%=&_\r\n\x00-]{1,20}", fullmatch=True)

@@ -27,10 +27,7 @@ class Recorded(Exchange):
     def respond(self, status, body=b"", headers=NO_HEADERS):
         self.responses.append((status, json.loads(body), dict(headers)))
 
-    async def upgrade(self, headers):
-        raise NotImplementedError
-
-    def hand_over(self, connection):
+    def abort(self):
         raise NotImplementedError
 
 

@@ -118,6 +118,57 @@ async def test_heads_that_two_parsers_might_read_differently_are_refused(gateway
     assert b"200 OK" not in await client.eof()  # nothing behind it is a request
 
 
+def assert_api_error(response, status, name):
+    """An error as clause 4-1 has it, which nobody takes for aiohttp's."""
+    assert response.status == status
+    assert response.headers["x-amzn-errortype"] == name
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["server"] == "partway"
+    assert response.headers["connection"] == "close"
+    assert response.headers["x-amzn-requestid"]
+
+
+@pytest.mark.clause("4-1", "4-2")
+@pytest.mark.parametrize("sent", BAD_HEADS.values(), ids=BAD_HEADS)
+async def test_a_malformed_request_gets_an_error_of_the_api(gateway_for, sent):
+    gateway = await gateway_for()
+    client = await gateway.connect()
+    client.send(sent)
+    response = await client.response()
+    assert_api_error(response, 400, "InputValidationError")
+    assert response.json.keys() == {"Message", "ErrorCode"}
+    assert await client.eof() == b""
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["first request", "second request"])
+async def test_nothing_of_a_malformed_request_comes_back(gateway_for, before):
+    gateway = await gateway_for()
+    client = await gateway.connect()
+    for _ in range(before):
+        client.send(HEALTHZ)
+        assert (await client.response()).status == 200
+    client.send(f"GET / HTTP/1.1\r\nHost: a\r\nX{CANARY}\x00: {CANARY}\r\n\r\n".encode())
+    answer = await client.eof()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert CANARY.encode() not in answer
+    assert b"aiohttp" not in answer
+
+
+@pytest.mark.clause("4-1", "4-4")
+async def test_a_handler_that_fails_is_an_error_of_the_api(gateway_for, monkeypatch):
+    async def fail(exchange):
+        raise RuntimeError(CANARY)
+
+    gateway = await gateway_for()
+    monkeypatch.setattr(gateway.gateway._http1, "_dispatch", fail)
+    client = await gateway.connect()
+    client.send(HEALTHZ)
+    response = await client.response()
+    assert_api_error(response, 500, "InternalServerError")
+    assert response.json == {"Message": "the gateway failed; its log has the reason"}
+    assert await client.eof() == b""
+
+
 async def test_what_follows_a_refused_upgrade_is_no_request(gateway_for):
     """It may be frames, and frames may look like a request."""
     gateway = await gateway_for()

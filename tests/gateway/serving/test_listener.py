@@ -8,6 +8,7 @@ import struct
 import pytest
 
 from gateway.serving import listener as listener_module
+from protocol.limits import OPENING_TIMEOUT, REQUEST_HEAD_TIMEOUT
 from tests.frame_factory import TEXT
 from tests.wire.peers import RAW, eventually, soon, upgrade_request
 
@@ -160,12 +161,17 @@ async def test_a_connection_that_ends_early_leaves_nothing(gateway_for, caplog, 
 async def test_a_connection_that_does_not_say_what_it_speaks_is_closed(
     gateway_for, monkeypatch, sent
 ):
-    monkeypatch.setattr(listener_module, "REQUEST_HEAD_TIMEOUT", 0.05)
+    monkeypatch.setattr(listener_module, "OPENING_TIMEOUT", 0.05)
     gateway = await gateway_for()
     client = await gateway.connect()
     client.send(sent)
     assert await client.eof() == b""
     assert gateway.gateway._listener.opening == set()
+
+
+def test_the_first_bytes_have_far_less_time_than_a_head():
+    """Both deadlines follow each other."""
+    assert OPENING_TIMEOUT <= REQUEST_HEAD_TIMEOUT / 6
 
 
 async def test_more_connections_than_allowed_are_closed_as_they_come(gateway_for, caplog):

@@ -361,6 +361,32 @@ def test_the_close_goes_out_at_once_and_frames_go_on_until_the_containers_own():
 
 
 @pytest.mark.clause("1.5-12")
+@pytest.mark.clause("1.5-12")
+def test_the_containers_time_to_answer_begins_when_it_has_our_close():
+    """A Close queues behind unsent data, and a slow container is not a silent one."""
+    stream = FakeStream(**TIMES)
+    input_end(stream)
+    for _ in range(3):
+        stream.container.taken += 1
+        stream.clock.advance(CLOSE_TIMEOUT)
+        assert stream.session.state is State.CLOSING
+    stream.clock.advance(CLOSE_TIMEOUT)
+    assert stream.session.ending.cause is Cause.CONTAINER_CLOSE_TIMEOUT
+
+
+def test_legs_and_counts_are_let_go_whatever_raises():
+    stream = FakeStream(**TIMES)
+
+    def fail(ending):
+        raise RuntimeError("a leg's fault")
+
+    stream.container.finish = fail
+    with pytest.raises(RuntimeError, match="a leg's fault"):
+        stream.session.container_lost()
+    assert len(stream.client.endings) == 1
+    assert stream.ended == [stream.session]
+
+
 def test_each_frame_while_draining_buys_the_drain_timeout_anew():
     stream = FakeStream(**TIMES, input_end="drain")
     input_end(stream)

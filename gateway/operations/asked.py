@@ -1,0 +1,86 @@
+"""What a client asks of the model beside the stream: path, query, variant (clauses 1.6-1, 4-7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.streams.container_leg import DEFAULT_PATH
+from protocol.errors import InputValidationError
+from protocol.limits import (
+    ENDPOINT_NAME,
+    INVOCATION_PATH,
+    MAX_ENDPOINT_NAME,
+    MAX_INVOCATION_PATH,
+    MAX_QUERY_STRING,
+    QUERY_STRING,
+)
+
+PATH_HEADER = "X-Amzn-SageMaker-Model-Invocation-Path"
+QUERY_HEADER = "X-Amzn-SageMaker-Model-Query-String"
+VARIANT_HEADER = "X-Amzn-SageMaker-Target-Variant"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """As the client wrote it; empty counts as absent (clause 2.1-3)."""
+
+    path: str = ""
+    query: str = ""
+    variant: str = ""
+
+
+def asked_by_headers(headers: Mapping[str, str]) -> Asked:
+    """What a request's headers ask for; ``headers`` is case-insensitive."""
+    return Asked(
+        headers.get(PATH_HEADER, ""), headers.get(QUERY_HEADER, ""), headers.get(VARIANT_HEADER, "")
+    )
+
+
+def container_target(asked: Asked) -> str:
+    """Path and query toward the container.
+
+    Raises:
+        InputValidationError: one is against its pattern; says which.
+    """
+    if asked.path:
+        _check_path(asked.path)
+    if asked.query and (
+        len(asked.query) > MAX_QUERY_STRING or not QUERY_STRING.fullmatch(asked.query)
+    ):
+        raise InputValidationError(
+            f"ModelQueryString is up to {MAX_QUERY_STRING} characters of key=value pairs joined "
+            "by &, values not empty and percent-encoded",
+            "InvalidModelQueryString",
+        )
+    target = f"/{asked.path}" if asked.path else DEFAULT_PATH
+    return f"{target}?{asked.query}" if asked.query else target
+
+
+def check_variant(asked: Asked, variant: str) -> None:
+    """Refuse a variant that the endpoint does not have; ``variant`` is the one it has.
+
+    Raises:
+        InputValidationError: it has none of that name, or it is no name.
+    """
+    wanted = asked.variant
+    if wanted and (len(wanted) > MAX_ENDPOINT_NAME or not ENDPOINT_NAME.fullmatch(wanted)):
+        raise InputValidationError(
+            f"TargetVariant is up to {MAX_ENDPOINT_NAME} letters, digits and hyphens",
+            "InvalidTargetVariant",
+        )
+    if wanted not in ("", variant):
+        raise InputValidationError(
+            f"the endpoint has no variant {wanted!r}; it has {variant!r}", "VariantNotFound"
+        )
+
+
+def _check_path(path: str) -> None:
+    """Clause 4-7, and no way out of the container's tree: ``.`` and ``..`` match its pattern."""
+    dotted = any(segment in (".", "..") for segment in path.split("/"))
+    if len(path) > MAX_INVOCATION_PATH or dotted or not INVOCATION_PATH.fullmatch(path):
+        raise InputValidationError(
+            f"ModelInvocationPath is up to {MAX_INVOCATION_PATH} characters, segments of letters, "
+            "digits, '-', '.' and '_' joined by '/', no leading slash, no '.' or '..'",
+            "InvalidModelInvocationPath",
+        )

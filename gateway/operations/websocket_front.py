@@ -1,0 +1,79 @@
+"""How a WebSocket client opens a stream: what it must send, and what it gets (section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from gateway.operations.asked import Asked, asked_by_headers
+from gateway.serving.access import check_origin
+from gateway.serving.exchange import Exchange, UpgradableExchange
+from gateway.streams.client_leg import LEGS, RAW
+from gateway.streams.clock import Clock
+from gateway.streams.legs import ClientLeg
+from gateway.streams.policy import StreamPolicy
+from protocol.errors import InputValidationError, UpgradeRefused
+from protocol.handshake import UpgradeError, check_upgrade, is_upgrade, tokens, upgrade_headers
+
+
+class WebSocketFront:
+    """One client's upgrade request.
+
+    Args:
+        exchange: the request.
+        allow_origins: web pages' origins that may open streams.
+
+    Raises:
+        ApiError: what is wrong with the request.
+    """
+
+    def __init__(self, exchange: Exchange, allow_origins: frozenset[str]) -> None:
+        if not isinstance(exchange, UpgradableExchange) or not is_upgrade(exchange.headers):
+            raise _no_upgrade()
+        if exchange.version != "1.1":
+            raise _no_upgrade()
+        check_origin(exchange.headers, allow_origins)
+        try:
+            self._key = check_upgrade(exchange.method, exchange.headers)
+        except UpgradeError as error:
+            raise UpgradeRefused(error.reason, error.status, error.headers) from None
+        self._exchange = exchange
+        self._subprotocol = _subprotocol(exchange)
+
+    @property
+    def asked(self) -> Asked:
+        """What the client asks for: by headers, or by the query, since browsers set none (3-3)."""
+        by_headers = asked_by_headers(self._exchange.headers)
+        query = dict(parse_qsl(self._exchange.query))
+        return Asked(
+            path=by_headers.path or query.get("path", ""),
+            query=by_headers.query or query.get("query", ""),
+            variant=by_headers.variant or query.get("variant", ""),
+        )
+
+    async def open(self, headers: Mapping[str, str]) -> None:
+        """Write the 101, once the container's has come."""
+        await self._exchange.upgrade({**upgrade_headers(self._key, self._subprotocol), **headers})
+
+    def leg(self, policy: StreamPolicy, clock: Clock) -> ClientLeg:
+        """The leg toward this client."""
+        return LEGS[self._subprotocol or RAW](self._exchange.hand_over, policy, clock)
+
+
+def _no_upgrade() -> InputValidationError:
+    return InputValidationError(
+        "this operation takes a WebSocket upgrade: send GET over HTTP/1.1 with Upgrade: websocket",
+        "UpgradeRequired",
+    )
+
+
+def _subprotocol(exchange: Exchange) -> str | None:
+    """The first one offered that is known; None if none is offered."""
+    offered = tokens(exchange.headers.get("Sec-WebSocket-Protocol", ""))
+    known = next((name for name in offered if name in LEGS), None)
+    if offered and known is None:
+        raise InputValidationError(
+            f"none of the subprotocols offered is known; known are {', '.join(LEGS)}",
+            "UnknownSubprotocol",
+        )
+    return known

@@ -1,0 +1,92 @@
+"""What both legs share when they are WebSocket connections: the connection and its pings."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from gateway.streams.clock import Clock
+from gateway.streams.legs import Leg
+from gateway.streams.policy import StreamPolicy
+from gateway.streams.session import Session
+from gateway.streams.watch import PingWatch
+from protocol.connection import FrameConnection, FrameHandler, Side
+from protocol.frames import Frame
+
+
+class WebSocketLeg(FrameHandler, Leg):
+    """One side of a stream on a FrameConnection, whose owner it is.
+
+    Args:
+        side: which side of the connection we are.
+        policy: of the endpoint's streams.
+        clock: the stream's.
+        max_payload: largest payload of a frame.
+    """
+
+    def __init__(self, side: Side, policy: StreamPolicy, clock: Clock, max_payload: int) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._connection = FrameConnection(
+            self,
+            side,
+            max_payload=max_payload,
+            high_water=policy.high_water,
+            low_water=policy.low_water,
+            call_later=clock.call_later,
+        )
+        self._session: Session
+        self._pings: PingWatch
+
+    # --- Leg -------------------------------------------------------------------------------------
+
+    def start(self, session: Session) -> None:
+        self._session = session
+        self._pings = self._watch()
+        self.pause_reading()
+        self._take_over()
+
+    @abstractmethod
+    def _watch(self) -> PingWatch:
+        """The peer's pings."""
+
+    @abstractmethod
+    def _take_over(self) -> None:
+        """Give the connection its transport."""
+
+    def pause_reading(self) -> None:
+        self._connection.pause_reading()
+        self._pings.reading_paused()
+
+    def resume_reading(self) -> None:
+        self._pings.reading_resumed()
+        self._connection.resume_reading()
+
+    def buffered_bytes(self) -> int:
+        return self._connection.buffered_bytes
+
+    def taken_bytes(self) -> int:
+        return self._connection.taken_bytes
+
+    # --- FrameHandler ----------------------------------------------------------------------------
+
+    def frame_received(self, frame: Frame) -> None:
+        try:
+            self._receive(frame)
+        except Exception:  # ours, whatever it is: the one stream ends with its cause named
+            self._session.failed()
+
+    @abstractmethod
+    def _receive(self, frame: Frame) -> None:
+        """Take a data frame in."""
+
+    def pong_received(self, payload: bytes) -> None:
+        self._pings.pong_received(payload)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._pings.stop()
+        self._lost()
+        self._session.leg_closed()
+
+    @abstractmethod
+    def _lost(self) -> None:
+        """Tell the session, which may have ended already."""
