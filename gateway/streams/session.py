@@ -48,6 +48,12 @@ class State(enum.Enum):
     ENDED = "ended"
 
 
+# Looking a member up on an enum class costs as much as the rest of a part's way through here.
+_RELAYING = State.RELAYING
+_DRAINING = State.DRAINING
+_ENDED = State.ENDED
+
+
 @dataclass(slots=True)
 class Counts:
     """Parts and payload bytes of one direction."""
@@ -132,8 +138,8 @@ class Session:
 
     def part_from_client(self, part: PayloadPart) -> None:
         """One part up (clause 1.2)."""
-        if self.state is not State.RELAYING:
-            if self.state is not State.ENDED:
+        if self.state is not _RELAYING:
+            if self.state is not _ENDED:
                 self.client_failed(ClientFault("a part came after the end of input"))
             return
         counts = self.from_client
@@ -193,14 +199,15 @@ class Session:
 
     def part_from_container(self, part: PayloadPart) -> None:
         """One part down (clause 1.3)."""
-        if self.state is State.ENDED:
+        state = self.state
+        if state is _ENDED:
             return
         if self.first_part_at is None:
             self.first_part_at = self._clock.time()
         counts = self.from_container
         counts.parts += 1
         counts.bytes += len(part.payload)
-        if self.state is State.DRAINING:
+        if state is _DRAINING:
             self._arm(self.policy.drain_timeout, self._close_container)
         if self._client_present:
             self.client.send(part)
