@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import itertools
-import threading
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from protocol.closing import NORMAL, Close, encode_close
-from protocol.frame_codec import JOIN_UP_TO, FrameDecoder, FrameEncoder, FrameError, decode_close
+from protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
 from protocol.frames import Frame, Opcode
+from protocol.gathering import gathering, joined
 from protocol.limits import (
     FINISH_TIMEOUT,
     FRAMES_PER_TURN,
@@ -202,7 +201,7 @@ class FrameConnection(asyncio.Protocol):
         """Send a Ping; returns its position for :meth:`flushed`."""
         if not self._close_sent:
             self._write(Frame(_PING, payload))
-            self._flush()
+            self.flush()
         return self._written
 
     def flushed(self, position: int) -> bool:
@@ -214,7 +213,7 @@ class FrameConnection(asyncio.Protocol):
         if self._close_sent or self._transport is None:
             return
         self._write(Frame(_CLOSE, encode_close(close)))
-        self._flush()
+        self.flush()
         self._close_sent = True
 
     def finish(self, close: Close | None = None) -> None:
@@ -344,14 +343,14 @@ class FrameConnection(asyncio.Protocol):
             return
         handler = self._handler
         self._delivering = True
-        gathering = False
+        outermost = False
         try:
             for turn in range(FRAMES_PER_TURN):
                 frame = self._decoder.next_frame() if self._reading else None
                 if frame is None:
                     break
                 if not turn and self._decoder.buffered_bytes:
-                    gathering = _batch.begin()  # not for one frame: that would only cost
+                    outermost = gathering.begin()  # not for one frame: that would only cost
                 if frame.opcode >= _CLOSE:
                     self._control_received(frame, handler)
                 elif self._finishing is None:
@@ -368,8 +367,8 @@ class FrameConnection(asyncio.Protocol):
                 self._half_close()
         finally:
             self._delivering = False
-            if gathering:
-                _batch.end()
+            if outermost:
+                gathering.end()
 
     def _yield_turn(self) -> None:
         """Let others have the loop: one read may hold tens of thousands of tiny frames."""
@@ -429,7 +428,7 @@ class FrameConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        batch = _batch.connections
+        batch = gathering.connections
         if batch is not None:
             if not self._gathered:
                 batch.append(self)
@@ -439,13 +438,12 @@ class FrameConnection(asyncio.Protocol):
             self._written += len(piece)
             transport.write(piece)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was gathered while a read was delivered (protocol.gathering's business)."""
         if self._gathered and self._transport is not None:
             gathered, self._gathered = self._gathered, []
             self._written += sum(map(len, gathered))
-            # One object for what is small: uvloop keeps each piece that the socket does not take,
-            # and thousands of two bytes would weigh fifty times their size.
-            self._transport.writelines(_joined(gathered))
+            self._transport.writelines(joined(gathered))
 
     def _unsent(self) -> int:
         """Bytes gathered, and bytes the transport holds."""
@@ -467,36 +465,6 @@ class FrameConnection(asyncio.Protocol):
 
 def _close_for(failure: FrameError) -> Close:
     return Close(failure.code, failure.reason)
-
-
-def _joined(pieces: list[bytes]) -> list[bytes]:
-    """The same bytes, with runs of small pieces in one."""
-    if max(map(len, pieces)) <= JOIN_UP_TO:
-        return [b"".join(pieces)]
-    runs = itertools.groupby(pieces, lambda piece: len(piece) > JOIN_UP_TO)
-    return [piece for large, run in runs for piece in (run if large else [b"".join(run)])]
-
-
-class _Batch(threading.local):
-    """Connections sent to while a read's frames are delivered; by thread, and so by loop."""
-
-    connections: list[FrameConnection] | None = None
-
-    def begin(self) -> bool:
-        """Gather from here on; False if it is done already, further out."""
-        if self.connections is not None:
-            return False
-        self.connections = []
-        return True
-
-    def end(self) -> None:
-        """One write for each connection that was sent to."""
-        connections, self.connections = self.connections, None
-        for connection in connections or ():
-            connection._flush()  # noqa: SLF001 (of this module)
-
-
-_batch = _Batch()
 
 
 class _Collector:

@@ -18,7 +18,7 @@ from protocol.closing import (
     is_legal,
 )
 from protocol.frames import Frame, Opcode
-from protocol.limits import KIB, MAX_CONTROL_BYTES
+from protocol.limits import JOIN_UP_TO, MAX_CONTROL_BYTES
 
 try:
     from websockets.speedups import apply_mask
@@ -40,9 +40,6 @@ _HEADER_64 = struct.Struct("!BBQ").pack
 #: Fresh masking keys are cut from this many random bytes at a time (RFC 6455 §5.3 asks for strong
 #: entropy for each key; a system call for each would cost more than the masking).
 _KEY_POOL_BYTES = 4096
-
-#: Up to here a copy costs less than a second buffer on the way to the socket.
-JOIN_UP_TO = 16 * KIB
 
 
 class FrameError(Exception):

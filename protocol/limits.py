@@ -58,6 +58,9 @@ MAX_SOCKET_READ: Final = 256 * KIB
 #: One read of 64 KiB holds 10,000 empty masked frames.
 FRAMES_PER_TURN: Final = 64
 
+#: Up to here a copy costs less than a second buffer on the way to the socket.
+JOIN_UP_TO: Final = 16 * KIB
+
 #: Part bytes the Python client holds for a caller that does not iterate; then it stops reading.
 CLIENT_RECEIVE_HIGH_WATER: Final = 1 * MIB
 

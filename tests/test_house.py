@@ -24,8 +24,11 @@ FORBIDDEN = {
 }  # fmt: skip
 
 #: The one module of ``protocol`` with IO.
-#: The one module with IO; what it gathers, it gathers by loop, and so by thread.
-EXCEPTIONS = {"protocol/connection.py": {"asyncio", "threading"}}
+#: The one module with IO; and what is gathered, is gathered by loop, and so by thread.
+EXCEPTIONS = {
+    "protocol/connection.py": {"asyncio"},
+    "protocol/gathering.py": {"threading"},
+}
 
 TOP_LEVEL_FILES = {
     "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "Dockerfile",
