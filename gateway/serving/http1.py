@@ -134,8 +134,8 @@ class Http1Exchange(UpgradableExchange):
         self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
         self.response = web.Response(status=status, body=body, headers=self._with_id(headers))
-        if is_upgrade(self.headers):
-            # What follows a refused upgrade may be frames: nobody may read it as HTTP.
+        if is_upgrade(self.headers) or self.method == "CONNECT":
+            # What follows a refused upgrade or tunnel is not HTTP: nobody may read it as such.
             self.response.force_close()
 
     async def upgrade(self, headers: Mapping[str, str]) -> None:

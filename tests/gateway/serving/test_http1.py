@@ -169,6 +169,15 @@ async def test_a_handler_that_fails_is_an_error_of_the_api(gateway_for, monkeypa
     assert await client.eof() == b""
 
 
+async def test_a_tunnel_is_refused_and_its_connection_closed(gateway_for):
+    gateway = await gateway_for()
+    client = await gateway.connect()
+    client.send(b"CONNECT model:80 HTTP/1.1\r\nHost: model:80\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n")
+    response = await client.response()
+    assert response.status == 404
+    assert await client.eof() == b""
+
+
 async def test_what_follows_a_refused_upgrade_is_no_request(gateway_for):
     """It may be frames, and frames may look like a request."""
     gateway = await gateway_for()
