@@ -12,20 +12,7 @@ from contextlib import ExitStack
 
 from benchmarks import peers, rounds
 from benchmarks.codec_relays import PATH, RELAYS
-from benchmarks.rounds import Row, RunError
-
-
-def main() -> int:
-    """Run the comparison and print its table; returns the process's exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.codecs", description=__doc__)
-    rounds.add_options(parser)
-    args = parser.parse_args()
-    try:
-        print(run(args))
-    except (peers.StartError, RunError) as error:
-        print(f"benchmarks.codecs: {error}", file=sys.stderr)
-        return 1
-    return 0
+from benchmarks.rounds import Row
 
 
 def run(args: argparse.Namespace) -> str:
@@ -42,4 +29,4 @@ def run(args: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(rounds.command("benchmarks.codecs", __doc__, run))

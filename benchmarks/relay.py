@@ -12,24 +12,10 @@ from contextlib import ExitStack
 
 from benchmarks import peers, rounds
 from benchmarks.load import MSGPACK, RAW
-from benchmarks.rounds import Row, RunError
+from benchmarks.rounds import Row
 
 _CONTAINER_PATH = "/invocations-bidirectional-stream"
 _GATEWAY_PATH = "/endpoints/echo/invocations-bidirectional-stream"
-
-
-def main() -> int:
-    """Run the comparison and print its table; returns the process's exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.relay", description=__doc__)
-    rounds.add_options(parser)
-    parser.add_argument("--idle", type=int, default=500, help="idle streams for memory (500)")
-    args = parser.parse_args()
-    try:
-        print(run(args))
-    except (peers.StartError, RunError) as error:
-        print(f"benchmarks.relay: {error}", file=sys.stderr)
-        return 1
-    return 0
 
 
 def run(args: argparse.Namespace) -> str:
@@ -53,4 +39,4 @@ def run(args: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(rounds.command("benchmarks.relay", __doc__, run, idle=True))

@@ -7,11 +7,11 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.load import RAW
-from benchmarks.peers import Peer
+from benchmarks.peers import Peer, StartError
 
 UNMEASURED = "unmeasured"
 _MICRO = 1e6
@@ -75,6 +75,32 @@ def measure_memory(rows: Sequence[Row], streams: int) -> None:
         if row.peer is not None and row.measured:
             held = load(row, "--idle", str(streams))
             row.kib_per_stream = held["bytes_per_stream"] / 1024
+
+
+def command(
+    module: str,
+    description: str | None,
+    run: Callable[[argparse.Namespace], str],
+    idle: bool = False,
+) -> int:
+    """Run a comparison and print its table; returns the process's exit status.
+
+    Args:
+        module: as it is called with ``python -m``.
+        description: for ``--help``.
+        run: gives the table.
+        idle: whether it measures the memory of idle streams.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    add_options(parser)
+    if idle:
+        parser.add_argument("--idle", type=int, default=500, help="idle streams for memory (500)")
+    try:
+        print(run(parser.parse_args()))
+    except (StartError, RunError) as error:
+        print(f"{module}: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

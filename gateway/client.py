@@ -28,7 +28,7 @@ from gateway.streams.watch import PingWatch
 from protocol import limits
 from protocol.closing import NORMAL, Close
 from protocol.connection import FrameConnection, Side
-from protocol.envelopes import EnvelopeError, MsgpackEnvelope
+from protocol.envelopes import EnvelopeError, MessageAssembler, MessageTooBig, MsgpackEnvelope
 from protocol.frame_codec import FrameError
 from protocol.frames import Frame, Opcode
 from protocol.handshake import ClientHandshake, HandshakeRefused
@@ -229,8 +229,7 @@ class Stream:
         )
         self._parts: deque[PayloadPart] = deque()
         self._held = 0
-        self._fragments: list[bytes] = []
-        self._fragments_size = 0
+        self._assembler = MessageAssembler(limits.MAX_ENVELOPE_BYTES)
         self._news = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -326,16 +325,12 @@ class Stream:
 
     def frame_received(self, frame: Frame) -> None:
         """Gather an event's message."""
-        self._fragments.append(frame.payload)
-        self._fragments_size += len(frame.payload)
-        if self._fragments_size > limits.MAX_ENVELOPE_BYTES:
-            self._give_up("the gateway sent a message over the limit")
-        elif len(self._fragments) > limits.MAX_ENVELOPE_FRAGMENTS:
-            self._give_up("the gateway sent a message in too many fragments")
-        elif frame.fin:
-            message = b"".join(self._fragments)
-            self._fragments.clear()
-            self._fragments_size = 0
+        try:
+            message = self._assembler.add(frame.payload, frame.fin)
+        except MessageTooBig as error:
+            self._give_up(f"from the gateway: {error}")
+            return
+        if message is not None:
             self._event(message)
 
     def _event(self, message: bytes) -> None:

@@ -77,8 +77,7 @@ class Gateway:
             raise
         except Exception:
             log.exception("request failed request_id=%s", exchange.request_id)
-            fault = InternalServerError("the gateway failed; its log has the reason")
-            self._refuse(exchange, fault)
+            self._refuse(exchange, InternalServerError())
 
     def _refuse(self, exchange: Exchange, error: ApiError) -> None:
         """Answer with an API error; its one line in the log."""

@@ -167,7 +167,7 @@ def _endpoint(
     name: str, table: dict[str, Any], policy: StreamPolicy, config: Path | None
 ) -> Endpoint:
     where = f"--endpoint {name}" if config is None else f"{config}: [endpoints.{name}]"
-    if len(name) > limits.MAX_ENDPOINT_NAME or not limits.ENDPOINT_NAME.fullmatch(name):
+    if not limits.is_name(name):
         raise SettingsError(
             f"{where}: a name is up to {limits.MAX_ENDPOINT_NAME} letters, digits and hyphens"
         )
@@ -180,18 +180,23 @@ def _endpoint(
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from None
     variant = table.pop("variant", DEFAULT_VARIANT)
-    if not isinstance(variant, str) or not limits.ENDPOINT_NAME.fullmatch(variant):
-        raise SettingsError(f"{where} variant: it is a name of letters, digits and hyphens")
-    return Endpoint(name, address, _policy(policy, table, where), variant)
+    if not isinstance(variant, str) or not limits.is_name(variant):
+        raise SettingsError(
+            f"{where} variant: it is up to {limits.MAX_ENDPOINT_NAME} letters, digits and hyphens"
+        )
+    return Endpoint(name, address, _policy(policy, table, where, beside="url, variant, "), variant)
 
 
-def _policy(base: StreamPolicy, table: dict[str, Any], where: str) -> StreamPolicy:
+def _policy(
+    base: StreamPolicy, table: dict[str, Any], where: str, beside: str = ""
+) -> StreamPolicy:
+    """``base`` with a table's changes; ``beside`` names what else may stand in such a table."""
     hints = get_type_hints(StreamPolicy)
     changes: dict[str, Any] = {}
     for name, value in table.items():
         if name not in hints:
-            known = f"{'url, variant, ' if 'endpoint' in where else ''}{_known(StreamPolicy)}"
-            raise SettingsError(f"{where}: unknown setting {name!r}; known: {known}")
+            known = _known(StreamPolicy)
+            raise SettingsError(f"{where}: unknown setting {name!r}; known: {beside}{known}")
         changes[name] = _convert(value, hints[name], f"{where} {name}")
         if hints[name] in (int, float) and not 0 < changes[name] < math.inf:  # nan is neither
             raise SettingsError(f"{where} {name}: it is more than 0, and has an end")

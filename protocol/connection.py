@@ -229,7 +229,7 @@ class FrameConnection(asyncio.Protocol):
             close = _close_for(self._failure)
         if close is not None:
             self.close(close)
-        self._unsent_before = self._unsent()
+        self._unsent_before = self.unsent_bytes
         self._finishing = self._call_later(self._linger, self._keep_finishing)
         if self._close_received:
             self._end_tcp()
@@ -268,12 +268,12 @@ class FrameConnection(asyncio.Protocol):
     @property
     def buffered_bytes(self) -> int:
         """Bytes held in this process: read and not delivered, plus sent and not taken."""
-        return self._decoder.buffered_bytes + self._unsent()
+        return self._decoder.buffered_bytes + self.unsent_bytes
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the socket has not taken."""
-        return self._unsent()
+        """Bytes that the socket has not taken: gathered, or held by the transport."""
+        return sum(map(len, self._gathered)) + self._in_transport()
 
     @property
     def taken_bytes(self) -> int:
@@ -445,16 +445,12 @@ class FrameConnection(asyncio.Protocol):
             self._written += sum(map(len, gathered))
             self._transport.writelines(joined(gathered))
 
-    def _unsent(self) -> int:
-        """Bytes gathered, and bytes the transport holds."""
-        return sum(map(len, self._gathered)) + self._in_transport()
-
     def _in_transport(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _keep_finishing(self) -> None:
         """A closing connection lives while its unsent bytes shrink, within bounds (1.5-13)."""
-        unsent = self._unsent()
+        unsent = self.unsent_bytes
         self._lingers_left -= 1
         if unsent < self._unsent_before and self._lingers_left:
             self._unsent_before = unsent

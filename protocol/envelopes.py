@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgpack
 
-from protocol.limits import MAX_EVENT_MEMBERS
+from protocol.limits import MAX_ENVELOPE_FRAGMENTS, MAX_EVENT_MEMBERS
 from protocol.parts import (
     CompletionState,
     DataType,
@@ -39,6 +39,53 @@ _COMPLETIONS = {member.value: member for member in CompletionState}
 
 class EnvelopeError(ValueError):
     """A message that is no event; says what is wrong with it, never its content."""
+
+
+class MessageTooBig(Exception):
+    """A message is over its bounds; says over which."""
+
+
+class MessageAssembler:
+    """Fragments in, whole messages out, in bounded memory.
+
+    Args:
+        max_bytes: of one message.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._fragments: list[bytes] = []
+        #: Bytes of the message that is not whole yet.
+        self.held_bytes = 0
+
+    def add(self, payload: bytes, fin: bool) -> bytes | None:
+        """The message that a data frame ends, or None while more of it is to come.
+
+        Raises:
+            MessageTooBig: in bytes, or in fragments; what was held is dropped.
+        """
+        if fin and not self._fragments:
+            return payload
+        self._fragments.append(payload)
+        self.held_bytes += len(payload)
+        if self.held_bytes > self._max_bytes:
+            self.drop()
+            raise MessageTooBig(f"a message is over the limit of {self._max_bytes} bytes")
+        if len(self._fragments) > MAX_ENVELOPE_FRAGMENTS:
+            self.drop()
+            raise MessageTooBig(
+                f"a message is in too many fragments: over {MAX_ENVELOPE_FRAGMENTS} of them"
+            )
+        if not fin:
+            return None
+        message = b"".join(self._fragments)
+        self.drop()
+        return message
+
+    def drop(self) -> None:
+        """Forget what is held."""
+        self._fragments.clear()
+        self.held_bytes = 0
 
 
 class MsgpackEnvelope:

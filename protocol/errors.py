@@ -97,6 +97,9 @@ class InternalServerError(ApiError):
     name = "InternalServerError"
     status = 500
 
+    def __init__(self, message: str = "the gateway failed; its log has the reason") -> None:
+        super().__init__(message)
+
 
 class ServiceUnavailable(ApiError):
     """Full, or draining: try again, elsewhere or later (clauses 4-4, 4-6)."""

@@ -186,7 +186,7 @@ class FrameDecoder:
             length = int.from_bytes(buffer[at + 2 : at + header], "big")
             if length < shortest or length >> 63:  # rule 5
                 raise self._refuse("the length is not in its shortest form (§5.2)")
-        if length > self._max_payload and opcode < _CLOSE:  # rule 6
+        if length > self._max_payload and not control:  # rule 6
             raise self._refuse(f"{length} bytes in a frame, limit {self._max_payload}", TOO_BIG)
 
         start = at + header

@@ -172,6 +172,12 @@ SHUTDOWN_HARD: Final = 5.0
 MAX_ENDPOINT_NAME: Final = 63
 ENDPOINT_NAME: Final = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 
+
+def is_name(text: str) -> bool:
+    """Whether a text may be the name of an endpoint or of a variant."""
+    return len(text) <= MAX_ENDPOINT_NAME and ENDPOINT_NAME.fullmatch(text) is not None
+
+
 MAX_INVOCATION_PATH: Final = 100
 INVOCATION_PATH: Final = re.compile(r"[A-Za-z0-9\-._]+(?:/[A-Za-z0-9\-._]+)*")
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from gateway.dialling import Address
 from gateway.streams.policy import StreamPolicy
 from protocol.errors import InputValidationError
-from protocol.limits import ENDPOINT_NAME, MAX_ENDPOINT_NAME
+from protocol.limits import MAX_ENDPOINT_NAME, is_name
 
 #: What SageMaker's own tools call an endpoint's only production variant.
 DEFAULT_VARIANT = "AllTraffic"
@@ -51,7 +51,7 @@ class Endpoints:
         Raises:
             InputValidationError: there is none, or it cannot be a name (clauses 4-6, 4-7).
         """
-        if len(name) > MAX_ENDPOINT_NAME or not ENDPOINT_NAME.fullmatch(name):
+        if not is_name(name):
             raise InputValidationError(
                 f"an endpoint's name is up to {MAX_ENDPOINT_NAME} letters, digits and hyphens, "
                 "and neither begins nor ends with a hyphen",

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from gateway.streams.container_leg import DEFAULT_PATH
 from protocol.errors import InputValidationError
 from protocol.limits import (
-    ENDPOINT_NAME,
     INVOCATION_PATH,
     MAX_ENDPOINT_NAME,
     MAX_INVOCATION_PATH,
     MAX_QUERY_STRING,
     QUERY_STRING,
+    is_name,
 )
 
 PATH_HEADER = "X-Amzn-SageMaker-Model-Invocation-Path"
@@ -64,7 +64,7 @@ def check_variant(asked: Asked, variant: str) -> None:
         InputValidationError: it has none of that name, or it is no name.
     """
     wanted = asked.variant
-    if wanted and (len(wanted) > MAX_ENDPOINT_NAME or not ENDPOINT_NAME.fullmatch(wanted)):
+    if wanted and not is_name(wanted):
         raise InputValidationError(
             f"TargetVariant is up to {MAX_ENDPOINT_NAME} letters, digits and hyphens",
             "InvalidTargetVariant",

@@ -105,7 +105,7 @@ class _RequestHandler(RequestHandler):
                 "MalformedRequest",
             )
         else:
-            error = InternalServerError("the gateway failed; its log has the reason")
+            error = InternalServerError()
         exchange = Http1Exchange(request)
         exchange.fail(error)
         exchange.response.force_close()

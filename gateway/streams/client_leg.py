@@ -27,10 +27,17 @@ from protocol.closing import (
     close_for,
 )
 from protocol.connection import FrameConnection, Side
-from protocol.envelopes import Envelope, EnvelopeError, JsonEnvelope, MsgpackEnvelope
+from protocol.envelopes import (
+    Envelope,
+    EnvelopeError,
+    JsonEnvelope,
+    MessageAssembler,
+    MessageTooBig,
+    MsgpackEnvelope,
+)
 from protocol.frame_codec import FrameError
 from protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
-from protocol.limits import MAX_ENVELOPE_FRAGMENTS, envelope_bytes
+from protocol.limits import envelope_bytes
 from protocol.parts import InputEnd, ModelStreamError, PayloadPart, StreamError
 
 RAW = "payloadpart.v1.raw"
@@ -145,40 +152,30 @@ class EnvelopeClientLeg(WebSocketClientLeg):
     def __init__(
         self, takeover: Takeover, policy: StreamPolicy, clock: Clock, envelope: Envelope
     ) -> None:
-        self._max_message = envelope_bytes(policy.max_part)
-        super().__init__(takeover, policy, clock, self._max_message)
+        max_message = envelope_bytes(policy.max_part)
+        super().__init__(takeover, policy, clock, max_message)
         self._envelope = envelope
         self._opcode = Opcode.TEXT if envelope.text else Opcode.BINARY
-        self._fragments: list[bytes] = []
-        self._size = 0
+        self._assembler = MessageAssembler(max_message)
 
     def send(self, part: PayloadPart) -> None:
         self._connection.send(Frame(self._opcode, self._envelope.encode(part)))
 
     def buffered_bytes(self) -> int:
-        return self._connection.buffered_bytes + self._size
+        return self._connection.buffered_bytes + self._assembler.held_bytes
 
     def _receive(self, frame: Frame) -> None:
         opcode, payload, fin = frame
         if opcode is not Opcode.CONTINUATION and opcode is not self._opcode:
             wanted = "text" if self._envelope.text else "binary"
             self._fail(f"messages of this subprotocol are {wanted}", UNSUPPORTED_DATA)
-        elif fin and not self._fragments:
-            self._event(payload)
-        else:
-            self._fragment(payload, fin)
-
-    def _fragment(self, payload: bytes, fin: bool) -> None:
-        self._fragments.append(payload)
-        self._size += len(payload)
-        if self._size > self._max_message:
-            self._fail(f"a message is over {self._max_message} bytes", TOO_BIG)
-        elif len(self._fragments) > MAX_ENVELOPE_FRAGMENTS:
-            self._fail(f"a message is in over {MAX_ENVELOPE_FRAGMENTS} fragments", TOO_BIG)
-        elif fin:
-            message = b"".join(self._fragments)
-            self._fragments.clear()
-            self._size = 0
+            return
+        try:
+            message = self._assembler.add(payload, fin)
+        except MessageTooBig as error:
+            self._fail(str(error), TOO_BIG)
+            return
+        if message is not None:
             self._event(message)
 
     def _event(self, message: bytes) -> None:
@@ -199,8 +196,7 @@ class EnvelopeClientLeg(WebSocketClientLeg):
                 self._fail("errors are the gateway's to send", INVALID_DATA)
 
     def _fail(self, message: str, close_code: int) -> None:
-        self._fragments.clear()
-        self._size = 0
+        self._assembler.drop()
         fault = ClientFault(message, oversize=close_code == TOO_BIG, client_close=close_code)
         self._session.client_failed(fault)
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -26,10 +26,6 @@ from gateway.client import (
     StreamRefused,
     connect,
 )
-from gateway.dialling import Address
-from gateway.fleet.endpoints import Endpoint
-from gateway.gateway import Gateway
-from gateway.settings import Settings
 from gateway.streams.policy import StreamPolicy
 from protocol import limits
 from protocol.limits import (
@@ -72,33 +68,6 @@ MODEL_FAILED = b"\x81\xb0ModelStreamError\x82\xa7Message\xa1m\xa9ErrorCode\xa440
 @pytest.fixture(autouse=True)
 def _no_leaks(no_leaks: None) -> None:
     """No task and no socket outlives a test."""
-
-
-@pytest.fixture
-async def container(anyio_backend: object) -> AsyncIterator[RawContainer]:
-    """A container that accepts every stream and then says what the test says."""
-    async with RawContainer() as container:
-        yield container
-
-
-@pytest.fixture
-async def gateway_for(container: RawContainer) -> AsyncIterator[Callable[..., Any]]:
-    """Starts gateways before ``container``, or before another ``port``."""
-    async with AsyncExitStack() as running:
-
-        async def start(
-            policy: StreamPolicy | None = None, port: int | None = None, **settings: Any
-        ) -> RunningGateway:
-            address = Address("127.0.0.1", container.port if port is None else port)
-            stopping = {"shutdown_grace": 0.0, "shutdown_spread": 0.0, "shutdown_hard": 1.0}
-            endpoints = (Endpoint(ENDPOINT, address, policy or StreamPolicy()),)
-            gateway = Gateway(Settings(port=0, endpoints=endpoints, **(stopping | settings)))
-            _, own_port = await gateway.start()
-            started = RunningGateway(gateway, own_port, container)
-            running.push_async_callback(started.stop)
-            return started
-
-        yield start
 
 
 def url_of(server: RunningGateway | RawContainer) -> str:
@@ -163,7 +132,7 @@ async def iterate(stream: Stream, received: list[PayloadPart]) -> None:
 
 async def test_the_example_of_the_docs(gateway_for):
     async with echo_container() as port:
-        gateway = await gateway_for(port=port)
+        gateway = await gateway_for(container_port=port)
         async with connect(url_of(gateway), ENDPOINT) as stream:
             await stream.send_text("Grüße")
             await stream.send_bytes(b"\x00\xff")
@@ -281,7 +250,7 @@ async def test_one_task_sends_while_another_receives(gateway_for):
         await stream.send_text("done")
 
     async with echo_container() as port:
-        gateway = await gateway_for(port=port)
+        gateway = await gateway_for(container_port=port)
         async with connect(url_of(gateway), ENDPOINT) as stream:
             sending = asyncio.create_task(send(stream))
             received = [(await soon(stream.receive())).payload for _ in range(len(sent) + 1)]
@@ -300,7 +269,7 @@ async def test_a_hundred_streams_at_once(gateway_for):
         return answers
 
     async with echo_container() as port:
-        gateway = await gateway_for(StreamPolicy(connect_timeout=5), port=port)
+        gateway = await gateway_for(StreamPolicy(connect_timeout=5), container_port=port)
         found = await asyncio.gather(*(talk(number) for number in range(100)))
     assert found == [[b"%d.%d" % (number, turn) for turn in range(5)] for number in range(100)]
     assert gateway.causes() == {"completed": 100}
@@ -313,7 +282,7 @@ async def test_a_hundred_streams_at_once(gateway_for):
 async def test_the_largest_part_goes_up_and_comes_back(gateway_for):
     payload = bytes(range(256)) * (MAX_PART_BYTES // 256)
     async with echo_container() as port:
-        gateway = await gateway_for(port=port)
+        gateway = await gateway_for(container_port=port)
         async with connect(url_of(gateway), ENDPOINT) as stream:
             await stream.send_bytes(payload)
             part = await asyncio.wait_for(stream.receive(), 20)
@@ -363,7 +332,7 @@ async def test_a_model_that_does_not_read_holds_the_sender_up(gateway_for):
             sent += 1
 
     async with RawContainer(receive_buffer=64 * KIB) as container:
-        gateway = await gateway_for(port=container.port)
+        gateway = await gateway_for(container_port=container.port)
         async with connect(url_of(gateway), ENDPOINT) as stream:
             model = await container.stream()
             sending = asyncio.create_task(send(stream))
@@ -383,7 +352,7 @@ async def test_a_sender_that_waits_learns_of_the_end(gateway_for):
             await stream.send_bytes(bytes(64 * KIB))
 
     async with RawContainer(receive_buffer=64 * KIB) as container:
-        gateway = await gateway_for(port=container.port)
+        gateway = await gateway_for(container_port=container.port)
         async with connect(url_of(gateway), ENDPOINT) as stream:
             model = await container.stream()
             sending = asyncio.create_task(send(stream))
@@ -617,7 +586,7 @@ async def test_a_cancelled_task_leaves_nothing(gateway_for, where):
             await asyncio.Event().wait()
 
     async with RawContainer(receive_buffer=64 * KIB) as container:
-        gateway = await gateway_for(port=container.port)
+        gateway = await gateway_for(container_port=container.port)
         task = asyncio.create_task(work())
         await soon(at_work.wait())
         model = await container.stream()
@@ -636,7 +605,7 @@ async def test_a_cancelled_task_leaves_nothing(gateway_for, where):
 
 async def test_cancelling_while_the_stream_opens_leaves_nothing(gateway_for):
     async with RawContainer(lambda request: None) as container:
-        gateway = await gateway_for(port=container.port)
+        gateway = await gateway_for(container_port=container.port)
 
         async def work() -> None:
             async with connect(url_of(gateway), ENDPOINT):
@@ -787,7 +756,7 @@ def http(status: str, body: bytes, content_type: str = "text/plain") -> bytes:
 )
 async def test_refused_by_the_container(gateway_for, status, reconnect):
     async with replying(lambda request: http(status, "nö, not here".encode())) as container:
-        gateway = await gateway_for(port=container.port)
+        gateway = await gateway_for(container_port=container.port)
         refusal = await refused_by(url_of(gateway))
     assert (refusal.status, refusal.error) == (424, "ModelError")
     assert refusal.original_status == int(status[:3])
@@ -799,7 +768,7 @@ async def test_refused_by_the_container(gateway_for, status, reconnect):
 async def test_refused_by_the_container_at_length(gateway_for, body):
     """All that the gateway passes on of the container's body arrives, however JSON writes it."""
     async with replying(lambda request: http("403 Forbidden", body)) as container:
-        gateway = await gateway_for(port=container.port)
+        gateway = await gateway_for(container_port=container.port)
         refusal = await refused_by(url_of(gateway))
     assert (refusal.status, refusal.original_status, refusal.reconnect) == (424, 403, False)
     assert refusal.original_message == body[:2048].decode("utf-8", "replace")
@@ -809,7 +778,7 @@ async def test_refused_by_the_container_at_length(gateway_for, body):
 async def test_refused_since_no_container_listens(gateway_for):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    gateway = await gateway_for(port=port)
+    gateway = await gateway_for(container_port=port)
     refusal = await refused_by(url_of(gateway))
     assert (refusal.status, refusal.original_status, refusal.reconnect) == (424, 0, True)
     assert str(port) not in refusal.message, "where containers run is no client's business"

@@ -8,25 +8,18 @@ import logging
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 
 from gateway.client import PlatformStreamFailed, Stream, StreamRefused, connect
-from gateway.dialling import Address
-from gateway.fleet.endpoints import Endpoint
-from gateway.gateway import Gateway
 from gateway.operations.bidirectional import BidirectionalStream
-from gateway.settings import Settings
-from gateway.streams.policy import StreamPolicy
 from tests.frame_factory import TEXT, close, frame
 from tests.wire.peers import (
     ENDPOINT,
     MSGPACK,
     RAW,
-    RawContainer,
     RunningGateway,
     soon,
     switching,
@@ -39,38 +32,6 @@ DRAINING = "the gateway is draining"
 @pytest.fixture(autouse=True)
 def _no_leaks(no_leaks: None) -> None:
     """Nothing of a gateway is left once it has drained."""
-
-
-@pytest.fixture
-async def container(anyio_backend: object) -> AsyncIterator[RawContainer]:
-    """A container that accepts every stream and then says what the test says."""
-    async with RawContainer() as container:
-        yield container
-
-
-@pytest.fixture
-async def gateway_for(container: RawContainer) -> AsyncIterator[Callable[..., Any]]:
-    """Starts gateways before ``container``; takes further settings."""
-    async with AsyncExitStack() as running:
-
-        async def start(policy: StreamPolicy | None = None, **settings: Any) -> RunningGateway:
-            address = Address("127.0.0.1", container.port)
-            endpoints = (Endpoint(ENDPOINT, address, policy or StreamPolicy()),)
-            stopping = {"shutdown_grace": 0.0, "shutdown_spread": 0.0, "shutdown_hard": 1.0}
-            gateway = Gateway(
-                Settings(**({"port": 0, "endpoints": endpoints} | stopping | settings))
-            )
-            _, port = await gateway.start()
-            started = RunningGateway(gateway, port, container)
-
-            async def stop() -> None:
-                gateway.hasten()
-                await started.stop()
-
-            running.push_async_callback(stop)
-            return started
-
-        yield start
 
 
 def url_of(gateway: RunningGateway) -> str:

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.envelopes import EnvelopeError, JsonEnvelope, MsgpackEnvelope
+from protocol.envelopes import (
+    EnvelopeError,
+    JsonEnvelope,
+    MessageAssembler,
+    MessageTooBig,
+    MsgpackEnvelope,
+)
+from protocol.limits import MAX_ENVELOPE_FRAGMENTS
 from protocol.parts import (
     CompletionState,
     DataType,
@@ -360,3 +367,38 @@ def test_a_length_is_not_believed():
     for first in (0xC6, 0xC9, 0xDB, 0xDD, 0xDF):
         with pytest.raises(EnvelopeError):
             MsgpackEnvelope.decode(bytes([first]) + struct.pack("!I", 2**32 - 1) + b"\x00" * 64)
+
+
+# --- Assembling ----------------------------------------------------------------------------------
+
+
+def test_fragments_become_messages():
+    assembler = MessageAssembler(10)
+    assert assembler.add(b"whole", fin=True) == b"whole"
+    assert assembler.add(b"a", fin=False) is None
+    assert assembler.add(b"", fin=False) is None
+    assert assembler.held_bytes == 1
+    assert assembler.add(b"b", fin=True) == b"ab"
+    assert assembler.held_bytes == 0
+    assert assembler.add(b"next", fin=True) == b"next"
+
+
+def test_a_message_has_bounds_in_bytes_and_in_fragments():
+    assembler = MessageAssembler(10)
+    assert assembler.add(bytes(10), fin=False) is None
+    with pytest.raises(MessageTooBig, match="over the limit of 10 bytes"):
+        assembler.add(b"x", fin=True)
+    assert assembler.held_bytes == 0
+    for _ in range(MAX_ENVELOPE_FRAGMENTS):
+        assert assembler.add(b"", fin=False) is None
+    with pytest.raises(MessageTooBig, match=f"over {MAX_ENVELOPE_FRAGMENTS} of them"):
+        assembler.add(b"", fin=True)
+    assert assembler.add(b"fresh", fin=True) == b"fresh"
+
+
+def test_what_is_held_can_be_dropped():
+    assembler = MessageAssembler(10)
+    assembler.add(b"a", fin=False)
+    assembler.drop()
+    assert assembler.held_bytes == 0
+    assert assembler.add(b"b", fin=True) == b"b"

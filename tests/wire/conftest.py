@@ -38,7 +38,8 @@ async def gateway_for(container: RawContainer, anyio_backend: object) -> AsyncIt
     """Starts gateways whose one endpoint is the container.
 
     Arguments of what it yields: ``policy`` of the endpoint, another ``container``, or an
-    ``address`` in place of one, and further members of :class:`Settings`.
+    ``address`` (or a ``container_port`` of this machine) in place of one, and further members of
+    :class:`Settings`.
     """
     async with AsyncExitStack() as running:
 
@@ -46,9 +47,10 @@ async def gateway_for(container: RawContainer, anyio_backend: object) -> AsyncIt
             policy: StreamPolicy | None = None,
             container: RawContainer = container,
             address: Address | None = None,
+            container_port: int | None = None,
             **settings: Any,
         ) -> RunningGateway:
-            where = address or Address("127.0.0.1", container.port)
+            where = address or Address("127.0.0.1", container_port or container.port)
             stopping = {"shutdown_grace": 0.0, "shutdown_spread": 0.0, "shutdown_hard": 1.0}
             settings = {
                 "port": 0,
@@ -57,8 +59,8 @@ async def gateway_for(container: RawContainer, anyio_backend: object) -> AsyncIt
                 **settings,
             }
             gateway = Gateway(Settings(**settings))
-            _, port = await gateway.start()
-            started = RunningGateway(gateway, port, container)
+            _, own_port = await gateway.start()
+            started = RunningGateway(gateway, own_port, container)
             running.push_async_callback(started.stop)
             return started
 

@@ -390,4 +390,5 @@ class RunningGateway:
         if self.container is not None:
             for connection in self.container.connections:
                 connection.abort()
+        self.gateway.hasten()  # some have a grace that no test waits for
         await self.gateway.drain()

@@ -1,12 +1,6 @@
-"""Gateways and raw clients, as in the tests of the wire."""
-
 from __future__ import annotations
 
 import pytest
-
-from tests.wire.conftest import container, gateway_for
-
-__all__ = ["container", "gateway_for"]
 
 
 @pytest.fixture(autouse=True)
