@@ -43,6 +43,31 @@ MAX_EVENT_MEMBERS: Final = 8
 #: 2,048 fragments of 16 KiB carry more than the largest envelope.
 MAX_ENVELOPE_FRAGMENTS: Final = 2048
 
+# --- Event streams -------------------------------------------------------------------------------
+
+#: Header block of one event stream message; the encoding's own limit (clause 2.3).
+MAX_EVENT_HEADERS_BYTES: Final = 128 * KIB
+
+#: Headers in one message. The encoding sets none; 128 KiB could hold 40,000, which cost a hundred
+#: times what their bytes cost on the wire. The largest known event has six.
+MAX_EVENT_HEADERS: Final = 64
+
+#: One byte array or string in a header: AWS's SDKs read its u16 length as if it were signed.
+MAX_EVENT_HEADER_VALUE_BYTES: Final = 32 * KIB - 1
+
+#: Two lengths, two checksums: what a message is longer than its headers and payload.
+EVENT_FRAMING_BYTES: Final = 16
+
+#: What an exception event fits into: as much of a client's stream window is held back for it
+#: (clause 2.3-6).
+EXCEPTION_EVENT_BYTES: Final = 1 * KIB
+
+
+def signed_event_bytes(part_bytes: int) -> int:
+    """The largest payload of a signed message: a whole message that holds such a part."""
+    return part_bytes + MAX_EVENT_HEADERS_BYTES + EVENT_FRAMING_BYTES
+
+
 # --- Buffers -------------------------------------------------------------------------------------
 
 #: Unsent bytes on one leg at which the other leg stops being read, and the level at which it is
@@ -143,6 +168,112 @@ ACCEPT_BACKLOG: Final = 1024
 #: Connections on the listener, streams included.
 MAX_CONNECTIONS: Final = 8192
 
+# --- HTTP/2 --------------------------------------------------------------------------------------
+
+#: Streams of one connection open at once. AWS's SDK for Python has one connection for a host and
+#: puts all its streams on it; nginx allows 128, Envoy 100 by default, h2's servers up to 2^31 - 1.
+HTTP2_MAX_STREAMS: Final = 1000
+
+#: What a stream's client may send before it is answered, and once its stream is open. The first is
+#: RFC 9113's own; all that wait for their container hold that much at most.
+HTTP2_OPENING_WINDOW: Final = 65_535
+HTTP2_STREAM_WINDOW: Final = 256 * KIB
+
+#: What all streams of a connection may send together; given back on receipt (clause 2.6-2), so it
+#: bounds what is under way and not what is held. 16 MiB is 1.3 Gbit/s at 100 ms.
+HTTP2_CONNECTION_WINDOW: Final = 16 * MIB
+
+#: Largest frame we accept (RFC 9113 §4.2: the least one may ask for).
+HTTP2_MAX_FRAME: Final = 16_384
+
+#: A request's headers, as they are counted by RFC 9113 §6.5.2; and the frames they may be cut into
+#: (nghttp2: 8 CONTINUATION frames, 64 KiB; h2: 64 frames).
+HTTP2_MAX_HEADER_LIST: Final = 64 * KIB
+HTTP2_MAX_CONTINUATIONS: Final = 8
+
+#: Held back of a client's stream window so that an exception always fits (clause 2.3-6), and the
+#: window from which on that is done.
+HTTP2_HELD_BACK: Final = 1 * KIB
+HTTP2_HOLD_BACK_FROM: Final = 16 * KIB
+
+#: Resets of a connection's streams: so many at once, so many a second after that (nghttp2's marks
+#: against rapid reset, CVE-2023-44487).
+HTTP2_RESET_BURST: Final = 1000
+HTTP2_RESET_RATE: Final = 33.0
+
+#: Of streams that were over within a second of their beginning by a reset, no more than half of
+#: all, once there were so many (Envoy's premature_reset_* settings).
+HTTP2_PREMATURE_SECONDS: Final = 1.0
+HTTP2_PREMATURE_AFTER: Final = 500
+HTTP2_PREMATURE_SHARE: Final = 0.5
+
+#: PING and PRIORITY frames, and those of types that we do not know, together.
+HTTP2_CONTROL_BURST: Final = 1000
+HTTP2_CONTROL_RATE: Final = 33.0
+
+#: SETTINGS frames: each may change the window of every stream. Clients send one or two.
+HTTP2_SETTINGS_BURST: Final = 100
+HTTP2_SETTINGS_RATE: Final = 1.0
+
+#: DATA frames with next to nothing in them; the smallest event has 16 bytes. The stream that sends
+#: them beyond this is reset.
+HTTP2_TINY_DATA: Final = 16
+HTTP2_TINY_BURST: Final = 10_000
+HTTP2_TINY_RATE: Final = 1000.0
+
+#: WINDOW_UPDATE frames; beyond this those of one read are added up before they are looked at.
+HTTP2_WINDOW_UPDATE_BURST: Final = 1000
+HTTP2_WINDOW_UPDATE_RATE: Final = 1000.0
+
+#: Streams that we have reset and whose late frames are still recognised.
+HTTP2_RESET_REMEMBERED: Final = 2000
+
+#: Frames looked at before other connections have their turn: about a millisecond.
+HTTP2_FRAMES_PER_TURN: Final = 64
+
+#: Unsent bytes of a connection beyond its high-water mark: answers to pings and settings, window
+#: updates and resets, which no back-pressure slows. A client that takes none of them is cut.
+HTTP2_MAX_UNSENT: Final = 1 * MIB
+
+#: A connection without a stream closes after this long; one that has never had any, after
+#: REQUEST_HEAD_TIMEOUT (nginx: 75 s; Envoy: 1 h).
+HTTP2_IDLE_TIMEOUT: Final = 300.0
+
+# --- TLS -----------------------------------------------------------------------------------------
+
+#: A TLS handshake is done within this time of the connection's being accepted (HAProxy's examples
+#: give 10 s to all that comes before a request; asyncio would wait 60 s).
+TLS_HANDSHAKE_TIMEOUT: Final = 10.0
+
+#: Days that the local CA's certificate is valid (mkcert's: ten years), and those of the gateway's
+#: that it signs. Apple's systems refuse the latter over 398 days from a CA they ship, over 825 from
+#: another.
+CA_VALIDITY_DAYS: Final = 3650
+CERTIFICATE_VALIDITY_DAYS: Final = 397
+
+#: Days before its end at which the gateway's certificate is made anew (certbot's margin).
+CERTIFICATE_RENEWAL_DAYS: Final = 30
+
+#: A certificate made now is valid from so long ago on, for clients whose clock is behind.
+CERTIFICATE_CLOCK_SKEW: Final = 3600.0
+
+#: Names in the local CA's certificate, which only ever grow. A hundred make it 3 KiB, and a
+#: handshake with it still fits the first flight of TCP (10 segments, RFC 6928).
+MAX_CERTIFICATE_NAMES: Final = 100
+
+#: How often the files of the certificate are looked at, and how often the local CA is asked
+#: whether to make a new one. A look is two calls of stat.
+CERTIFICATE_CHECK_INTERVAL: Final = 5.0
+CERTIFICATE_RENEWAL_INTERVAL: Final = 3600.0
+
+#: Another process that makes certificates in the same directory is waited for this long; it takes
+#: milliseconds.
+CERTIFICATE_LOCK_TIMEOUT: Final = 10.0
+
+#: Regions whose SageMaker hosts end in ``amazonaws.com`` (clause 2.5-6): those of the partitions
+#: ``aws`` and ``aws-us-gov`` in botocore's ``endpoints.json``.
+AMAZONAWS_COM_REGION: Final = re.compile(r"(?!cn-)[a-z]{2}(?:-gov)?-[a-z]{1,20}-[0-9]{1,2}")
+
 # --- Ending a stream -----------------------------------------------------------------------------
 
 #: No Close from the container this long after ours ends the stream (clause 1.5-12).
@@ -167,6 +298,33 @@ SHUTDOWN_SPREAD: Final = 5.0
 #: … and this much later the process leaves whatever is left: 25 s, before the SIGKILL at 30 s.
 SHUTDOWN_HARD: Final = 5.0
 
+# --- Signatures ----------------------------------------------------------------------------------
+
+#: How far a request's or an event's date may be from our clock (clause 2.4-5; AWS: 5 minutes).
+MAX_CLOCK_SKEW: Final = 300
+
+#: Longest life of a presigned URL (clause 3-5; Amazon Transcribe's WebSocket URLs: 300 s).
+MAX_PRESIGN_EXPIRES: Final = 300
+
+#: Parameters of a query that is looked at for a signature or a token. A presigned URL has ten; a
+#: head of 64 KiB could hold 32,000, a tenth of a second's work for whoever sends it.
+MAX_QUERY_PARAMETERS: Final = 128
+
+#: The principals file: 1,024 principals of 256 bytes each fill it. Reading one of that size takes
+#: about 40 ms, in which nothing else moves.
+MAX_PRINCIPALS_BYTES: Final = 256 * KIB
+MAX_PRINCIPALS: Final = 1024
+
+#: Access keys of one principal: each may be tried on an event (clause 2.4-5). IAM allows two at a
+#: time; temporary ones come on top.
+MAX_KEYS_PER_PRINCIPAL: Final = 8
+
+#: Characters of a bearer token: 16 random ones of 64 are 96 bits.
+MIN_TOKEN_CHARACTERS: Final = 16
+
+#: The principals file is looked at no more often than this, and only when somebody asks.
+PRINCIPALS_CHECK_INTERVAL: Final = 1.0
+
 # --- Names and paths (clause 4-7, from AWS's service model) ---------------------------------------
 
 MAX_ENDPOINT_NAME: Final = 63
@@ -186,3 +344,6 @@ QUERY_STRING: Final = re.compile(
     r"[a-zA-Z0-9][A-Za-z0-9_-]*=(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})+"
     r"(?:&[a-zA-Z0-9][A-Za-z0-9_-]*=(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})+)*"
 )
+
+#: An AWS region's name, as far as it is part of a signature's scope.
+REGION: Final = re.compile(r"[a-z0-9](?:-?[a-z0-9]){1,40}")
