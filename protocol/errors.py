@@ -61,6 +61,51 @@ class AccessDenied(ApiError):
     status = 403
 
 
+class MissingAuthenticationToken(ApiError):
+    """The request says not who sends it (clause 2.4-6)."""
+
+    name = "MissingAuthenticationTokenException"
+    status = 403
+
+
+class UnrecognizedClient(ApiError):
+    """Nobody here has this key or token (clause 2.4-6)."""
+
+    name = "UnrecognizedClientException"
+    status = 403
+
+    def __init__(
+        self, message: str = "The security token included in the request is invalid."
+    ) -> None:
+        super().__init__(message)
+
+
+class InvalidSignature(ApiError):
+    """The request is not as it was signed, or not signed for here and now (clause 2.4-6)."""
+
+    name = "InvalidSignatureException"
+    status = 403
+
+
+class ExpiredToken(ApiError):
+    """The key's time is over (clause 2.4-6)."""
+
+    name = "ExpiredTokenException"
+    status = 403
+
+    def __init__(
+        self, message: str = "The security token included in the request is expired"
+    ) -> None:
+        super().__init__(message)
+
+
+class IncompleteSignature(ApiError):
+    """What should say who sends the request cannot be read (clause 2.4-6)."""
+
+    name = "IncompleteSignatureException"
+    status = 400
+
+
 class NotFound(ApiError):
     """No operation lives at this path. AWS's name for it is the same."""
 

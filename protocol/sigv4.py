@@ -1,0 +1,361 @@
+"""AWS Signature Version 4: who sent a request, and was it this one (clauses 2.4-1 to 2.4-6, 3-5).
+
+A verifier reads the claim, finds the key that it names, and checks the one against the other::
+
+    claim = read_claim(request)
+    verify(request, claim, credentials, payload_hash=…, region="eu-west-1", now=time.time())
+
+A client signs with :func:`sign_request` or :func:`presign`. The pieces have modules of their own:
+``sigv4_canonical`` for values and the canonical form, ``sigv4_signing`` for the client's side,
+``sigv4_events`` for the chain through a stream's events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from protocol.errors import (
+    IncompleteSignature,
+    InvalidSignature,
+    MissingAuthenticationToken,
+    UnrecognizedClient,
+)
+from protocol.limits import MAX_CLOCK_SKEW, MAX_PRESIGN_EXPIRES
+from protocol.sigv4_canonical import (
+    ALGORITHM,
+    ALWAYS_SIGNED,
+    CONTENT_SHA256_HEADER,
+    DATE_HEADER,
+    EMPTY_SHA256,
+    SERVICE,
+    SIGNATURE_PARAMETER,
+    STREAMING_EVENTS,
+    TERMINATOR,
+    TOKEN_HEADER,
+    Credentials,
+    Scope,
+    SignableRequest,
+    canonical_queries,
+    canonical_request,
+    signature_of,
+    signing_key,
+    timestamp_text,
+    to_bytes,
+)
+from protocol.sigv4_events import EventChain, EventSignatureInvalid, EventSigner
+from protocol.sigv4_signing import SignedRequest, presign, sign_request
+
+__all__ = [
+    "EMPTY_SHA256",
+    "STREAMING_EVENTS",
+    "Claim",
+    "Credentials",
+    "EventChain",
+    "EventSignatureInvalid",
+    "EventSigner",
+    "Scope",
+    "SignableRequest",
+    "SignedRequest",
+    "payload_hash_of_body",
+    "payload_hash_of_stream",
+    "presign",
+    "read_claim",
+    "sign_request",
+    "verify",
+]
+
+_TIMESTAMP: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_SIGNATURE: Final = re.compile(r"[0-9a-f]{64}")
+_HEADER_NAME: Final = re.compile(r":?[0-9a-z!#$%&'*+\-.^_`|~]+")
+
+#: Any of these says that a URL is presigned.
+_PRESIGNED: Final = frozenset({b"X-Amz-Algorithm", b"X-Amz-Credential", SIGNATURE_PARAMETER})
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a request says about its own signature; nothing of it is checked yet.
+
+    Attributes:
+        access_key_id: of the key that signed it.
+        scope: of that key.
+        signed_headers: names in lower case, sorted.
+        signature: 64 hex digits.
+        timestamp: epoch seconds.
+        session_token: None where it has none.
+        expires: seconds that a presigned URL is good for; None for a signed request.
+    """
+
+    access_key_id: str
+    scope: Scope
+    signed_headers: tuple[str, ...]
+    signature: str = field(repr=False)
+    timestamp: int
+    session_token: str | None = field(repr=False)
+    expires: int | None
+
+
+def read_claim(request: SignableRequest) -> Claim:
+    """The claim of a request, from its Authorization header or its presigned query.
+
+    Raises:
+        MissingAuthenticationToken: it has neither.
+        IncompleteSignature: it has both, or what it has cannot be read.
+    """
+    parameters = _presigned_parameters(request)
+    authorization = _only(request.values("authorization"), "Authorization header")
+    if parameters is not None:
+        if authorization is not None:
+            raise IncompleteSignature(
+                "the request is signed twice: by its Authorization header and by its query; "
+                "send one of them"
+            )
+        return _presigned_claim(request, parameters)
+    if authorization is None:
+        raise MissingAuthenticationToken("Missing Authentication Token")
+    return _header_claim(request, authorization)
+
+
+def _header_claim(request: SignableRequest, authorization: str) -> Claim:
+    algorithm, _, rest = authorization.strip().partition(" ")
+    _check_algorithm(algorithm)
+    members: dict[str, str] = {}
+    for member in rest.split(","):
+        name, equals, value = member.strip().partition("=")
+        if not equals or name in members:
+            raise IncompleteSignature(_AUTHORIZATION_FORM)
+        members[name] = value
+    if members.keys() != {"Credential", "SignedHeaders", "Signature"}:
+        raise IncompleteSignature(_AUTHORIZATION_FORM)
+    date = _only(request.values(DATE_HEADER), "x-amz-date header")
+    if date is None:
+        raise IncompleteSignature(
+            "the x-amz-date header is missing; a Date header does not stand for it"
+        )
+    return _claim(
+        members["Credential"],
+        members["SignedHeaders"],
+        members["Signature"],
+        date.strip(),
+        _only(request.values(TOKEN_HEADER), "x-amz-security-token header"),
+        None,
+    )
+
+
+_AUTHORIZATION_FORM: Final = (
+    "the Authorization header reads AWS4-HMAC-SHA256 "
+    "Credential=…, SignedHeaders=…, Signature=…, each of them once"
+)
+
+
+def _presigned_claim(request: SignableRequest, parameters: Mapping[str, str]) -> Claim:
+    for name in ("Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature"):
+        if f"X-Amz-{name}" not in parameters:
+            raise IncompleteSignature(f"the presigned URL has no X-Amz-{name}")
+    _check_algorithm(parameters["X-Amz-Algorithm"])
+    text = parameters["X-Amz-Expires"]
+    if not re.fullmatch("[0-9]{1,6}", text) or not 1 <= int(text) <= MAX_PRESIGN_EXPIRES:
+        raise IncompleteSignature(f"X-Amz-Expires is 1 to {MAX_PRESIGN_EXPIRES} seconds")
+    tokens = request.values(TOKEN_HEADER)
+    if "X-Amz-Security-Token" in parameters:
+        tokens.append(parameters["X-Amz-Security-Token"])
+    return _claim(
+        parameters["X-Amz-Credential"],
+        parameters["X-Amz-SignedHeaders"],
+        parameters["X-Amz-Signature"],
+        parameters["X-Amz-Date"],
+        _only(tokens, "security token"),
+        int(text),
+    )
+
+
+def _presigned_parameters(request: SignableRequest) -> dict[str, str] | None:
+    """The query's ``X-Amz-*``, or None if the URL is not presigned."""
+    found: dict[str, str] = {}
+    presigned = False
+    for name, value in request.parameters():
+        if name.startswith(b"X-Amz-"):
+            key = name.decode("utf-8", "replace")
+            if key in found:
+                raise IncompleteSignature("an X-Amz- parameter appears twice in the query")
+            found[key] = value.decode("utf-8", "surrogateescape")
+            presigned = presigned or name in _PRESIGNED
+    return found if presigned else None
+
+
+def _claim(
+    credential: str,
+    signed_headers: str,
+    signature: str,
+    date: str,
+    token: str | None,
+    expires: int | None,
+) -> Claim:
+    parts = credential.split("/")
+    if len(parts) != 5 or not all(parts) or parts[4] != TERMINATOR:
+        raise IncompleteSignature(f"Credential reads KEY/YYYYMMDD/REGION/{SERVICE}/{TERMINATOR}")
+    names = tuple(signed_headers.split(";"))
+    if list(names) != sorted(set(names)) or not all(map(_HEADER_NAME.fullmatch, names)):
+        raise IncompleteSignature(
+            "SignedHeaders is a list of names in lower case, sorted, joined by semicolons"
+        )
+    if not _SIGNATURE.fullmatch(signature):
+        raise IncompleteSignature("Signature is 64 hexadecimal digits in lower case")
+    return Claim(
+        parts[0],
+        Scope(parts[1], parts[2], parts[3]),
+        names,
+        signature,
+        _epoch_seconds(date),
+        token,
+        expires,
+    )
+
+
+def _check_algorithm(algorithm: str) -> None:
+    if algorithm != ALGORITHM:
+        raise IncompleteSignature(f"requests are signed by {ALGORITHM} here and nothing else")
+
+
+def _epoch_seconds(text: str) -> int:
+    if _TIMESTAMP.fullmatch(text):
+        try:
+            return int(datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
+        except ValueError:
+            pass
+    raise IncompleteSignature("the request's date reads YYYYMMDDTHHMMSSZ")
+
+
+def _only(values: list[str], what: str) -> str | None:
+    if len(values) > 1:
+        raise IncompleteSignature(f"the request has more than one {what}")
+    return values[0] if values else None
+
+
+def verify(
+    request: SignableRequest,
+    claim: Claim,
+    credentials: Credentials,
+    *,
+    payload_hash: str,
+    region: str,
+    now: float,
+) -> None:
+    """Check that the request is what the holder of the key signed, here and now.
+
+    Args:
+        request: as it came.
+        claim: :func:`read_claim` of it.
+        credentials: the key that the claim names.
+        payload_hash: :func:`payload_hash_of_stream` or :func:`payload_hash_of_body`.
+        region: that this gateway answers for.
+        now: epoch seconds.
+
+    Raises:
+        InvalidSignature: something that has to be signed is not; scope, date or signature do not
+            fit. Says which.
+        UnrecognizedClient: the key is another, or its session token is.
+    """
+    _check_signed_headers(request, claim)
+    _check_scope(claim, region)
+    _check_date(claim, now)
+    if claim.access_key_id != credentials.access_key_id or not _same_token(
+        claim.session_token, credentials.session_token
+    ):
+        raise UnrecognizedClient
+    key = signing_key(credentials.secret_access_key, claim.scope)
+    for query in canonical_queries(request):
+        canonical = canonical_request(request, query, claim.signed_headers, payload_hash)
+        expected = signature_of(key, claim.timestamp, claim.scope, canonical)
+        if hmac.compare_digest(expected, claim.signature):
+            return
+    raise InvalidSignature(
+        "The request signature we calculated does not match the signature you provided. "
+        "Check your AWS Secret Access Key and signing method."
+    )
+
+
+def _check_signed_headers(request: SignableRequest, claim: Claim) -> None:
+    signed = frozenset(claim.signed_headers)
+    if not signed & {"host", ":authority"}:
+        raise InvalidSignature("the host has to be signed and is not")
+    for name, _ in request.headers:
+        lower = name.lower()
+        if lower.startswith(ALWAYS_SIGNED) and lower not in signed:
+            raise InvalidSignature(f"the header {lower!r} has to be signed and is not")
+    for name in claim.signed_headers:
+        if not request.signed_values(name):
+            raise InvalidSignature(f"the header {name!r} was signed and is not in the request")
+
+
+def _check_scope(claim: Claim, region: str) -> None:
+    scope = claim.scope
+    if scope.date != timestamp_text(claim.timestamp)[:8]:
+        raise InvalidSignature("Credential should be scoped to the day of the request's date")
+    if scope.region != region:
+        raise InvalidSignature(f"Credential should be scoped to the region {region!r}")
+    if scope.service != SERVICE:
+        raise InvalidSignature(f"Credential should be scoped to the service {SERVICE!r}")
+
+
+def _check_date(claim: Claim, now: float) -> None:
+    if claim.timestamp > now + MAX_CLOCK_SKEW:
+        raise InvalidSignature(
+            f"Signature not yet current: {timestamp_text(claim.timestamp)} is more than "
+            f"5 minutes ahead of the gateway's clock, {timestamp_text(int(now))}"
+        )
+    if claim.timestamp + (claim.expires or MAX_CLOCK_SKEW) < now:
+        good_for = "5 minutes" if claim.expires is None else f"{claim.expires} seconds"
+        raise InvalidSignature(
+            f"Signature expired: {timestamp_text(claim.timestamp)} is more than "
+            f"{good_for} behind the gateway's clock, {timestamp_text(int(now))}"
+        )
+
+
+def _same_token(claimed: str | None, known: str | None) -> bool:
+    if claimed is None or known is None:
+        return claimed is known
+    return hmac.compare_digest(to_bytes(claimed), to_bytes(known))
+
+
+def payload_hash_of_stream(headers: tuple[tuple[str, str], ...]) -> str:
+    """The payload hash that a bidirectional stream's request signs (clause 2.4-1).
+
+    Raises:
+        InvalidSignature: the header says something else: events are checked whatever it says, so
+            there is nothing else for it to say.
+    """
+    stated = _stated_hash(headers)
+    if stated is None or stated == EMPTY_SHA256:
+        return EMPTY_SHA256
+    if stated == STREAMING_EVENTS:
+        return STREAMING_EVENTS
+    raise InvalidSignature(f"{CONTENT_SHA256_HEADER} of a stream is {STREAMING_EVENTS}, or absent")
+
+
+def payload_hash_of_body(headers: tuple[tuple[str, str], ...], body: bytes) -> str:
+    """The payload hash that a request with a whole body signs (clause 2.4-1).
+
+    ``UNSIGNED-PAYLOAD`` is refused: whoever holds the connection could change the body. No client
+    of these operations sends it of itself; presigned URLs of this service sign the hash of the
+    empty body.
+
+    Raises:
+        InvalidSignature: the header is not the body's hash.
+    """
+    actual = hashlib.sha256(body).hexdigest()
+    stated = _stated_hash(headers)
+    if stated is not None and stated != actual:
+        raise InvalidSignature(f"{CONTENT_SHA256_HEADER} is not the SHA-256 of the body")
+    return actual
+
+
+def _stated_hash(headers: tuple[tuple[str, str], ...]) -> str | None:
+    values = [value.strip() for name, value in headers if name.lower() == CONTENT_SHA256_HEADER]
+    return _only(values, f"{CONTENT_SHA256_HEADER} header")
