@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from gateway.cli import invoke, serve
+from gateway.cli import certs, invoke, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve.add_to(commands)
     invoke.add_to(commands)
+    certs.add_to(commands)
     options = parser.parse_args(arguments)
     status: int = options.run(options)
     return status

@@ -1,0 +1,150 @@
+"""``partway certs``: the local CA, and what clients have to be told to trust it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.tls.context import TlsError
+from gateway.tls.local_ca import (
+    LocalCa,
+    aws_names,
+    certificate_name,
+    default_directory,
+    default_names,
+)
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+#: Where clients with a hard-coded host connect to (clause 2.5-6).
+_AWS_PORT = 8443
+
+_EXAMPLES = """\
+examples:
+  eval "$(partway certs)"
+  partway certs --aws-names --region eu-west-1
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "certs",
+        help="make a local CA, show how clients trust it",
+        description=(
+            "Make this user's local CA and the gateway's certificate, or renew it, and print the "
+            "lines that make clients trust it. They can be pasted into a shell."
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        type=_name,
+        metavar="NAME",
+        dest="names",
+        help="another DNS name or IP address for the certificate; may be repeated",
+    )
+    parser.add_argument(
+        "--aws-names",
+        action="store_true",
+        help="also SageMaker's own host, for clients that leave no choice of it",
+    )
+    parser.add_argument(
+        "--region",
+        default=_region(),
+        help="of that host (AWS_REGION, AWS_DEFAULT_REGION, us-east-1)",
+    )
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        metavar="DIR",
+        help="where the CA is (partway/tls in XDG_DATA_HOME, ~/.local/share unless set)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0, 1 when files cannot be read or written, 2 on bad usage."""
+    try:
+        hosts = aws_names(options.region) if options.aws_names else []
+    except ValueError as error:
+        print(f"partway certs: {error}", file=sys.stderr)
+        return 2
+    try:
+        directory = (options.directory or default_directory(os.environ)).absolute()
+        if not str(directory).isprintable():  # it would steer the terminal, or leave its comment
+            print(f"partway certs: {str(directory)!r}: not a path to print", file=sys.stderr)
+            return 2
+        names = [*default_names(""), *options.names, *hosts]
+        LocalCa(directory).ensure(names, datetime.now(UTC))
+    except TlsError as error:
+        print(f"partway certs: {error}", file=sys.stderr)
+        return 1
+    for line in lines(directory / "ca.pem", hosts):
+        print(line)
+    return 0
+
+
+def lines(ca: Path, hosts: Iterable[str]) -> Iterator[str]:
+    """What to paste.
+
+    Everything but comments is ``export NAME=VALUE``. Comments hold no quotes and nothing else
+    that a shell looks at, but for a path that needs them: an interactive zsh reads them as
+    commands.
+
+    Args:
+        ca: the local CA's certificate.
+        hosts: names that shall lead to the gateway.
+    """
+    path = shlex.quote(str(ca))
+    store = shlex.quote(str(ca.with_name("ca.p12")))
+    yield f"# {path} is the local CA."
+    yield "# It can sign for any host: let nobody have the key beside it."
+    yield ""
+    yield "# AWS SDK for Python, and most that uses OpenSSL."
+    yield "# In such a process it takes the place of the roots of the system: they are not trusted."
+    yield f"export SSL_CERT_FILE={path}"
+    yield ""
+    yield "# Node.js, AWS SDK for JavaScript: beside the roots that it has."
+    yield f"export NODE_EXTRA_CA_CERTS={path}"
+    yield ""
+    yield "# boto3 and the AWS CLI: in place of the roots that they have."
+    yield f"export AWS_CA_BUNDLE={path}"
+    yield ""
+    yield "# Java, AWS SDK for Java: make a trust store once, and name it to each process."
+    yield (
+        "#   keytool -importcert -noprompt -alias partway -storetype PKCS12 "
+        f"-storepass changeit -file {path} -keystore {store}"
+    )
+    yield (
+        f"#   java -Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStorePassword=changeit"
+    )
+    if hosts:
+        yield ""
+        yield f"# Clients with a hard-coded host, which connect to port {_AWS_PORT}: in /etc/hosts"
+        for host in hosts:
+            yield f"#   127.0.0.1 {host}"
+
+
+def _name(text: str) -> str:
+    try:
+        return certificate_name(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _region() -> str:
+    """The region that AWS's tools would take; they pass over a variable that is empty."""
+    found = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return found or "us-east-1"

@@ -1,0 +1,235 @@
+"""The listener's side of TLS: a context of a certificate and its key, and the two files watched.
+
+HTTP/2 asks more of TLS 1.2 than TLS itself does (RFC 9113 §9.2); the context keeps to that for all.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+
+from gateway.streams.clock import Clock, Timer
+from protocol.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
+
+log = logging.getLogger("partway.tls")
+
+#: What is offered in ALPN, in the order in which it is chosen (clause 2.5-6).
+ALPN = ("h2", "http/1.1")
+
+#: TLS 1.2 with ephemeral keys and authenticated encryption only, which leaves nothing of
+#: RFC 9113's appendix A. TLS 1.3 has no other suites.
+_TLS_1_2_SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+#: Modification time in nanoseconds, size and inode of a file; None where there is no such file.
+_Look = tuple[int, int, int] | None
+
+
+class TlsError(Exception):
+    """A certificate or a key is of no use: which file, what is wrong with it, what to do."""
+
+
+class TlsFiles(NamedTuple):
+    """Where a certificate is, in PEM.
+
+    Attributes:
+        certificate: the server's certificate, then those between it and the root, if any.
+        key: its private key, not encrypted.
+        ca: the local CA's certificate, which clients have to trust; None where the server's is
+            someone else's work.
+    """
+
+    certificate: Path
+    key: Path
+    ca: Path | None = None
+
+
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """A context for servers that offers HTTP/2 and HTTP/1.1.
+
+    A client whose ALPN names neither, or that has none, is let in without: its first bytes say
+    what it speaks (clause 2.5-6).
+
+    Raises:
+        TlsError: a file is missing, cannot be read, is no PEM or encrypted, or the key is not the
+            certificate's.
+    """
+    return _load(files)[0]
+
+
+def read_if_there(path: Path) -> bytes | None:
+    """The bytes of a file, None where there is none.
+
+    Raises:
+        TlsError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TlsError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _read(path: Path) -> bytes:
+    data = read_if_there(path)
+    if data is None:
+        raise TlsError(f"{path}: there is no such file")
+    return data
+
+
+def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
+    """The context, and when its certificate ends.
+
+    The files are parsed before OpenSSL has them, whose errors name neither file nor fault.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificates(_read(files.certificate))[0]
+    except ValueError:
+        raise TlsError(f"{files.certificate}: this is no certificate in PEM") from None
+    try:
+        key = serialization.load_pem_private_key(_read(files.key), password=None)
+    except TypeError:  # what cryptography raises for a password that is missing
+        raise TlsError(
+            f"{files.key}: the key is encrypted; "
+            "give it without a password, readable by the gateway alone"
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise TlsError(f"{files.key}: this is no private key in PEM") from None
+    try:
+        fits = certificate.public_key() == key.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        raise TlsError(f"{files.certificate}: a certificate of an unknown kind of key") from None
+    if not fits:
+        raise TlsError(f"{files.key}: this is not the key of the certificate {files.certificate}")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_TLS_1_2_SUITES)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION  # RFC 9113 §9.2.1
+    context.set_alpn_protocols(list(ALPN))
+    try:
+        # Without a password OpenSSL would ask the terminal for one, should the file have changed.
+        context.load_cert_chain(files.certificate, files.key, password="")
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = getattr(error, "reason", None) or type(error).__name__
+        raise TlsError(f"{files.certificate}: OpenSSL does not take it: {reason}") from None
+    return context, certificate.not_valid_after_utc
+
+
+class ReloadedContext:
+    """The context that the listener uses for as long as it lives, whatever becomes of the files.
+
+    Args:
+        files: the certificate and its key.
+
+    Attributes:
+        context: to be given to the listener, once.
+
+    Raises:
+        TlsError: as :func:`server_context`.
+    """
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._seen = self._look()
+        self.context, self._ends = _load(files)
+
+    @property
+    def ends(self) -> datetime:
+        """When the certificate that new handshakes get is no longer valid, in UTC."""
+        return self._ends
+
+    def reload_if_changed(self) -> bool:
+        """Let new handshakes have the files' certificate if they changed since the last look.
+
+        Connections that are open, or in the middle of their handshake, go on. A pair that is of
+        no use leaves the certificate as it is, and one error in the log for each change.
+
+        Returns:
+            Whether there is another certificate now.
+        """
+        seen = self._look()
+        if seen == self._seen:
+            return False
+        self._seen = seen  # as it was before the files are read: a change meanwhile shows later
+        try:
+            fresh, self._ends = _load(self._files)
+        except TlsError as error:
+            log.error("the certificate was not reloaded, the one before stays: %s", error)  # noqa: TRY400
+            return False
+
+        # Each handshake is moved to the fresh context, also without a server name. To load the
+        # pair into the listener's own context would not do: OpenSSL keeps a certificate for each
+        # kind of key, and would go on showing the old one after a change from ECDSA to RSA.
+        def use_fresh(handshake: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+            handshake.context = fresh
+
+        self.context.sni_callback = use_fresh
+        log.info(
+            "certificate reloaded file=%s ends=%s",
+            self._files.certificate,
+            self._ends.isoformat(timespec="seconds"),
+        )
+        return True
+
+    def _look(self) -> tuple[_Look, _Look]:
+        return _look(self._files.certificate), _look(self._files.key)
+
+
+def _look(path: Path) -> _Look:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class CertificateWatch:
+    """Looks at a certificate's files now and then, and sees to it that a new one is made in time.
+
+    Args:
+        reloaded: what is to follow the files.
+        clock: whose timers to use.
+        renew: called every ``CERTIFICATE_RENEWAL_INTERVAL``, for a certificate that the gateway
+            makes itself: :meth:`LocalCa.ensure`. May raise :class:`TlsError`, which is logged.
+    """
+
+    def __init__(
+        self,
+        reloaded: ReloadedContext,
+        clock: Clock,
+        renew: Callable[[], object] | None = None,
+    ) -> None:
+        self._reloaded = reloaded
+        self._clock = clock
+        self._renew = renew
+        self._renew_at = clock.time() + CERTIFICATE_RENEWAL_INTERVAL
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Look every ``CERTIFICATE_CHECK_INTERVAL`` seconds from now on."""
+        if self._timer is None:
+            self._timer = self._clock.call_later(CERTIFICATE_CHECK_INTERVAL, self._check)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        self._timer = self._clock.call_later(CERTIFICATE_CHECK_INTERVAL, self._check)
+        if self._renew is not None and self._clock.time() >= self._renew_at:
+            self._renew_at = self._clock.time() + CERTIFICATE_RENEWAL_INTERVAL
+            try:
+                self._renew()
+            except TlsError as error:
+                log.error("the certificate was not renewed: %s", error)  # noqa: TRY400
+        self._reloaded.reload_if_changed()

@@ -1,0 +1,420 @@
+"""A certificate authority of this user's own, and the gateway's certificate that it signs.
+
+For a laptop, where no other authority vouches for ``localhost``: made once, trusted by the clients
+that are told to. A directory holds ``ca.pem``, ``ca-key.pem``, ``server.pem`` and
+``server-key.pem``. The server's key stays when its certificate is made anew, so that one file
+changes and the pair fits at every moment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import os
+import re
+import socket
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from gateway.tls.context import TlsError, TlsFiles, read_if_there
+from protocol.limits import (
+    AMAZONAWS_COM_REGION,
+    CA_VALIDITY_DAYS,
+    CERTIFICATE_CLOCK_SKEW,
+    CERTIFICATE_LOCK_TIMEOUT,
+    CERTIFICATE_RENEWAL_DAYS,
+    CERTIFICATE_VALIDITY_DAYS,
+    MAX_CERTIFICATE_NAMES,
+)
+
+#: A DNS name as certificates carry it (RFC 5280 §4.2.1.6, RFC 1123 §2.1), or ``*.`` and one
+#: (RFC 9525 §6.3). Labels of 63 characters, 253 in all.
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_DNS_NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
+
+#: How often a lock that another process holds is tried again.
+_LOCK_RETRY = 0.02
+
+_DAY = timedelta(days=1)
+
+
+# --- Names ---------------------------------------------------------------------------------------
+
+
+def certificate_name(text: str) -> str:
+    """A DNS name or an IP address as a certificate carries it.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        name = text.lower().removesuffix(".")
+        # A last label of digits makes it an address to browsers (WHATWG URL), and here a bad one.
+        if _DNS_NAME.fullmatch(name) is None or name.rpartition(".")[2].isdigit():
+            raise ValueError(
+                f"{text!r} is neither an IP address nor a DNS name "
+                "(letters, digits, hyphens and dots; punycode for others)"
+            ) from None
+        return name
+    if address.is_unspecified or getattr(address, "scope_id", None) is not None:
+        raise ValueError(f"{text!r} is an address that no client connects to")
+    return str(address)
+
+
+def default_names(host: str) -> list[str]:
+    """What a gateway on this machine is called by its clients.
+
+    Args:
+        host: it listens on; an address that stands for all of them names nothing.
+    """
+    names = ["localhost", "127.0.0.1", "::1"]
+    for text in (socket.gethostname(), host):
+        with suppress(ValueError):  # a machine may be called what DNS does not allow
+            names.append(certificate_name(text))
+    return list(dict.fromkeys(names))
+
+
+def aws_names(region: str) -> list[str]:
+    """What clients call SageMaker that leave no choice of host (clause 2.5-6).
+
+    Raises:
+        ValueError: that is no region, or one whose hosts are called otherwise.
+    """
+    if AMAZONAWS_COM_REGION.fullmatch(region) is None:
+        raise ValueError(f"{region!r} is no AWS region with hosts in amazonaws.com")
+    return [f"runtime.sagemaker.{region}.amazonaws.com"]
+
+
+def default_directory(environment: Mapping[str, str]) -> Path:
+    """Where this user's local CA is, by the XDG Base Directory Specification.
+
+    Raises:
+        TlsError: the user has no home directory.
+    """
+    data = Path(environment.get("XDG_DATA_HOME", ""))
+    if not data.is_absolute():  # the specification has a relative one ignored
+        home = environment.get("HOME")
+        if not home:
+            raise TlsError(
+                "no place for the local CA: set HOME or XDG_DATA_HOME, "
+                "or give a certificate and a key"
+            )
+        data = Path(home) / ".local" / "share"
+    return data / "partway" / "tls"
+
+
+# --- The authority -------------------------------------------------------------------------------
+
+
+class LocalCa:
+    """The local CA in a directory, whether it is there yet or not.
+
+    Args:
+        directory: of this CA alone; made if need be, for its owner only.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._ca = directory / "ca.pem"
+        self._ca_key = directory / "ca-key.pem"
+        self._files = TlsFiles(directory / "server.pem", directory / "server-key.pem", self._ca)
+
+    def ensure(self, names: Iterable[str], now: datetime) -> TlsFiles:
+        """See to a certificate that is good for a while and carries the names.
+
+        The names it had stay. Nothing is written, and nothing locked, when there is nothing to
+        do; the CA's key is then not needed either. May be called by many processes at once.
+
+        Args:
+            names: DNS names and IP addresses.
+            now: with a time zone.
+
+        Raises:
+            TlsError: a file cannot be read or written, or is not what it should be; the CA is no
+                longer valid; there are too many names.
+            ValueError: a name is none.
+        """
+        wanted = [certificate_name(name) for name in names]
+        if not self._is_done(wanted, now):
+            try:
+                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise self._not_written(self._directory, error) from None
+            with self._locked():
+                if not self._is_done(wanted, now):  # nor by another process meanwhile
+                    self._make(wanted, now)
+        return self._files
+
+    def _is_done(self, wanted: list[str], now: datetime) -> bool:
+        ca = self._certificate(self._ca)
+        server = self._certificate(self._files.certificate)
+        if ca is None or server is None:
+            return False
+        self._check_valid(ca, now)
+        key = self._key(self._files.key)
+        end = server.not_valid_after_utc
+        soon = end - now < CERTIFICATE_RENEWAL_DAYS * _DAY and end < ca.not_valid_after_utc
+        return (
+            key is not None
+            and key.public_key() == server.public_key()
+            and _is_issued_by(server, ca)
+            and server.not_valid_before_utc <= now
+            and not soon
+            and set(wanted) <= set(_names_of(server))
+        )
+
+    def _make(self, wanted: list[str], now: datetime) -> None:
+        """Write what is missing. A key comes before its certificate: alone it does no harm."""
+        ca, ca_key = self._authority(now)
+        self._check_valid(ca, now)
+        server = self._certificate(self._files.certificate)
+        names = list(dict.fromkeys([*(_names_of(server) if server else ()), *wanted]))
+        if len(names) > MAX_CERTIFICATE_NAMES:
+            raise TlsError(
+                f"{self._files.certificate}: it would carry {len(names)} names, more than "
+                f"{MAX_CERTIFICATE_NAMES}; remove it, and it is made anew with those asked for"
+            )
+        key = self._key(self._files.key)
+        if key is None:
+            key = ec.generate_private_key(ec.SECP256R1())
+            self._write(self._files.key, _key_pem(key), 0o600)
+        certificate = _server_certificate(key, names, ca, ca_key, now)
+        self._write(self._files.certificate, _pem(certificate), 0o644)
+
+    def _authority(self, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+        """The CA's certificate and key, made if they are not there."""
+        ca = self._certificate(self._ca)
+        key = self._key(self._ca_key)
+        if ca is None:
+            if key is None:
+                key = ec.generate_private_key(ec.SECP256R1())
+                self._write(self._ca_key, _key_pem(key), 0o600)
+            ca = _ca_certificate(key, now)
+            self._write(self._ca, _pem(ca), 0o644)
+        elif key is None:
+            raise TlsError(
+                f"{self._ca_key}: it is missing, so nothing can be signed; put it back, or remove "
+                f"{self._ca} for a new CA, which clients have to be told to trust"
+            )
+        elif key.public_key() != ca.public_key():
+            raise TlsError(
+                f"{self._ca_key}: this is not the key of {self._ca}; put the right one back, or "
+                "remove both for a new CA, which clients have to be told to trust"
+            )
+        return ca, key
+
+    def _check_valid(self, ca: x509.Certificate, now: datetime) -> None:
+        if now >= ca.not_valid_after_utc:
+            raise TlsError(
+                f"{self._ca}: the CA ended on {ca.not_valid_after_utc:%Y-%m-%d}; remove it and "
+                f"{self._ca_key} for a new one, which clients have to be told to trust"
+            )
+
+    # --- Files -----------------------------------------------------------------------------------
+
+    def _certificate(self, path: Path) -> x509.Certificate | None:
+        """The certificate in a file, None where there is no file."""
+        data = read_if_there(path)
+        if data is None:
+            return None
+        try:
+            certificate = x509.load_pem_x509_certificate(data)
+            certificate.public_key(), certificate.extensions  # parsed when they are asked for
+        except (ValueError, UnsupportedAlgorithm):
+            raise TlsError(
+                f"{path}: this is no certificate in PEM; put the right one back, or remove it"
+            ) from None
+        return certificate
+
+    def _key(self, path: Path) -> ec.EllipticCurvePrivateKey | None:
+        """The key in a file, None where there is no file."""
+        data = read_if_there(path)
+        if data is None:
+            return None
+        mode = path.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise TlsError(
+                f"{path}: others than its owner may use this key (mode {mode:04o}); "
+                "chmod 600 it, or remove it if others may have read it"
+            )
+        try:
+            key = serialization.load_pem_private_key(data, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise TlsError(
+                f"{path}: this is no unencrypted elliptic curve key in PEM; "
+                "put the right one back, or remove it"
+            )
+        return key
+
+    def _write(self, path: Path, data: bytes, mode: int) -> None:
+        """Replace a file at once: whoever reads sees the old bytes or the new ones."""
+        try:
+            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            temporary = Path(name)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                    os.fchmod(file.fileno(), mode)  # mkstemp made it for the owner alone
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._not_written(path, error) from None
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone among the processes that write to the directory; the kernel frees a dead one's."""
+        path = self._directory / "lock"
+        try:
+            file = path.open("ab")
+        except OSError as error:
+            raise self._not_written(path, error) from None
+        with file:
+            tries_until = time.monotonic() + CERTIFICATE_LOCK_TIMEOUT
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > tries_until:
+                        raise TlsError(
+                            f"{path}: another process has held it for "
+                            f"{CERTIFICATE_LOCK_TIMEOUT:g} s; try again when that has ended"
+                        ) from None
+                    time.sleep(_LOCK_RETRY)
+                except OSError as error:
+                    raise self._not_written(path, error) from None
+            yield
+
+    def _not_written(self, path: Path, error: OSError) -> TlsError:
+        return TlsError(
+            f"{path}: cannot be written: {error.strerror}; "
+            "use a directory that is this user's own, or give a certificate and a key"
+        )
+
+
+# --- Certificates --------------------------------------------------------------------------------
+
+
+def _ca_certificate(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
+    """A root that signs servers' certificates only (RFC 5280 §4.2.1.3, §4.2.1.9)."""
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    # Trust stores list their certificates by name: the number tells two machines' apart.
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Partway"),
+            x509.NameAttribute(
+                NameOID.COMMON_NAME, f"Partway local CA {identifier.digest[:4].hex()}"
+            ),
+        ]
+    )
+    begin = now - timedelta(seconds=CERTIFICATE_CLOCK_SKEW)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + CA_VALIDITY_DAYS * _DAY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _server_certificate(
+    key: ec.EllipticCurvePrivateKey,
+    names: list[str],
+    ca: x509.Certificate,
+    ca_key: ec.EllipticCurvePrivateKey,
+    now: datetime,
+) -> x509.Certificate:
+    """A certificate for the names, which does not outlive the CA."""
+    begin = now - timedelta(seconds=CERTIFICATE_CLOCK_SKEW)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Partway")]))
+        .issuer_name(ca.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(min(begin + CERTIFICATE_VALIDITY_DAYS * _DAY, ca.not_valid_after_utc))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(map(_general_name, names)), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
+        )
+        .sign(ca_key, hashes.SHA256())
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _names_of(certificate: x509.Certificate) -> list[str]:
+    """The names that a certificate carries, as :func:`certificate_name` writes them."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    addresses = map(str, found.value.get_values_for_type(x509.IPAddress))
+    return [*found.value.get_values_for_type(x509.DNSName), *addresses]
+
+
+def _is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
