@@ -1,0 +1,267 @@
+"""What a client's HTTP/2 frames pass before the HTTP/2 library sees them.
+
+The library (h2) bounds neither resets nor control frames, and it sends nothing more once it has
+seen a client's GOAWAY. Both are decided here, on frame headers alone.
+"""
+
+from __future__ import annotations
+
+from protocol import limits
+from protocol.opening import HTTP2_PREFACE
+from protocol.rates import TokenBucket
+
+# Frame types and flags (RFC 9113 §6).
+_DATA = 0x0
+_HEADERS = 0x1
+_RST_STREAM = 0x3
+_SETTINGS = 0x4
+_GOAWAY = 0x7
+_WINDOW_UPDATE = 0x8
+_CONTINUATION = 0x9
+_END_STREAM = 0x1
+_END_HEADERS = 0x4
+
+_HEADER = 9
+_STREAM_ID = 0x7FFF_FFFF
+_MAX_WINDOW = 2**31 - 1
+
+
+def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
+    """A frame's bytes (RFC 9113 §4.1)."""
+    head = len(payload).to_bytes(3, "big") + bytes((kind, flags))
+    return head + stream_id.to_bytes(4, "big") + payload
+
+
+def window_update(increment: int, stream_id: int = 0) -> bytes:
+    """A WINDOW_UPDATE frame (RFC 9113 §6.9)."""
+    return frame(_WINDOW_UPDATE, 0, stream_id, increment.to_bytes(4, "big"))
+
+
+def goaway(last_stream_id: int, error_code: int) -> bytes:
+    """A GOAWAY frame (RFC 9113 §6.8)."""
+    payload = last_stream_id.to_bytes(4, "big") + error_code.to_bytes(4, "big")
+    return frame(_GOAWAY, 0, 0, payload)
+
+
+class FrameGate:
+    """One connection's gate.
+
+    The owner calls :meth:`feed`, then :meth:`take` until it is not :attr:`waiting` any more, in
+    turns with other connections. After each turn it gives back :attr:`owed_credit`, resets
+    :attr:`overdoing` and, if :attr:`overdone`, closes the connection to new streams.
+
+    Rules:
+        1. A client's GOAWAY is kept from h2: it limits only streams that a server begins
+           (RFC 9113 §6.8), and after it h2 refuses to send data (clause 2.1-4).
+        2. Frames that cost more than their bytes are counted, each kind in a bucket. Beyond the
+           bucket they are dropped, and the connection is closed to new streams.
+        3. WINDOW_UPDATE frames beyond their bucket are added up, one for each stream and turn:
+           dropping them would starve streams that do nothing wrong.
+        4. The stream that sends DATA frames with next to nothing in them, beyond their bucket, is
+           to be reset.
+        5. A header block is held until it is whole. One that is too large is dropped; since the
+           decompressor then lacks it, no later one is looked at: the end of stream that it may
+           carry is passed on as an empty DATA frame.
+        6. Frames of streams that are ours no longer are dropped: of those that came after the
+           connection was closed to new streams, and of those that we reset (RFC 9113 §5.4.2).
+           DATA among them is owed back to the connection's window.
+    """
+
+    def __init__(self, now: float) -> None:
+        #: Why the connection is to be closed to new streams, once it is.
+        self.overdone: str | None = None
+        #: Bytes of dropped DATA, to be given back to the connection's window.
+        self.owed_credit = 0
+        #: Streams to be reset (rule 4).
+        self.overdoing: set[int] = set()
+        #: Whether the client has said GOAWAY.
+        self.client_goes = False
+        #: Highest stream that h2 has seen the headers of.
+        self.last_stream = 0
+        self._buffer = b""
+        self._preface_left = len(HTTP2_PREFACE)
+        self._closed_to_new = False
+        self._headers_lost = False
+        self._block: list[bytes] | None = None
+        self._block_head = (0, 0)
+        self._block_frames = 0
+        self._block_size = 0
+        self._reset: dict[int, None] = {}
+        self._tiny_of: dict[int, int] = {}
+        self._resets = TokenBucket(limits.HTTP2_RESET_BURST, limits.HTTP2_RESET_RATE, now)
+        self._controls = TokenBucket(limits.HTTP2_CONTROL_BURST, limits.HTTP2_CONTROL_RATE, now)
+        self._settings = TokenBucket(limits.HTTP2_SETTINGS_BURST, limits.HTTP2_SETTINGS_RATE, now)
+        self._tiny = TokenBucket(limits.HTTP2_TINY_BURST, limits.HTTP2_TINY_RATE, now)
+        self._updates = TokenBucket(
+            limits.HTTP2_WINDOW_UPDATE_BURST, limits.HTTP2_WINDOW_UPDATE_RATE, now
+        )
+
+    # --- What the owner tells --------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes in."""
+        self._buffer = self._buffer + data if self._buffer else data
+
+    def close_to_new(self) -> None:
+        """From here on new streams are dropped unseen; what runs goes on."""
+        self._closed_to_new = True
+
+    def stream_reset(self, stream_id: int) -> None:
+        """We have reset a stream: what the client still sends on it is not looked at."""
+        self._tiny_of.pop(stream_id, None)
+        self._reset[stream_id] = None
+        if len(self._reset) > limits.HTTP2_RESET_REMEMBERED:
+            del self._reset[next(iter(self._reset))]
+
+    def stream_over(self, stream_id: int) -> None:
+        """A stream is over on both sides."""
+        self._tiny_of.pop(stream_id, None)
+
+    def reset_provoked(self, now: float) -> None:
+        """A frame of the client's made h2 reset a stream: as good as a reset of its own."""
+        if not self._resets.take(now):
+            self._overdo("resets")
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a whole frame waits for its turn."""
+        if self._preface_left:
+            return False
+        size = len(self._buffer)
+        return size >= _HEADER and size >= _HEADER + int.from_bytes(self._buffer[:3], "big")
+
+    # --- A turn ----------------------------------------------------------------------------------
+
+    def take(self, now: float) -> bytes:
+        """The frames of one turn, as bytes for h2: whole frames only.
+
+        A frame that is larger than we accept comes out as far as it is there: h2 refuses it by
+        its header.
+        """
+        buffer = self._buffer
+        kept: list[bytes] = []
+        updates: dict[int, int] = {}
+        run = 0  # where what is kept as it is begins
+        at = min(self._preface_left, len(buffer))
+        self._preface_left -= at
+        for _ in range(limits.HTTP2_FRAMES_PER_TURN if not self._preface_left else 0):
+            start = at + _HEADER
+            if start > len(buffer):
+                break
+            length = int.from_bytes(buffer[at : at + 3], "big")
+            if length > limits.HTTP2_MAX_FRAME:
+                at = len(buffer)
+                break
+            end = start + length
+            if end > len(buffer):
+                break
+            instead = self._frame(buffer, at, end, now, updates)
+            if instead is not None:
+                kept.append(buffer[run:at])
+                kept.append(instead)
+                run = end
+            at = end
+        kept.append(buffer[run:at])
+        self._buffer = buffer[at:]
+        kept += [window_update(credit, stream_id) for stream_id, credit in updates.items()]
+        return kept[0] if len(kept) == 1 else b"".join(kept)
+
+    def _frame(
+        self, buffer: bytes, at: int, end: int, now: float, updates: dict[int, int]
+    ) -> bytes | None:
+        """What stands for one frame: None for itself, other bytes, or nothing."""
+        kind, flags = buffer[at + 3], buffer[at + 4]
+        stream_id = int.from_bytes(buffer[at + 5 : at + _HEADER], "big") & _STREAM_ID
+        if self._block is not None and kind != _CONTINUATION:
+            # Nothing may come inside a header block; h2 says so, unless it never sees the block.
+            broken, self._block = b"".join(self._block), None
+            if broken:
+                return broken + buffer[at:end]
+        if kind == _DATA:
+            return self._data(end - at - _HEADER, flags, stream_id, now)
+        if kind in (_HEADERS, _CONTINUATION):
+            return self._header_block(buffer[at:end], kind, flags, stream_id)
+        if kind == _RST_STREAM:
+            return self._rst_stream(stream_id, now)
+        if kind == _WINDOW_UPDATE:
+            return self._window_update(buffer[at + _HEADER : end], stream_id, now, updates)
+        if kind == _GOAWAY:  # rule 1
+            self.client_goes = True
+            return b""
+        bucket = self._settings if kind == _SETTINGS else self._controls
+        return None if bucket.take(now) else self._overdo("control frames")
+
+    def _data(self, length: int, flags: int, stream_id: int, now: float) -> bytes | None:
+        if stream_id in self._reset or self._is_unseen(stream_id):  # rule 6
+            self.owed_credit += length
+            if flags & _END_STREAM:
+                self._reset.pop(stream_id, None)
+            return b""
+        if length <= limits.HTTP2_TINY_DATA and not flags & _END_STREAM:
+            so_far = self._tiny_of[stream_id] = self._tiny_of.get(stream_id, 0) + 1
+            # Whoever has sent few of them is not the one that used the bucket up.
+            if not self._tiny.take(now) and so_far > limits.HTTP2_TINY_RATE:  # rule 4
+                self.overdoing.add(stream_id)
+        return None
+
+    def _header_block(self, data: bytes, kind: int, flags: int, stream_id: int) -> bytes | None:
+        """Rule 5."""
+        if kind == _HEADERS:
+            self._block, self._block_head = [], (stream_id, flags)
+            self._block_frames = self._block_size = 0
+        if self._block is None:
+            return None if not self._headers_lost else b""  # h2 knows what to say to it
+        self._block_frames += 1
+        self._block_size += len(data)
+        self._block.append(data)
+        stream_id, first_flags = self._block_head
+        if self._is_unseen(stream_id) or self._headers_lost:
+            self._headers_lost = True
+        elif (
+            self._block_frames > 1 + limits.HTTP2_MAX_CONTINUATIONS
+            or self._block_size > limits.HTTP2_MAX_HEADER_LIST
+        ):
+            self._headers_lost = True
+            self._overdo("a header block")
+        if self._headers_lost:
+            self._block.clear()
+        if not flags & _END_HEADERS:
+            return b""
+        whole, self._block = b"".join(self._block), None
+        if self._headers_lost:
+            seen = stream_id <= self.last_stream and stream_id not in self._reset
+            ends = seen and first_flags & _END_STREAM
+            return frame(_DATA, _END_STREAM, stream_id) if ends else b""
+        self.last_stream = max(self.last_stream, stream_id)
+        return whole
+
+    def _rst_stream(self, stream_id: int, now: float) -> bytes | None:
+        self._tiny_of.pop(stream_id, None)
+        if stream_id in self._reset:
+            del self._reset[stream_id]
+            return b""
+        if self._is_unseen(stream_id):
+            return b""
+        if not self._resets.take(now):
+            self._overdo("resets")  # the last one still is one: its stream is over
+        return None
+
+    def _window_update(
+        self, payload: bytes, stream_id: int, now: float, updates: dict[int, int]
+    ) -> bytes | None:
+        if stream_id in self._reset or self._is_unseen(stream_id):
+            return b""
+        increment = int.from_bytes(payload, "big") & _STREAM_ID
+        if self._updates.take(now) or len(payload) != 4 or not increment:
+            return None
+        updates[stream_id] = min(_MAX_WINDOW, updates.get(stream_id, 0) + increment)  # rule 3
+        return b""
+
+    def _is_unseen(self, stream_id: int) -> bool:
+        """Whether it came after the connection was closed to new streams."""
+        return self._closed_to_new and stream_id > self.last_stream
+
+    def _overdo(self, what: str) -> bytes:
+        self.overdone = self.overdone or what
+        self._closed_to_new = True
+        return b""

@@ -1,0 +1,335 @@
+"""protocol.http2_gate: which of a client's frames h2 gets to see."""
+
+from __future__ import annotations
+
+import pytest
+from hyperframe.frame import (
+    ContinuationFrame,
+    DataFrame,
+    Frame,
+    GoAwayFrame,
+    HeadersFrame,
+    PingFrame,
+    PriorityFrame,
+    RstStreamFrame,
+    SettingsFrame,
+    WindowUpdateFrame,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import limits
+from protocol.http2_gate import FrameGate, frame, goaway, window_update
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks():
+    """No loop runs here."""
+
+
+def headers(stream=1, block=b"\x82", *, end=False, whole=True):
+    flags = [*(["END_STREAM"] if end else []), *(["END_HEADERS"] if whole else [])]
+    return HeadersFrame(stream, block, flags=flags)
+
+
+def continuation(stream=1, block=b"\x84", *, whole=False):
+    return ContinuationFrame(stream, block, flags=["END_HEADERS"] if whole else [])
+
+
+def data(stream=1, payload=b"x" * 100, *, end=False):
+    return DataFrame(stream, payload, flags=["END_STREAM"] if end else [])
+
+
+def raw(*frames):
+    return b"".join(one if isinstance(one, bytes) else one.serialize() for one in frames)
+
+
+def passed(gate, *frames, now=0.0):
+    """What comes out for frames, to the last turn."""
+    gate.feed(raw(*frames))
+    out = gate.take(now)
+    while gate.waiting:
+        out += gate.take(now)
+    return out
+
+
+def parsed(data):
+    frames = []
+    while data:
+        found, length = Frame.parse_frame_header(memoryview(data[:9]))
+        found.parse_body(memoryview(data[9 : 9 + length]))
+        frames.append(found)
+        data = data[9 + length :]
+    return frames
+
+
+@pytest.fixture
+def gate():
+    gate = FrameGate(0.0)
+    gate.feed(PREFACE)
+    assert gate.take(0.0) == PREFACE
+    return gate
+
+
+#: Of a type that no RFC has given out.
+UNKNOWN = b"\x00\x00\x03\xfa\xff\x00\x00\x00\x00any"
+
+ORDINARY = [
+    SettingsFrame(0, {4: 100_000}),
+    SettingsFrame(0, flags=["ACK"]),
+    headers(1),
+    data(1),
+    PingFrame(0, b"12345678"),
+    WindowUpdateFrame(0, 1000),
+    headers(3, whole=False),
+    continuation(3),
+    continuation(3, whole=True),
+    PriorityFrame(5, depends_on=3),
+    data(3, b""),
+    data(3, b"", end=True),
+    RstStreamFrame(1, 8),
+    UNKNOWN,
+]
+
+
+def test_what_is_ordinary_passes_as_it_is(gate):
+    assert passed(gate, *ORDINARY) == raw(*ORDINARY)
+    assert gate.overdone is None
+    assert gate.last_stream == 3
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=50))
+def test_any_cut_of_the_bytes_gives_the_same(sizes):
+    gate = FrameGate(0.0)
+    rest, out = PREFACE + raw(*ORDINARY), b""
+    whole = rest
+    while rest:
+        for size in sizes:
+            gate.feed(rest[:size])
+            rest = rest[size:]
+            out += gate.take(0.0)
+    while gate.waiting:
+        out += gate.take(0.0)
+    assert out == whole
+
+
+def test_only_whole_frames_come_out(gate):
+    one = raw(data())
+    gate.feed(one + one[:-1])
+    assert gate.take(0.0) == one
+    assert not gate.waiting
+    gate.feed(one[-1:])
+    assert gate.waiting
+    assert gate.take(0.0) == one
+
+
+def test_a_frame_that_is_too_large_comes_out_at_once(gate):
+    head = (limits.HTTP2_MAX_FRAME + 1).to_bytes(3, "big") + bytes(6)
+    gate.feed(head + b"begin")
+    assert gate.take(0.0) == head + b"begin"
+
+
+def test_a_turn_is_so_many_frames(gate):
+    gate.feed(raw(*[data()] * (limits.HTTP2_FRAMES_PER_TURN + 1)))
+    assert gate.take(0.0) == raw(*[data()] * limits.HTTP2_FRAMES_PER_TURN)
+    assert gate.waiting
+    assert gate.take(0.0) == raw(data())
+    assert not gate.waiting
+
+
+# --- Rule 1 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("2.1-4")
+def test_goaway_is_kept_from_h2(gate):
+    goes = GoAwayFrame(0, last_stream_id=0, error_code=0, additional_data=b"bye")
+    assert passed(gate, headers(), goes, data()) == raw(headers(), data())
+    assert gate.client_goes
+    assert gate.overdone is None
+
+
+# --- Rule 2 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flood", "burst", "rate"),
+    [
+        (PingFrame(0, b"12345678"), limits.HTTP2_CONTROL_BURST, limits.HTTP2_CONTROL_RATE),
+        (PingFrame(0, b"12345678", flags=["ACK"]), limits.HTTP2_CONTROL_BURST, 33),
+        (PriorityFrame(1, depends_on=0), limits.HTTP2_CONTROL_BURST, 33),
+        (UNKNOWN, limits.HTTP2_CONTROL_BURST, 33),
+        (SettingsFrame(0, {4: 0}), limits.HTTP2_SETTINGS_BURST, limits.HTTP2_SETTINGS_RATE),
+        (SettingsFrame(0), limits.HTTP2_SETTINGS_BURST, limits.HTTP2_SETTINGS_RATE),
+    ],
+    ids=["PING", "PONG", "PRIORITY", "unknown", "SETTINGS", "empty SETTINGS"],
+)
+def test_a_flood_of_control_frames_ends_at_the_gate(gate, flood, burst, rate):
+    passed(gate, headers(1))
+    assert passed(gate, *[flood] * burst) == raw(*[flood] * burst)
+    assert gate.overdone is None
+    assert passed(gate, *[flood] * 5000, data(1)) == raw(data(1))
+    assert gate.overdone == "control frames"
+    # What is due by the rate still passes: a ping of the good stream's, now and then.
+    seconds = 1.0 / rate * 1.01
+    assert passed(gate, flood, flood, now=seconds) == raw(flood)
+
+
+def test_rapid_reset_ends_at_the_gate(gate):
+    pairs = [
+        frame
+        for number in range(limits.HTTP2_RESET_BURST + 1)
+        for frame in (headers(2 * number + 1), RstStreamFrame(2 * number + 1, 8))
+    ]
+    assert passed(gate, *pairs) == raw(*pairs)
+    assert gate.overdone == "resets"
+    good = gate.last_stream
+    later = [headers(good + 2), data(good + 2), RstStreamFrame(good + 2, 8)]
+    assert passed(gate, *later, data(good)) == raw(data(good))
+    assert gate.owed_credit == 100, "what was dropped is owed to the connection"
+
+
+def test_resets_that_h2_makes_for_the_client_count_too(gate):
+    """CVE-2025-8671: a zero increment makes the server reset, and nobody had counted that."""
+    for _ in range(limits.HTTP2_RESET_BURST):
+        gate.reset_provoked(0.0)
+    assert gate.overdone is None
+    gate.reset_provoked(0.0)
+    assert gate.overdone == "resets"
+
+
+# --- Rule 3 --------------------------------------------------------------------------------------
+
+
+def test_window_updates_are_added_up_beyond_their_bucket(gate):
+    passed(gate, headers(1), headers(3))
+    ordinary = [WindowUpdateFrame(1, 1)] * limits.HTTP2_WINDOW_UPDATE_BURST
+    assert passed(gate, *ordinary) == raw(*ordinary)
+    flood = [WindowUpdateFrame(1, 1), WindowUpdateFrame(0, 5), WindowUpdateFrame(3, 2**31 - 1)] * 20
+    frames = parsed(passed(gate, *flood))
+    assert {(found.stream_id, found.window_increment) for found in frames} == {
+        (1, 20), (0, 100), (3, 2**31 - 1),
+    }  # fmt: skip
+    assert gate.overdone is None
+
+
+def test_a_window_update_of_nothing_is_left_to_h2(gate):
+    passed(gate, headers(1), *[WindowUpdateFrame(1, 1)] * limits.HTTP2_WINDOW_UPDATE_BURST)
+    nothing = frame(0x8, 0, 1, bytes(4))
+    gate.feed(nothing)
+    assert gate.take(0.0) == nothing
+
+
+# --- Rule 4 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", bytes(limits.HTTP2_TINY_DATA)])
+def test_a_stream_of_tiny_data_is_to_be_reset(gate, payload):
+    passed(gate, headers(1), headers(3))
+    flood = [data(1, payload)] * (limits.HTTP2_TINY_BURST + 1)
+    assert passed(gate, *flood) == raw(*flood)
+    assert gate.overdoing == {1}
+    assert gate.overdone is None
+    gate.stream_reset(1)
+    gate.overdoing.clear()
+    assert passed(gate, *flood[:100], data(3, payload)) == raw(data(3, payload))
+    assert gate.owed_credit == 100 * len(payload)
+    assert gate.overdoing == set(), "whoever has sent few of them is left alone"
+
+
+def test_data_that_holds_an_event_is_never_tiny(gate):
+    passed(gate, headers(1))
+    flood = [data(1, bytes(limits.HTTP2_TINY_DATA + 1))] * (2 * limits.HTTP2_TINY_BURST)
+    assert passed(gate, *flood) == raw(*flood)
+    assert gate.overdoing == set()
+
+
+# --- Rule 5 --------------------------------------------------------------------------------------
+
+
+def test_a_header_block_is_held_until_it_is_whole(gate):
+    begin = [headers(1, whole=False), continuation(1)]
+    assert passed(gate, *begin) == b""
+    assert passed(gate, continuation(1, whole=True)) == raw(*begin, continuation(1, whole=True))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        [headers(3, whole=False), *[continuation(3, b"")] * 20_000],
+        [headers(3, bytes(16_000), whole=False), *[continuation(3, bytes(16_000))] * 5],
+    ],
+    ids=["many frames", "many bytes"],
+)
+def test_a_header_block_that_is_too_large_is_dropped(gate, block):
+    passed(gate, headers(1))
+    assert passed(gate, *block) == b""
+    assert gate.overdone == "a header block"
+    assert passed(gate, continuation(3, whole=True)) == b""
+    # The good stream goes on, and its end is understood though its trailers are not.
+    assert passed(gate, data(1)) == raw(data(1))
+    assert passed(gate, headers(1, b"\xbe", end=True)) == raw(data(1, b"", end=True))
+    assert passed(gate, headers(5), data(5)) == b""
+
+
+def test_a_header_block_that_never_ends_holds_nothing(gate):
+    passed(gate, headers(1))
+    assert passed(gate, headers(3, whole=False), *[continuation(3, b"")] * 1000, data(1)) == raw(
+        data(1)
+    )
+
+
+def test_a_frame_inside_a_header_block_is_left_to_h2(gate):
+    begin = headers(1, whole=False)
+    assert passed(gate, begin, PingFrame(0, b"12345678")) == raw(begin, PingFrame(0, b"12345678"))
+
+
+def test_a_continuation_of_nothing_is_left_to_h2(gate):
+    assert passed(gate, continuation(1)) == raw(continuation(1))
+
+
+# --- Rule 6 --------------------------------------------------------------------------------------
+
+
+def test_closed_to_new_streams(gate):
+    passed(gate, headers(1))
+    gate.close_to_new()
+    assert passed(gate, headers(3), data(3), WindowUpdateFrame(3, 1), RstStreamFrame(3)) == b""
+    assert passed(gate, data(1), WindowUpdateFrame(1, 1)) == raw(data(1), WindowUpdateFrame(1, 1))
+    assert gate.owed_credit == 100
+    assert gate.last_stream == 1
+
+
+def test_late_frames_of_a_stream_that_we_reset(gate):
+    passed(gate, headers(1), headers(3))
+    gate.stream_reset(1)
+    assert passed(gate, data(1), WindowUpdateFrame(1, 1), data(3)) == raw(data(3))
+    assert gate.owed_credit == 100
+    assert passed(gate, RstStreamFrame(1)) == b""
+    assert passed(gate, RstStreamFrame(3)) == raw(RstStreamFrame(3))
+
+
+def test_only_so_many_streams_that_we_reset_are_remembered(gate):
+    for number in range(limits.HTTP2_RESET_REMEMBERED + 1):
+        gate.stream_reset(2 * number + 1)
+    assert passed(gate, data(1)) == raw(data(1))
+    assert passed(gate, data(3)) == b""
+
+
+# --- Bytes ---------------------------------------------------------------------------------------
+
+
+def test_frames_of_our_own():
+    assert window_update(77, 5) == raw(WindowUpdateFrame(5, 77))
+    assert goaway(9, 11) == raw(GoAwayFrame(0, last_stream_id=9, error_code=11))
+    assert frame(0, 1, 3, b"ab") == raw(data(3, b"ab", end=True))
+
+
+@given(st.binary(max_size=300))
+def test_garbage_raises_nothing(garbage):
+    gate = FrameGate(0.0)
+    gate.feed(PREFACE + garbage)
+    gate.take(0.0)
+    while gate.waiting:
+        gate.take(0.0)
