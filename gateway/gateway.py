@@ -1,26 +1,37 @@
-"""The gateway: endpoints, the streams that are open, and the way down."""
+"""The gateway: what it listens on, what it answers, and the way down."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import ssl
+import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 from gateway.fleet.endpoints import Endpoints
-from gateway.metrics import Metrics
 from gateway.operations.bidirectional import BidirectionalStream
 from gateway.operations.status import Status
 from gateway.serving import routes
+from gateway.serving.authentication import Authenticator, NoAuthentication, SigV4Authentication
 from gateway.serving.exchange import Exchange
 from gateway.serving.http1 import Http1Server
+from gateway.serving.http2 import Http2Server
 from gateway.serving.listener import Listener
+from gateway.serving.principals import Principals
 from gateway.settings import Settings
-from gateway.streams.session import Session
-from protocol.errors import ApiError, InternalServerError, ServiceUnavailable
+from gateway.streams.registry import Streams
+from protocol.errors import ApiError, InternalServerError
 
 log = logging.getLogger("partway.gateway")
-stream_log = logging.getLogger("partway.stream")
+
+
+class Listening(NamedTuple):
+    """Where a gateway listens: real ports, where 0 was asked for."""
+
+    host: str
+    port: int
+    tls_port: int | None
 
 
 class Gateway:
@@ -30,37 +41,57 @@ class Gateway:
 
     Args:
         settings: the whole tree.
+        tls: what the TLS port shows; None for none.
+        wall_clock: epoch seconds, for signatures.
+
+    Raises:
+        PrincipalsError: the file of principals is of no use.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        tls: ssl.SSLContext | None = None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self.settings = settings
-        self.endpoints = Endpoints(settings.endpoints)
-        self.metrics = Metrics()
-        self.draining = False
-        self._opening: set[asyncio.Task[object]] = set()
-        self._ending = False
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._hasten = asyncio.Event()
+        self.streams = Streams(settings.max_streams)
+        self._tls = tls
         self._http1 = Http1Server(self._dispatch)
-        self._listener = Listener(self._http1, settings.max_connections)
-        status = Status(self)
+        self._http2 = Http2Server(self._dispatch, settings.max_streams_per_connection)
+        self._listener = Listener(self._http1, self._http2, settings.max_connections)
+        status = Status(self.streams)
+        bidirectional = BidirectionalStream(
+            Endpoints(settings.endpoints),
+            self.streams,
+            _authenticator(settings, wall_clock),
+            settings.allow_origins,
+            wall_clock,
+        )
+        reading = frozenset({"GET", "HEAD"})
         self._routes = (
-            routes.Route(frozenset({"GET", "HEAD"}), routes.HEALTHZ, status.healthz),
-            routes.Route(frozenset({"GET", "HEAD"}), routes.READYZ, status.readyz),
-            routes.Route(frozenset({"GET", "HEAD"}), routes.METRICS, status.metrics),
-            routes.Route(
-                frozenset({"GET", "POST"}), routes.BIDIRECTIONAL, BidirectionalStream(self)
-            ),
+            routes.Route(reading, routes.HEALTHZ, status.healthz),
+            routes.Route(reading, routes.READYZ, status.readyz),
+            routes.Route(reading, routes.METRICS, status.metrics),
+            routes.Route(frozenset({"GET", "POST"}), routes.BIDIRECTIONAL, bidirectional),
         )
 
-    async def start(self) -> tuple[str, int]:
-        """Listen; returns host and real port.
+    async def start(self) -> Listening:
+        """Listen.
 
         Raises:
-            OSError: the address cannot be listened on.
+            OSError: an address cannot be listened on.
         """
-        return await self._listener.start(self.settings.host, self.settings.port)
+        settings = self.settings
+        host, port = await self._listener.start(settings.host, settings.port)
+        if self._tls is None or settings.tls_port is None:
+            return Listening(host, port, None)
+        try:
+            _, tls_port = await self._listener.start(settings.host, settings.tls_port, self._tls)
+        except OSError:
+            self._listener.stop()
+            raise
+        return Listening(host, port, tls_port)
 
     # --- Requests --------------------------------------------------------------------------------
 
@@ -81,7 +112,7 @@ class Gateway:
 
     def _refuse(self, exchange: Exchange, error: ApiError) -> None:
         """Answer with an API error; its one line in the log."""
-        self.metrics.refused(error.name)
+        self.streams.metrics.refused(error.name)
         log.info(
             "refused request_id=%s peer=%s status=%d error=%s: %s",
             exchange.request_id,
@@ -95,109 +126,34 @@ class Gateway:
         else:
             exchange.fail(error)
 
-    # --- Streams ---------------------------------------------------------------------------------
-
-    @contextmanager
-    def opening(self) -> Iterator[None]:
-        """The time in which a stream is being opened; it counts as one.
-
-        Raises:
-            ServiceUnavailable: full, or draining (clause 4-6).
-        """
-        if self.draining:
-            raise _draining()
-        if len(self._opening) + len(self.metrics.sessions) >= self.settings.max_streams:
-            raise ServiceUnavailable(
-                f"all {self.settings.max_streams} streams of this gateway are in use"
-            )
-        task = asyncio.current_task()
-        assert task is not None, "a request is answered in a task"
-        self._opening.add(task)
-        self._idle.clear()
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not self._ending:
-                raise
-            task.uncancel()
-            raise _draining() from None
-        finally:
-            self._opening.discard(task)
-            self._check_idle()
-
-    def session_started(self, session: Session) -> None:
-        """A stream is about to run."""
-        self.metrics.started(session)
-
-    def session_ended(self, session: Session) -> None:
-        """A stream has ended; its one line in the log."""
-        self.metrics.ended(session)
-        self._check_idle()
-        ending, ended_at = session.ending, session.ended_at
-        assert ending is not None, "an ended session has its ending"
-        assert ended_at is not None, "an ended session has its time"
-        first = session.first_part_at
-        stream_log.info(
-            "stream ended endpoint=%s request_id=%s duration=%.3f parts_in=%d bytes_in=%d "
-            "parts_out=%d bytes_out=%d first_part=%s cause=%s",
-            session.endpoint,
-            session.request_id,
-            ended_at - session.started_at,
-            session.from_client.parts,
-            session.from_client.bytes,
-            session.from_container.parts,
-            session.from_container.bytes,
-            "-" if first is None else f"{first - session.started_at:.4f}",
-            ending.cause.value,
-        )
-
-    def _check_idle(self) -> None:
-        if not self._opening and not self.metrics.sessions:
-            self._idle.set()
-
     # --- The way down ----------------------------------------------------------------------------
 
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""
-        self._hasten.set()
+        self.streams.hasten()
 
     async def drain(self) -> None:
         """Stop: not ready, nothing new, streams finish or are ended, then everything is closed.
 
-        Until then connections are still accepted, so that who asks is told 503 and goes elsewhere.
-        Streams have ``shutdown_grace`` seconds to end by themselves; then those that are still
-        being opened are refused, and the rest are ended one by one over ``shutdown_spread`` so
-        that their clients do not all return at once. Bounded by grace, spread and
+        Until then connections are still accepted, so that who asks is told 503 and goes elsewhere;
+        HTTP/2 connections are told GOAWAY at once. Streams have ``shutdown_grace`` seconds to end
+        by themselves, the rest are ended over ``shutdown_spread``. Bounded by these two and
         ``shutdown_hard`` together.
         """
-        self.draining = True
         settings = self.settings
-        log.info("draining streams=%d", len(self.metrics.sessions))
-        await self._wait_idle(settings.shutdown_grace)
-        self._ending = True
-        for task in self._opening:  # their containers have not answered, and need not any more
-            task.cancel()
-        left = list(self.metrics.sessions)
-        for position, session in enumerate(left):
-            if position:
-                await self._pause(settings.shutdown_spread / len(left))
-            session.drain()
+        self._http2.announce_end()
+        await self.streams.drain(settings.shutdown_grace, settings.shutdown_spread)
         self._listener.stop()
-        await self._http1.shutdown(settings.shutdown_hard / 2)  # it waits twice
+        async with asyncio.TaskGroup() as servers:
+            servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))  # it waits twice
+            servers.create_task(self._http2.shutdown(settings.shutdown_hard))
         log.info("drained")
 
-    async def _wait_idle(self, timeout: float) -> None:
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._idle, self._hasten)]
-        try:
-            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
 
-    async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._hasten.wait(), seconds)
-
-
-def _draining() -> ServiceUnavailable:
-    return ServiceUnavailable("the gateway is draining; another one may take the stream")
+def _authenticator(settings: Settings, wall_clock: Callable[[], float]) -> Authenticator:
+    if settings.auth == "none":
+        return NoAuthentication()
+    assert settings.principals is not None, "the settings have been checked"
+    return SigV4Authentication(
+        Principals(settings.principals, wall_clock), settings.region, wall_clock
+    )

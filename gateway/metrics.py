@@ -6,7 +6,7 @@ The hot path only adds to the session's own integers; they are summed when someb
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,16 +21,18 @@ _FROM_CONTAINER = "from_container"
 
 
 class Metrics:
-    """Counters over all streams, and the streams that are open.
+    """Counters over all streams.
+
+    Args:
+        sessions: the open streams, whoever keeps them.
 
     Attributes:
         registry: to be exposed; of this object's own, so that several can live in one process.
-        sessions: the open streams.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sessions: Collection[Session]) -> None:
         self.registry = CollectorRegistry()
-        self.sessions: set[Session] = set()
+        self._sessions = sessions
         self._parts: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._bytes: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._ends = Counter(
@@ -54,13 +56,8 @@ class Metrics:
         )
         self.registry.register(self)
 
-    def started(self, session: Session) -> None:
-        """A stream is open."""
-        self.sessions.add(session)
-
     def ended(self, session: Session) -> None:
-        """A stream has its cause; its counts are final."""
-        self.sessions.discard(session)
+        """A stream has its cause and is open no more; its counts are final."""
         self._add(session, self._parts, self._bytes)
         if session.ending is not None:
             self._ends.labels(session.endpoint, session.ending.cause.value).inc()
@@ -78,7 +75,7 @@ class Metrics:
         sizes = self._bytes.copy()
         streams: defaultdict[str, int] = defaultdict(int)
         buffered: defaultdict[str, int] = defaultdict(int)
-        for session in self.sessions:
+        for session in self._sessions:
             self._add(session, parts, sizes)
             streams[session.endpoint] += 1
             buffered[session.endpoint] += session.buffered_bytes

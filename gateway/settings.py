@@ -22,6 +22,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address
@@ -33,7 +34,9 @@ _DAY = 86_400
 #: Of the numbers at the top level, ends included. uvloop would take a port modulo 65,536.
 _RANGES = {
     "port": (0, 65_535),
+    "tls_port": (0, 65_535),
     "max_streams": (1, 1_000_000),
+    "max_streams_per_connection": (1, 1_000_000),
     "max_connections": (1, 1_000_000),
     "shutdown_grace": (0, _DAY),
     "shutdown_spread": (0, _DAY),
@@ -52,11 +55,18 @@ class Settings:
     Attributes:
         host: to listen on.
         port: to listen on; 0 picks a free one.
+        tls_port: to listen on with TLS; None for no such port, 0 picks a free one.
+        tls_cert: certificate chain to show there, PEM; None for one of the local CA's.
+        tls_key: its key.
+        tls_names: further names in the local CA's certificate.
+        region: AWS's name of it, as clients are set to and as their signatures say.
         auth: how clients prove who they are.
+        principals: file of those who may sign, for ``sigv4``.
         insecure: whether to listen beyond loopback without authentication all the same.
         log_level: of the log on standard error.
         allow_origins: web pages' origins that may open streams; ``*`` for all.
         max_streams: open at once.
+        max_streams_per_connection: open at once on one HTTP/2 connection.
         max_connections: open at once.
         shutdown_grace: for streams to end by themselves after SIGTERM.
         shutdown_spread: over which the rest are ended.
@@ -66,11 +76,18 @@ class Settings:
 
     host: str = "127.0.0.1"
     port: int = 8090
-    auth: Literal["none"] = "none"
+    tls_port: int | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_names: frozenset[str] = frozenset()
+    region: str = "us-east-1"
+    auth: Literal["none", "sigv4"] = "none"
+    principals: Path | None = None
     insecure: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allow_origins: frozenset[str] = frozenset()
     max_streams: int = limits.MAX_STREAMS
+    max_streams_per_connection: int = limits.HTTP2_MAX_STREAMS
     max_connections: int = limits.MAX_CONNECTIONS
     shutdown_grace: float = limits.SHUTDOWN_GRACE
     shutdown_spread: float = limits.SHUTDOWN_SPREAD
@@ -78,16 +95,29 @@ class Settings:
     endpoints: tuple[Endpoint, ...] = ()
 
     def check(self) -> None:
-        """Refuse what is unsafe.
+        """Refuse what is unsafe, and what does not go together.
 
         Raises:
-            SettingsError: open to the network with nobody asked who they are.
+            SettingsError: says what, and what to do.
         """
-        if not self.insecure and not is_loopback(self.host):
+        if self.auth == "none" and not self.insecure and not is_loopback(self.host):
             raise SettingsError(
                 f"listening on {self.host} without authentication lets anyone on the network "
-                "use the endpoints; add --insecure if that is meant, or listen on 127.0.0.1"
+                "use the endpoints; add --auth sigv4, or --insecure if that is meant, or listen "
+                "on 127.0.0.1"
             )
+        if self.auth == "sigv4" and self.principals is None:
+            raise SettingsError(
+                "--auth sigv4 needs --principals FILE: who may sign, and with which keys"
+            )
+        if self.auth == "none" and self.principals is not None:
+            raise SettingsError("--principals is read with --auth sigv4 only: add that")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise SettingsError("--tls-cert and --tls-key go together: give both, or neither")
+        if self.tls_port is None and (self.tls_cert is not None or self.tls_names):
+            raise SettingsError("a certificate needs a port: add --tls-port, as in --tls-port 8443")
+        if limits.REGION.fullmatch(self.region) is None:
+            raise SettingsError(f"region: {self.region!r} is none, as in us-east-1")
 
 
 def is_loopback(host: str) -> bool:
@@ -222,7 +252,15 @@ def _known(tree: type) -> str:
     return ", ".join(field.name for field in dataclasses.fields(tree))
 
 
+def _required(hint: Any) -> Any:
+    """The type of a setting that may also be left out: ``int`` of ``int | None``."""
+    if get_origin(hint) is UnionType:
+        return next(kind for kind in get_args(hint) if kind is not NoneType)
+    return hint
+
+
 def _from_text(text: str, hint: Any) -> object:
+    hint = _required(hint)
     if hint is bool:
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
     if hint in (int, float):
@@ -237,6 +275,7 @@ def _from_text(text: str, hint: Any) -> object:
 
 def _convert(value: object, hint: Any, where: str) -> object:
     """A value as its setting's type; what does not fit is named, never guessed."""
+    hint = _required(hint)
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             choices = ", ".join(map(repr, get_args(hint)))
@@ -248,6 +287,8 @@ def _convert(value: object, hint: Any, where: str) -> object:
         return frozenset(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is Path and isinstance(value, str) and value:
+        return Path(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise SettingsError(f"{where}: it is of type {hint.__name__}, not {value!r}")
     return value

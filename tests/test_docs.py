@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from container import cli as container_cli
-from gateway.cli import invoke, serve
+from gateway.cli import certs, invoke, serve
 from gateway.fleet.endpoints import Endpoint
 from gateway.metrics import Metrics
 from gateway.settings import Settings, load
@@ -172,7 +172,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     else:
         top = argparse.ArgumentParser()
         adding = top.add_subparsers()
-        for command in (serve, invoke):
+        for command in (serve, invoke, certs):
             command.add_to(adding)
         commands = top._subparsers
     assert commands is not None
@@ -180,7 +180,10 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     return choices[name.split()[1]]
 
 
-@pytest.mark.parametrize("name", ["partway serve", "partway invoke", "partway-container serve"])
+COMMANDS = ["partway serve", "partway invoke", "partway certs", "partway-container serve"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_flag_is_documented(name):
     documented = first_names(section(page("reference/commands.md"), name))
     assert len(set(documented)) == len(documented)
@@ -190,9 +193,7 @@ def test_every_flag_is_documented(name):
 
 
 def test_flags_that_pages_mention_exist():
-    known = {"--help"}.union(
-        *map(flags, map(parser_of, ["partway serve", "partway invoke", "partway-container serve"]))
-    )
+    known = {"--help"}.union(*map(flags, map(parser_of, COMMANDS)))
     unknown = {
         f"{path.relative_to(ROOT)}: {flag}"
         for path in PAGES
@@ -220,7 +221,7 @@ def exposed() -> dict[str, set[str]]:
         from_client = from_container = Counts(1, 1)
         ending = Ending(Cause.COMPLETED)
 
-    metrics = Metrics()
+    metrics = Metrics(set())
     gone: Any = Session()
     metrics.started(gone)
     metrics.ended(gone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import importlib.util
 import logging
 import os
@@ -11,12 +12,17 @@ import signal
 import sys
 from collections.abc import Coroutine
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway import settings
 from gateway.gateway import Gateway
+from gateway.serving.principals import PrincipalsError
 from gateway.settings import Settings, SettingsError
+from gateway.streams.clock import LoopClock
+from gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
+from gateway.tls.local_ca import LocalCa, default_directory, default_names
 
 log = logging.getLogger("partway.serve")
 
@@ -57,7 +63,30 @@ def add_to(commands: Commands) -> None:
         dest="endpoints",
         help="an endpoint and its running container; may be repeated",
     )
-    parser.add_argument("--auth", choices=["none"], help="how clients prove who they are (none)")
+    parser.add_argument(
+        "--tls-port", type=int, help="port to listen on with TLS too, 0 for a free one (none)"
+    )
+    parser.add_argument(
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="certificate chain for it, PEM (one of the local CA's: see partway certs)",
+    )
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
+    parser.add_argument(
+        "--tls-name",
+        action="append",
+        metavar="NAME",
+        dest="tls_names",
+        help="further name in the local CA's certificate; may be repeated",
+    )
+    parser.add_argument("--region", help="region that signatures are made for (us-east-1)")
+    parser.add_argument(
+        "--auth", choices=["none", "sigv4"], help="how clients prove who they are (none)"
+    )
+    parser.add_argument(
+        "--principals", type=Path, metavar="FILE", help="who may sign, for --auth sigv4"
+    )
     parser.add_argument(
         "--insecure",
         action="store_true",
@@ -76,7 +105,7 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit status."""
-    known = {"host", "port", "endpoints", "auth", "insecure", "allow_origins", "log_level"}
+    known = {field.name for field in dataclasses.fields(Settings)}
     flags = {name: value for name, value in vars(options).items() if name in known}
     try:
         loaded = settings.load(flags, os.environ, Path(options.config) if options.config else None)
@@ -94,7 +123,12 @@ def run(options: argparse.Namespace) -> int:
 
 async def serve(loaded: Settings) -> int:
     """Serve until SIGTERM or SIGINT, then drain; a second signal hastens."""
-    gateway = Gateway(loaded)
+    try:
+        tls = None if loaded.tls_port is None else Tls(loaded)
+        gateway = Gateway(loaded, None if tls is None else tls.reloaded.context)
+    except (PrincipalsError, TlsError) as error:
+        print(f"partway serve: {error}", file=sys.stderr)
+        return 1
     stop = asyncio.Event()
 
     def signalled() -> None:
@@ -106,16 +140,50 @@ async def serve(loaded: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
     try:
-        host, port = await gateway.start()
+        listening = await gateway.start()
     except OSError as error:
-        where = f"{loaded.host}:{loaded.port}"
+        where = error.filename
         print(f"partway serve: cannot listen on {where}: {error.strerror}", file=sys.stderr)
         return 1
-    shown = f"[{host}]" if ":" in host else host
-    print(f"listening on http://{shown}:{port}", flush=True)
+    shown = f"[{listening.host}]" if ":" in listening.host else listening.host
+    print(f"listening on http://{shown}:{listening.port}", flush=True)
+    if tls is not None:
+        print(f"listening on https://{shown}:{listening.tls_port}{tls.authority}", flush=True)
+        tls.watch.start()
     await stop.wait()
     await gateway.drain()
+    if tls is not None:
+        tls.watch.stop()
     return 0
+
+
+class Tls:
+    """The certificate of the TLS port: the operator's, or the local CA's.
+
+    Attributes:
+        reloaded: the live context.
+        watch: sees to its renewal.
+        authority: what the ready line says of who signed it.
+
+    Raises:
+        TlsError: there is none, and why.
+    """
+
+    def __init__(self, loaded: Settings) -> None:
+        if loaded.tls_cert is not None and loaded.tls_key is not None:
+            files = TlsFiles(loaded.tls_cert, loaded.tls_key, None)
+            renew = None
+        else:
+            ca = LocalCa(default_directory(os.environ))
+            names = [*default_names(loaded.host), *sorted(loaded.tls_names)]
+
+            def renew() -> TlsFiles:
+                return ca.ensure(names, datetime.now(UTC))
+
+            files = renew()
+        self.reloaded = ReloadedContext(files)
+        self.watch = CertificateWatch(self.reloaded, LoopClock(), renew)
+        self.authority = "" if files.ca is None else f" (CA: {files.ca})"
 
 
 def _raise_descriptor_limit(needed: int) -> None:

@@ -1,4 +1,4 @@
-"""InvokeEndpointWithBidirectionalStream: from a request to a running session (sections 3 and 4).
+"""InvokeEndpointWithBidirectionalStream: from a request to a running session (sections 2 to 4).
 
 A front knows how one kind of client opens a stream; what comes after is the same for all.
 """
@@ -6,47 +6,65 @@ A front knows how one kind of client opens a stream; what comes after is the sam
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from gateway.dialling import Upgraded
-from gateway.fleet.endpoints import Endpoint
+from gateway.fleet.endpoints import Endpoint, Endpoints
 from gateway.operations.asked import check_variant, container_target
+from gateway.operations.event_stream_front import EventStreamFront, event_check
 from gateway.operations.websocket_front import WebSocketFront
+from gateway.serving.authentication import Authenticator, Identity
 from gateway.serving.exchange import Exchange
 from gateway.streams.clock import LoopClock
 from gateway.streams.container_leg import WebSocketContainerLeg, dial
+from gateway.streams.registry import Streams
 from gateway.streams.session import Session
 from protocol.errors import ModelError
-
-if TYPE_CHECKING:
-    from gateway.gateway import Gateway
+from protocol.sigv4 import SignableRequest, payload_hash_of_stream
 
 log = logging.getLogger("partway.gateway")
+
+#: AWS's name for it, as principals are given leave to call it.
+OPERATION = "InvokeEndpointWithBidirectionalStream"
 
 
 class BidirectionalStream:
     """The operation.
 
     Args:
-        gateway: whose endpoints, sessions and settings it works with.
+        endpoints: whose containers answer.
+        streams: where a stream is admitted and kept.
+        authenticator: who may call.
+        allow_origins: web pages' origins that may open streams.
+        wall_clock: epoch seconds, for the signatures of events.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        streams: Streams,
+        authenticator: Authenticator,
+        allow_origins: frozenset[str],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._endpoints = endpoints
+        self._streams = streams
+        self._authenticator = authenticator
+        self._allow_origins = allow_origins
+        self._wall_clock = wall_clock
 
     async def __call__(self, exchange: Exchange, named: Mapping[str, str]) -> None:
         """Answer one request; returns when its stream is over."""
-        front = WebSocketFront(exchange, self._gateway.settings.allow_origins)
-        endpoint = self._gateway.endpoints.find(named["endpoint"])
+        front = self._front(exchange, self._identify(exchange, named["endpoint"]))
+        endpoint = self._endpoints.find(named["endpoint"])
         asked = front.asked
         target = container_target(asked)
         check_variant(asked, endpoint.variant)
 
-        with self._gateway.opening():
+        with self._streams.opening():
             upgraded = await self._dial(endpoint, target, exchange.request_id)
             try:
-                # Clause 2.2-2: the client's 101 follows the container's.
+                # Clause 2.2-2: the client's answer follows the container's.
                 await front.open({"x-amzn-invoked-production-variant": endpoint.variant})
             except BaseException:
                 upgraded.transport.abort()
@@ -59,11 +77,28 @@ class BidirectionalStream:
                 container=WebSocketContainerLeg(upgraded, endpoint.policy, clock),
                 policy=endpoint.policy,
                 clock=clock,
-                on_end=self._gateway.session_ended,
+                on_end=self._streams.ended,
             )
-            self._gateway.session_started(session)
+            self._streams.started(session)
         session.start()
         await session.closed()
+
+    def _identify(self, exchange: Exchange, endpoint: str) -> Identity:
+        headers = tuple(exchange.raw_headers)
+        return self._authenticator.authenticate(
+            SignableRequest(exchange.method, exchange.path, exchange.query, headers),
+            OPERATION,
+            endpoint,
+            payload_hash_of_stream(headers),
+            bearer_allowed=exchange.method != "POST",  # a WebSocket's parts are unsigned (3-5)
+        )
+
+    def _front(self, exchange: Exchange, identity: Identity) -> EventStreamFront | WebSocketFront:
+        if exchange.method == "POST":
+            chain = identity.event_chain()
+            check = None if chain is None else event_check(chain, self._wall_clock)
+            return EventStreamFront(exchange, self._allow_origins, check)
+        return WebSocketFront(exchange, self._allow_origins)
 
     async def _dial(self, endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
         try:

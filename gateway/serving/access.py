@@ -22,7 +22,7 @@ def check_origin(headers: Mapping[str, str], allowed: frozenset[str]) -> None:
     origin = headers.get("Origin")
     if origin is None or origin in allowed or "*" in allowed:
         return
-    if _is_own(origin, headers.get("Host", "")):
+    if _is_own(origin, headers.get("Host") or headers.get(":authority", "")):
         return
     raise AccessDenied(
         "pages of this origin may not open streams here; "

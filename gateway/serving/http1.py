@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import cast
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import HttpVersion11
 from aiohttp.web_protocol import RequestHandler
-from multidict import CIMultiDict
 
-from gateway.serving.exchange import NO_HEADERS, Exchange, UpgradableExchange
+from gateway.serving.exchange import NO_HEADERS, Duplex, Exchange, UpgradableExchange
+from gateway.serving.http1_duplex import Http1Duplex
 from protocol.connection import FrameConnection, HttpProtocol
 from protocol.errors import ApiError, InputValidationError, InternalServerError
 from protocol.handshake import is_upgrade
-from protocol.limits import MAX_HEADER_LINE, MAX_HEADERS, REQUEST_HEAD_TIMEOUT
+from protocol.limits import (
+    LINGER_TIMEOUT,
+    MAX_HEADER_LINE,
+    MAX_HEADERS,
+    REQUEST_HEAD_TIMEOUT,
+)
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
@@ -43,6 +48,7 @@ class Http1Server:
             max_field_size=MAX_HEADER_LINE,
             max_headers=MAX_HEADERS,
             auto_decompress=False,
+            lingering_time=LINGER_TIMEOUT,
             # A client that leaves while its container is dialled frees its place at once.
             handler_cancellation=True,
         )
@@ -78,9 +84,36 @@ class _Server(web.Server):
 
 
 class _RequestHandler(RequestHandler):
-    """aiohttp's protocol; its errors are the API's, and quote nothing (clause 4-1)."""
+    """aiohttp's protocol; its errors are the API's, and quote nothing (clause 4-1).
 
-    __slots__ = ()
+    Attributes:
+        duplex: what hears of the transport in aiohttp's place, while a response is open both ways.
+    """
+
+    __slots__ = ("duplex",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.duplex: Http1Duplex | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.duplex is not None:
+            self.duplex.writing_paused()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.duplex is not None:
+            self.duplex.writing_resumed()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp has it return nothing
+        return self.duplex is not None and self.duplex.half_closed()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self.duplex is None:
+            super().connection_lost(exc)
+        else:  # aiohttp would cancel the handler, which sees the stream to its end
+            self.duplex.connection_lost()
 
     def handle_error(
         self,
@@ -118,9 +151,8 @@ class Http1Exchange(UpgradableExchange):
     def __init__(self, request: web.BaseRequest) -> None:
         path, _, query = request.raw_path.partition("?")
         version = f"{request.version.major}.{request.version.minor}"
-        super().__init__(
-            request.method, path, query, _joined(request), version, request.remote or ""
-        )
+        headers = tuple(request.headers.items())
+        super().__init__(request.method, path, query, headers, version, request.remote or "")
         self._request = request
         #: What aiohttp writes once the handler has returned.
         self.response: web.StreamResponse = web.Response(status=500)
@@ -142,6 +174,20 @@ class Http1Exchange(UpgradableExchange):
         self.response = web.StreamResponse(status=101, headers=self._with_id(headers))
         await self.response.prepare(self._request)
 
+    async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
+        response = web.StreamResponse(status=status, headers=self._with_id(headers))
+        response.enable_chunked_encoding()
+        response.force_close()
+        self.response = response
+        await response.prepare(self._request)
+        protocol = cast("_RequestHandler", self._request.protocol)
+        if protocol.transport is None:
+            raise ConnectionResetError("the client left")
+        duplex = Http1Duplex(self._request.content, protocol.transport)
+        protocol.duplex = duplex
+        self._handed_over = True
+        return duplex
+
     def hand_over(self, connection: FrameConnection) -> None:
         self._handed_over = True
         protocol = cast("HttpProtocol", self._request.protocol)
@@ -156,17 +202,12 @@ class Http1Exchange(UpgradableExchange):
     def let_go(self) -> None:
         """The exchange is over: of a transport that was handed over aiohttp learns its end."""
         if self._handed_over:
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self._request.protocol.connection_lost, None)
+            protocol = cast("_RequestHandler", self._request.protocol)
+            protocol.duplex = None
+            asyncio.get_running_loop().call_soon(protocol.connection_lost, None)
 
     def _with_id(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {**headers, "x-amzn-requestid": self.request_id, "Server": "partway"}
-
-
-def _joined(request: web.BaseRequest) -> CIMultiDict[str]:
-    """Headers in which a repeated one is one list (RFC 9110 §5.3)."""
-    headers = request.headers
-    return CIMultiDict({name: ", ".join(headers.getall(name)) for name in headers})
 
 
 def _quiet_logger() -> logging.Logger:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from typing import Protocol, cast
 
-from protocol.limits import ACCEPT_BACKLOG, MAX_CONNECTIONS, OPENING_TIMEOUT
+from protocol.limits import (
+    ACCEPT_BACKLOG,
+    MAX_CONNECTIONS,
+    OPENING_TIMEOUT,
+    TLS_HANDSHAKE_TIMEOUT,
+)
 from protocol.opening import Opening, opening_of
 
 log = logging.getLogger("partway.listener")
-
-#: To a client that opens with HTTP/2: our (empty) SETTINGS, without which it would see a broken
-#: connection, and GOAWAY with HTTP_1_1_REQUIRED (RFC 9113 §3.4, §6.8, §7).
-_HTTP2_REFUSAL = bytes.fromhex("000000 04 00 00000000") + bytes.fromhex(
-    "000008 07 00 00000000 00000000 0000000d"
-)
 
 
 class HttpServer(Protocol):
@@ -30,41 +30,59 @@ class HttpServer(Protocol):
 
 
 class Listener:
-    """One listening port.
+    """The listening ports: what they accept is told apart by its first bytes, with TLS or without.
+
+    ALPN decides nothing: who agreed on h2 opens with its preface anyway, and older clients open
+    with it without having agreed on anything.
 
     Args:
         http1: serves connections that speak HTTP/1.1.
+        http2: serves connections that open with HTTP/2's preface.
         max_connections: open at once; more are closed as they come.
     """
 
-    def __init__(self, http1: HttpServer, max_connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(
+        self, http1: HttpServer, http2: HttpServer, max_connections: int = MAX_CONNECTIONS
+    ) -> None:
         self.http1 = http1
+        self.http2 = http2
         self._max_connections = max_connections
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         #: Connections that have not said yet what they speak.
         self.opening: set[asyncio.Transport] = set()
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the address, with the real port where 0 was asked for.
+    async def start(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> tuple[str, int]:
+        """Listen on one more port; returns the address, with the real port where 0 was asked for.
 
         Raises:
-            OSError: the address is taken, or not ours.
+            OSError: the address is taken, or not ours; its ``filename`` is host and port.
         """
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Opening(self), host, port, backlog=ACCEPT_BACKLOG
-        )
-        address = self._server.sockets[0].getsockname()
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                lambda: _Opening(self),
+                host,
+                port,
+                backlog=ACCEPT_BACKLOG,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else TLS_HANDSHAKE_TIMEOUT,
+            )
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
+        self._servers.append(server)
+        address = server.sockets[0].getsockname()
         return address[0], address[1]
 
     def full(self) -> bool:
         """Whether no more connections are taken."""
-        return len(self.opening) + self.http1.open_connections >= self._max_connections
+        served = self.http1.open_connections + self.http2.open_connections
+        return len(self.opening) + served >= self._max_connections
 
     def stop(self) -> None:
         """Accept nothing more; connections that have said something stay."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for transport in list(self.opening):
             transport.abort()
 
@@ -96,19 +114,20 @@ class _Opening(asyncio.Protocol):
         self._received += data
         match opening_of(self._received):
             case Opening.HTTP1:
-                self._let_go()
-                protocol = self._listener.http1.protocol()
-                self._transport.set_protocol(protocol)
-                protocol.connection_made(self._transport)
-                protocol.data_received(self._received)
+                self._hand_on(self._listener.http1.protocol())
             case Opening.HTTP2:
-                self._transport.write(_HTTP2_REFUSAL)
-                self._transport.close()
+                self._hand_on(self._listener.http2.protocol())
             case Opening.UNDECIDED:
                 pass
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
+
+    def _hand_on(self, protocol: asyncio.Protocol) -> None:
+        self._let_go()
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        protocol.data_received(self._received)
 
     def _let_go(self) -> None:
         self._listener.opening.discard(self._transport)

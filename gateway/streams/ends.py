@@ -25,6 +25,7 @@ from protocol.closing import (
     name_of,
 )
 from protocol.frame_codec import FrameError
+from protocol.part_events import INPUT_STREAM_ERROR
 from protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
 
 
@@ -84,7 +85,7 @@ class ClientFault:
     """
 
     message: str
-    code: Literal["InputStreamError", "InvalidSignature"] = "InputStreamError"
+    code: str = INPUT_STREAM_ERROR
     oversize: bool = False
     client_close: int | None = None
 

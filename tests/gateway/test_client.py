@@ -307,7 +307,7 @@ async def test_who_does_not_iterate_holds_the_model_up(gateway_for, container):
     gateway = await gateway_for()
     async with connect(url_of(gateway), ENDPOINT) as stream:
         model = await container.stream()
-        session = next(iter(gateway.gateway.metrics.sessions))
+        session = next(iter(gateway.gateway.streams.sessions))
         numbered = [number.to_bytes(4, "big") + bytes(piece - 4) for number in range(count)]
         model.send(*(frame(BINARY, payload) for payload in numbered))  # 64 MiB at once
         await until(lambda: not stream._connection.reading, "the client to stop reading")
@@ -339,7 +339,7 @@ async def test_a_model_that_does_not_read_holds_the_sender_up(gateway_for):
             held_up_at = await settled(lambda: sent)
             assert held_up_at < 512, "64 MiB would fit nowhere but in memory"
             assert stream._connection.buffered_bytes <= WRITE_HIGH_WATER + 2 * 64 * KIB
-            session = next(iter(gateway.gateway.metrics.sessions))
+            session = next(iter(gateway.gateway.streams.sessions))
             assert session.buffered_bytes <= WRITE_HIGH_WATER + 3 * 64 * KIB + 2 * MAX_SOCKET_READ
             for number in range(1024):
                 assert (await model.frame()).payload[:4] == number.to_bytes(4, "big")
@@ -592,7 +592,7 @@ async def test_a_cancelled_task_leaves_nothing(gateway_for, where):
         model = await container.stream()
         if where == "sending":
             await until(
-                lambda: not next(iter(gateway.gateway.metrics.sessions)).client._connection.reading,
+                lambda: not next(iter(gateway.gateway.streams.sessions)).client._connection.reading,
                 "back-pressure",
             )
         task.cancel()

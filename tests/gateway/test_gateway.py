@@ -215,7 +215,7 @@ async def test_while_streams_end_by_themselves_nothing_new_is_taken(gateway_for)
     gateway = await gateway_for(shutdown_grace=60)
     client, model = await gateway.open(RAW)
     draining = asyncio.create_task(gateway.gateway.drain())
-    await until(lambda: gateway.gateway.draining, "the drain")
+    await until(lambda: gateway.gateway.streams.draining, "the drain")
     assert await status_of(gateway, "/readyz") == 503
     assert await status_of(gateway, "/healthz") == 200
     refused = await gateway.request(upgrade_request())
@@ -238,7 +238,7 @@ async def test_a_client_is_told_to_come_back(gateway_for, container):
     async with connect(url_of(gateway), ENDPOINT):
         await container.stream()
         draining = asyncio.create_task(gateway.gateway.drain())
-        await until(lambda: gateway.gateway.draining, "the drain")
+        await until(lambda: gateway.gateway.streams.draining, "the drain")
         with pytest.raises(StreamRefused, match="draining") as caught:
             async with connect(url_of(gateway), ENDPOINT):
                 pytest.fail("a stream opened")
@@ -277,7 +277,7 @@ async def test_hastening(gateway_for, when):
     gateway = await gateway_for(shutdown_grace=grace, shutdown_spread=60)
     clients = [await gateway.open(MSGPACK) for _ in range(3)]
     draining = asyncio.create_task(gateway.gateway.drain())
-    await until(lambda: gateway.gateway.draining, "the drain")
+    await until(lambda: gateway.gateway.streams.draining, "the drain")
     if when == "in the spread":
         await until(lambda: gateway.causes() == {"gateway_draining": 1}, "the first end")
     assert not draining.done()

@@ -38,17 +38,22 @@ def samples(metrics: Metrics) -> dict[str, float]:
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+def sessions() -> set[FakeSession]:
+    return set()
+
+
+@pytest.fixture
+def metrics(sessions) -> Metrics:
+    return Metrics(sessions)
 
 
 def test_nothing_has_happened(metrics):
     assert samples(metrics) == {}
 
 
-def test_an_open_stream_counts_at_once(metrics):
+def test_an_open_stream_counts_at_once(metrics, sessions):
     session = FakeSession(buffered_bytes=7)
-    metrics.started(session)
+    sessions.add(session)
     session.from_client.parts, session.from_client.bytes = 2, 30
     session.from_container.parts, session.from_container.bytes = 3, 40
     expected = {
@@ -65,10 +70,11 @@ def test_an_open_stream_counts_at_once(metrics):
     assert samples(metrics)["partway_parts_total{direction=from_client,endpoint=echo}"] == 5
 
 
-def test_an_ended_stream_stays_in_the_counters(metrics):
+def test_an_ended_stream_stays_in_the_counters(metrics, sessions):
     session = FakeSession(from_client=Counts(2, 30), from_container=Counts(3, 40))
-    metrics.started(session)
+    sessions.add(session)
     session.ending = Ending(Cause.COMPLETED)
+    sessions.discard(session)
     metrics.ended(session)
     assert samples(metrics) == {
         "partway_parts_total{direction=from_client,endpoint=echo}": 2,
@@ -77,26 +83,26 @@ def test_an_ended_stream_stays_in_the_counters(metrics):
         "partway_part_bytes_total{direction=from_container,endpoint=echo}": 40,
         "partway_stream_ends_total{cause=completed,endpoint=echo}": 1,
     }
-    assert not metrics.sessions
 
 
-def test_counters_never_go_back_as_streams_come_and_go(metrics):
+def test_counters_never_go_back_as_streams_come_and_go(metrics, sessions):
     name = "partway_parts_total{direction=from_client,endpoint=echo}"
     seen = []
     for _ in range(3):
         session = FakeSession()
-        metrics.started(session)
+        sessions.add(session)
         session.from_client.parts = 2
         seen.append(samples(metrics)[name])
         session.ending = Ending(Cause.CLIENT_LOST)
+        sessions.discard(session)
         metrics.ended(session)
         seen.append(samples(metrics)[name])
     assert seen == [2, 2, 4, 4, 6, 6]
 
 
-def test_open_streams_are_added_up_by_endpoint(metrics):
+def test_open_streams_are_added_up_by_endpoint(metrics, sessions):
     for endpoint, held in (("a", 1), ("a", 2), ("b", 5)):
-        metrics.started(FakeSession(endpoint, buffered_bytes=held))
+        sessions.add(FakeSession(endpoint, buffered_bytes=held))
     found = samples(metrics)
     assert found["partway_streams_open{endpoint=a}"] == 2
     assert found["partway_streams_open{endpoint=b}"] == 1
@@ -105,18 +111,20 @@ def test_open_streams_are_added_up_by_endpoint(metrics):
 
 
 @pytest.mark.parametrize("cause", Cause)
-def test_ends_are_counted_by_cause(metrics, cause):
+def test_ends_are_counted_by_cause(metrics, sessions, cause):
     for _ in range(2):
         session = FakeSession(ending=Ending(cause))
-        metrics.started(session)
+        sessions.add(session)
+        sessions.discard(session)
         metrics.ended(session)
     assert samples(metrics)[f"partway_stream_ends_total{{cause={cause.value},endpoint=echo}}"] == 2
 
 
-def test_the_time_to_the_first_part(metrics):
+def test_the_time_to_the_first_part(metrics, sessions):
     for first in (100.0005, 100.02, 140.0, None):
         session = FakeSession(first_part_at=first, ending=Ending(Cause.COMPLETED))
-        metrics.started(session)
+        sessions.add(session)
+        sessions.discard(session)
         metrics.ended(session)
     found = samples(metrics)
     assert found["partway_first_part_seconds_count{endpoint=echo}"] == 3, "one had no part"
@@ -137,6 +145,6 @@ def test_refusals_are_counted_by_error(metrics):
     }
 
 
-def test_several_live_in_one_process(metrics):
-    metrics.started(FakeSession())
-    assert samples(Metrics()) == {}
+def test_several_live_in_one_process(metrics, sessions):
+    sessions.add(FakeSession())
+    assert samples(Metrics(set())) == {}

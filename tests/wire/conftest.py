@@ -16,6 +16,7 @@ from gateway.streams.policy import StreamPolicy
 from protocol.connection import FrameConnection
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.dialects import DIALECTS, ENVELOPES, EnvelopeDialect, RawDialect
+from tests.wire.event_dialect import EVENT_CLIENTS, EVENT_STREAMS
 from tests.wire.peers import ENDPOINT, RawContainer, RunningGateway
 
 GatewayFor = Callable[..., Awaitable[RunningGateway]]
@@ -59,23 +60,39 @@ async def gateway_for(container: RawContainer, anyio_backend: object) -> AsyncIt
                 **settings,
             }
             gateway = Gateway(Settings(**settings))
-            _, own_port = await gateway.start()
-            started = RunningGateway(gateway, own_port, container)
+            listening = await gateway.start()
+            started = RunningGateway(gateway, listening.port, container, EVENT_CLIENTS)
             running.push_async_callback(started.stop)
             return started
 
         yield start
 
 
-@pytest.fixture(params=DIALECTS.values(), ids=DIALECTS)
+ALL = DIALECTS | EVENT_STREAMS
+EVENTS = ENVELOPES | EVENT_STREAMS
+
+
+@pytest.fixture(params=ALL.values(), ids=ALL)
 def dialect(request: pytest.FixtureRequest) -> RawDialect:
-    """Each subprotocol in turn."""
+    """Each subprotocol, and event streams over each HTTP, in turn."""
+    return request.param()
+
+
+@pytest.fixture(params=EVENTS.values(), ids=EVENTS)
+def events(request: pytest.FixtureRequest) -> EnvelopeDialect:
+    """Each of those whose clients send events, in turn."""
+    return request.param()
+
+
+@pytest.fixture(params=DIALECTS.values(), ids=DIALECTS)
+def subprotocol(request: pytest.FixtureRequest) -> RawDialect:
+    """Each WebSocket subprotocol in turn, where a test makes frames itself."""
     return request.param()
 
 
 @pytest.fixture(params=ENVELOPES.values(), ids=ENVELOPES)
 def envelope(request: pytest.FixtureRequest) -> EnvelopeDialect:
-    """Each subprotocol with envelopes in turn."""
+    """Each subprotocol with envelopes in turn, where a test makes messages itself."""
     return request.param()
 
 

@@ -23,12 +23,12 @@ import json
 import re
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from gateway.gateway import Gateway
-from tests.frame_factory import CLOSE, KEY, RawFrame, close, frame, read_frame
+from tests.frame_factory import CLOSE, KEY, PING, RawFrame, close, frame, read_frame
 
 RAW = "payloadpart.v1.raw"
 MSGPACK = "payloadpart.v1.msgpack"
@@ -307,7 +307,7 @@ class RawClient(Wire):
     @classmethod
     async def connect(cls, port: int, *, receive_buffer: int | None = None) -> Self:
         """Connect to a local port; nothing is said yet."""
-        sock = socket.socket()
+        sock = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio then sets TCP_NODELAY
         sock.setblocking(False)
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -332,18 +332,42 @@ class RawClient(Wire):
         """Write a masked Close."""
         self.send(close(code, reason, mask=KEY))
 
+    async def leave(self) -> None:
+        """Finish the closing handshake; nothing more may come."""
+        self.send_close(1000)
+        assert await self.eof() == b""
+
+    async def caught_up(self) -> None:
+        """Wait until the gateway has seen what was sent so far: it answers a later Ping."""
+        self.send(frame(PING, b"seen?", mask=KEY))
+        assert (await self.frame()).payload == b"seen?"
+
 
 # --- The gateway ---------------------------------------------------------------------------------
 
 
 class RunningGateway:
-    """A gateway in this process, its container, and the clients that a test makes."""
+    """A gateway in this process, its container, and the clients that a test makes.
 
-    def __init__(self, gateway: Gateway, port: int, container: RawContainer | None) -> None:
+    Args:
+        gateway: started.
+        port: its own.
+        container: of its endpoint.
+        event_clients: what :meth:`open` opens for names that are no subprotocol.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        port: int,
+        container: RawContainer | None,
+        event_clients: Mapping[str, Callable[..., Awaitable[Any]]] | None = None,
+    ) -> None:
+        self.event_clients = event_clients or {}
         self.gateway = gateway
         self.port = port
         self.container = container
-        self.clients: list[RawClient] = []
+        self.clients: list[Any] = []
 
     async def connect(self, *, receive_buffer: int | None = None) -> RawClient:
         """A client that has said nothing yet."""
@@ -370,6 +394,10 @@ class RunningGateway:
     ) -> tuple[RawClient, ModelStream]:
         """A stream: its client's end, and its container's."""
         assert self.container is not None, "this gateway has no raw container"
+        if subprotocols in self.event_clients:
+            open_stream = self.event_clients[subprotocols]
+            self.clients.append(await open_stream(self.port, target, receive_buffer=receive_buffer))
+            return self.clients[-1], await self.container.stream()
         client = await self.connect(receive_buffer=receive_buffer)
         await client.upgrade(upgrade_request(target, subprotocols, headers))
         return client, await self.container.stream()
@@ -378,7 +406,7 @@ class RunningGateway:
         """How streams have ended: ``partway_stream_ends_total`` by cause."""
         return {
             sample.labels["cause"]: int(sample.value)
-            for metric in self.gateway.metrics.registry.collect()
+            for metric in self.gateway.streams.metrics.registry.collect()
             for sample in metric.samples
             if sample.name == "partway_stream_ends_total"
         }

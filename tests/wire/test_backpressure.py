@@ -77,7 +77,7 @@ async def background(*awaitables: Awaitable[object]) -> AsyncIterator[None]:
 
 
 def the_session(gateway: RunningGateway) -> Session:
-    (session,) = gateway.gateway.metrics.sessions
+    (session,) = gateway.gateway.streams.sessions
     return session
 
 
@@ -108,7 +108,7 @@ def blocked_offers(gateway: RunningGateway, side: str, streams: list[tuple[Wire,
 async def test_what_is_held_for_the_stalled_is_bounded(gateway_for, slow_container, side):
     gateway = await gateway_for(container=slow_container)
     streams = [await gateway.open(receive_buffer=SMALL) for _ in range(STREAMS)]
-    sessions = gateway.gateway.metrics.sessions
+    sessions = gateway.gateway.streams.sessions
     most = 0
 
     def all_stuck() -> bool:

@@ -55,8 +55,7 @@ def assert_ended(gateway, caplog, cause):
 
 async def leave(client, model):
     """Both peers finish their closing handshakes; nothing more may come to either."""
-    client.send_close(1000)
-    assert await client.eof() == b""
+    await client.leave()
     model.abort()
 
 
@@ -332,10 +331,12 @@ LEAVING = {
 
 @pytest.mark.clause("1.5-9", "3-2")
 @pytest.mark.parametrize(("leaves", "cause"), LEAVING.values(), ids=LEAVING)
-async def test_a_client_that_leaves_cancels_the_stream(gateway_for, dialect, caplog, leaves, cause):
+async def test_a_client_that_leaves_cancels_the_stream(
+    gateway_for, subprotocol, caplog, leaves, cause
+):
     gateway = await gateway_for()
-    client, model = await gateway.open(dialect.name)
-    client.send(dialect.part(Part(b"a", UTF8, PARTIAL)))
+    client, model = await gateway.open(subprotocol.name)
+    client.send(subprotocol.part(Part(b"a", UTF8, PARTIAL)))
     leaves(client)
     assert await model.frames(1) == [(False, TEXT, True, model.seen[0].key, b"a")]
     assert (await model.frame()).close_code == 1001
@@ -437,11 +438,11 @@ async def test_nothing_after_a_bad_event_is_relayed(gateway_for, envelope, caplo
 
 
 @pytest.mark.clause("1.5-10")
-async def test_a_part_after_the_end_of_input_is_a_fault(gateway_for, envelope, caplog):
+async def test_a_part_after_the_end_of_input_is_a_fault(gateway_for, events, caplog):
     gateway = await gateway_for()
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.end(), envelope.part(Part(b"late")))
-    error = await envelope.read_error(client)
+    client, model = await gateway.open(events.name)
+    client.send(events.end(), events.part(Part(b"late")))
+    error = await events.read_error(client)
     assert error[:2] == ("ModelStreamError", "InputStreamError")
     assert [each.payload for each in await model.until_close()] == [NORMALLY]
     assert_ended(gateway, caplog, "client_fault")
@@ -461,12 +462,12 @@ CLIENT_BREAKS = {
 
 @pytest.mark.clause("1.5-10")
 @pytest.mark.parametrize("sent", CLIENT_BREAKS.values(), ids=CLIENT_BREAKS)
-async def test_a_client_that_breaks_rfc_6455_is_at_fault(gateway_for, dialect, caplog, sent):
+async def test_a_client_that_breaks_rfc_6455_is_at_fault(gateway_for, subprotocol, caplog, sent):
     gateway = await gateway_for()
-    client, model = await gateway.open(dialect.name)
-    client.send(sent, dialect.part(Part(b"not to be relayed")))
-    if isinstance(dialect, EnvelopeDialect):
-        event = await dialect.read_event(client)
+    client, model = await gateway.open(subprotocol.name)
+    client.send(sent, subprotocol.part(Part(b"not to be relayed")))
+    if isinstance(subprotocol, EnvelopeDialect):
+        event = await subprotocol.read_event(client)
         assert event["ModelStreamError"]["ErrorCode"] == "InputStreamError"
     assert (await client.frame()).close_code == 1002
     assert await client.eof() == b""
@@ -484,16 +485,16 @@ FINAL_CLOSES = [close(1000, b"done"), close(1001), close()]
 @both_normal_closes
 @pytest.mark.parametrize("sent", FINAL_CLOSES, ids=["1000", "1001", "empty"])
 async def test_after_the_end_of_input_frames_go_on_until_the_containers_close(
-    gateway_for, envelope, caplog, sent, normal_close
+    gateway_for, events, caplog, sent, normal_close
 ):
     gateway = await gateway_for(StreamPolicy(normal_close=normal_close))
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.part(Part(b"all", UTF8)), envelope.end())
+    client, model = await gateway.open(events.name)
+    client.send(events.part(Part(b"all", UTF8)), events.end())
     assert [each.payload for each in await model.until_close()] == [b"all", NORMALLY]
     model.send(frame(TEXT, b"ta", fin=False), frame(CONTINUATION, b"il"), sent)
-    assert await envelope.read(client) == Part(b"ta", UTF8, PARTIAL)
-    assert await envelope.read(client) == Part(b"il", UTF8)
-    assert await envelope.read(client) == CLEAN
+    assert await events.read(client) == Part(b"ta", UTF8, PARTIAL)
+    assert await events.read(client) == Part(b"il", UTF8)
+    assert await events.read(client) == CLEAN
     assert_ended(gateway, caplog, "completed")
     await leave(client, model)
 
@@ -518,51 +519,45 @@ AFTER_INPUT = {
 @pytest.mark.parametrize("input_end", ["close", "drain"])
 @pytest.mark.parametrize(("does", "code", "cause"), AFTER_INPUT.values(), ids=AFTER_INPUT)
 async def test_after_the_end_of_input_other_ends_are_errors(
-    gateway_for, envelope, caplog, does, code, cause, input_end, normal_close
+    gateway_for, events, caplog, does, code, cause, input_end, normal_close
 ):
     policy = StreamPolicy(input_end=input_end, normal_close=normal_close)
     gateway = await gateway_for(policy)
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.end())
-    await input_has_ended(client)
+    client, model = await gateway.open(events.name)
+    client.send(events.end())
+    await client.caught_up()
     does(model)
-    assert (await envelope.read_error(client))[:2] == ("ModelStreamError", code)
+    assert (await events.read_error(client))[:2] == ("ModelStreamError", code)
     assert_ended(gateway, caplog, cause)
     await leave(client, model)
 
 
-async def input_has_ended(client):
-    """The gateway has seen what the client sent so far: it answers a later Ping."""
-    client.send(frame(PING, b"seen?", mask=KEY))
-    assert (await client.frame()).payload == b"seen?"
-
-
 @pytest.mark.clause("1.5-12")
-async def test_a_1002_that_answers_a_close_inside_a_message_is_clean(gateway_for, envelope, caplog):
+async def test_a_1002_that_answers_a_close_inside_a_message_is_clean(gateway_for, events, caplog):
     gateway = await gateway_for()
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.part(Part(b"cut", UTF8, PARTIAL)), envelope.end())
+    client, model = await gateway.open(events.name)
+    client.send(events.part(Part(b"cut", UTF8, PARTIAL)), events.end())
     await model.until_close()
     model.send(close(1002, b"inside a message"))
-    assert await envelope.read(client) == CLEAN
+    assert await events.read(client) == CLEAN
     assert_ended(gateway, caplog, "completed")
 
 
 @pytest.mark.clause("1.5-12")
 async def test_a_close_that_is_not_answered_ends_after_ten_seconds(
-    gateway_for, envelope, caplog, clock
+    gateway_for, events, caplog, clock
 ):
     gateway = await gateway_for()
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.end())
+    client, model = await gateway.open(events.name)
+    client.send(events.end())
     await model.until_close()
     clock.advance(9.0)
     model.send(frame(TEXT, b"tail"))
-    assert await envelope.read(client) == Part(b"tail", UTF8)
+    assert await events.read(client) == Part(b"tail", UTF8)
     clock.advance(0.9)
     assert gateway.causes() == {}
     clock.advance(0.1)
-    error = await envelope.read_error(client)
+    error = await events.read_error(client)
     assert error == Error(
         "InternalStreamFailure", None, "the container did not answer Close within 10 s"
     )
@@ -572,16 +567,16 @@ async def test_a_close_that_is_not_answered_ends_after_ten_seconds(
 
 @pytest.mark.clause("1.5-12")
 async def test_while_draining_each_frame_starts_the_silence_anew(
-    gateway_for, envelope, caplog, clock
+    gateway_for, events, caplog, clock
 ):
     gateway = await gateway_for(StreamPolicy(input_end="drain"))
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.end())
-    await input_has_ended(client)
+    client, model = await gateway.open(events.name)
+    client.send(events.end())
+    await client.caught_up()
     for _ in range(3):
         clock.advance(9.9)
         model.send(frame(TEXT, b"tail"))
-        assert await envelope.read(client) == Part(b"tail", UTF8)
+        assert await events.read(client) == Part(b"tail", UTF8)
     clock.advance(9.9)
     model.send(frame(PING, b"no frame of data"))
     # The first frame that the container gets: nothing was sent at the end of input.
@@ -589,26 +584,26 @@ async def test_while_draining_each_frame_starts_the_silence_anew(
     clock.advance(0.1)
     assert (await model.frame()).payload == NORMALLY
     model.send(frame(TEXT, b"the very last"), close(1000))
-    assert await envelope.read(client) == Part(b"the very last", UTF8)
-    assert await envelope.read(client) == CLEAN
+    assert await events.read(client) == Part(b"the very last", UTF8)
+    assert await events.read(client) == CLEAN
     assert_ended(gateway, caplog, "completed")
     await leave(client, model)
 
 
 @pytest.mark.clause("1.5-12")
 async def test_after_draining_a_close_that_is_not_answered_ends_the_stream(
-    gateway_for, envelope, caplog, clock
+    gateway_for, events, caplog, clock
 ):
     gateway = await gateway_for(StreamPolicy(input_end="drain", close_timeout=3.0))
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.end())
-    await input_has_ended(client)
+    client, model = await gateway.open(events.name)
+    client.send(events.end())
+    await client.caught_up()
     clock.advance(10.0)
     assert (await model.frame()).payload == NORMALLY
     clock.advance(2.9)
     assert gateway.causes() == {}
     clock.advance(0.1)
-    assert (await envelope.read_error(client)).message.endswith("Close within 3 s")
+    assert (await events.read_error(client)).message.endswith("Close within 3 s")
     assert_ended(gateway, caplog, "container_close_timeout")
 
 
@@ -616,29 +611,29 @@ async def test_after_draining_a_close_that_is_not_answered_ends_the_stream(
 @both_normal_closes
 @pytest.mark.parametrize("sent", FINAL_CLOSES, ids=["1000", "1001", "empty"])
 async def test_while_draining_the_containers_own_normal_close_is_clean(
-    gateway_for, envelope, caplog, sent, normal_close
+    gateway_for, events, caplog, sent, normal_close
 ):
     policy = StreamPolicy(input_end="drain", normal_close=normal_close)
     gateway = await gateway_for(policy)
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.end())
-    await input_has_ended(client)
+    client, model = await gateway.open(events.name)
+    client.send(events.end())
+    await client.caught_up()
     model.send(frame(BINARY, b"tail"), sent)
-    assert await envelope.read(client) == Part(b"tail")
-    assert await envelope.read(client) == CLEAN
+    assert await events.read(client) == Part(b"tail")
+    assert await events.read(client) == CLEAN
     assert [each.payload for each in await model.until_close()] == [sent[2:]]
     assert_ended(gateway, caplog, "completed")
     await leave(client, model)
 
 
 @pytest.mark.clause("1.5-12")
-async def test_input_ends_but_once(gateway_for, envelope, caplog):
+async def test_input_ends_but_once(gateway_for, events, caplog):
     gateway = await gateway_for()
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.end(), envelope.end())
+    client, model = await gateway.open(events.name)
+    client.send(events.end(), events.end())
     assert [each.payload for each in await model.until_close()] == [NORMALLY]
     model.send(close(1000))
-    assert await envelope.read(client) == CLEAN
+    assert await events.read(client) == CLEAN
     assert_ended(gateway, caplog, "completed")
 
 
@@ -650,7 +645,7 @@ async def test_a_client_that_leaves_after_its_input_ended_is_gone(
     gateway = await gateway_for(StreamPolicy(input_end=input_end))
     client, model = await gateway.open(envelope.name)
     client.send(envelope.end())
-    await input_has_ended(client)
+    await client.caught_up()
     client.send_close(1000)
     assert await client.frames(1) == [(True, CLOSE, False, b"", NORMALLY)]
     # One Close to the container at most: its first word stands.
@@ -677,13 +672,13 @@ async def test_closes_that_cross_between_gateway_and_container(gateway_for, capl
 
 
 @pytest.mark.clause("1.5-13")
-async def test_closes_that_cross_between_client_and_gateway(gateway_for, dialect, caplog):
+async def test_closes_that_cross_between_client_and_gateway(gateway_for, subprotocol, caplog):
     gateway = await gateway_for()
-    client, model = await gateway.open(dialect.name)
+    client, model = await gateway.open(subprotocol.name)
     model.send(close(1011, b"first"))
     await model.until_close()  # answered, so the stream has ended
     client.send_close(4000, b"second")
-    assert await dialect.read_end(client) == dialect.model_error("1011", "first")
+    assert await subprotocol.read_end(client) == subprotocol.model_error("1011", "first")
     assert await client.eof() == b""
     assert_ended(gateway, caplog, "model_error")
 
@@ -728,7 +723,7 @@ async def test_a_close_that_cannot_be_written_becomes_an_abort(gateway_for, capl
 
 async def relayed(gateway, parts):
     """Wait until so many parts have come through the gateway, in both directions together."""
-    (session,) = gateway.gateway.metrics.sessions
+    (session,) = gateway.gateway.streams.sessions
     await eventually(lambda: session.from_client.parts + session.from_container.parts >= parts)
 
 

@@ -77,7 +77,7 @@ class Watched:
     async def ends(self, cause: str, streams: int = 1) -> None:
         """All streams end with this cause, and their legs go, whatever the peers hold open."""
         await eventually(lambda: self.gateway.causes() == {cause: streams})
-        assert not self.gateway.gateway.metrics.sessions
+        assert not self.gateway.gateway.streams.sessions
         await eventually(lambda: not any(session._legs_open for session in self.sessions))
 
 
@@ -116,7 +116,8 @@ async def nothing_is_left(
     await eventually(lambda: open_sockets() <= sockets)
     await eventually(lambda: asyncio.all_tasks() <= tasks | {asyncio.current_task()})
     assert gateway.gateway._http1.open_connections == 0
-    assert not gateway.gateway._opening
+    assert not gateway.gateway.streams.being_opened
+    assert gateway.gateway._http2.open_connections == 0
     gateway.clients.clear()
     gateway.container.connections.clear()
 

@@ -148,7 +148,7 @@ async def test_pongs_owed_to_a_stalled_container_collapse_to_the_latest(gateway_
     client, model = await gateway.open(RAW)
     big = 12 << 20  # more than the sockets hold between them
     client.send_frame(BINARY, bytes(big))
-    (session,) = gateway.gateway.metrics.sessions
+    (session,) = gateway.gateway.streams.sessions
     await eventually(lambda: session.from_client.parts == 1)
     model.send(*[frame(PING, b"%d" % number) for number in range(200)])
     await handled(model, client)

@@ -49,11 +49,11 @@ async def test_a_part_is_never_split_if_it_comes_byte_by_byte(gateway_for, diale
 
 
 @pytest.mark.clause("1.2-1", "3-2")
-async def test_parts_sent_behind_the_upgrade_request_are_not_lost(gateway_for, dialect):
+async def test_parts_sent_behind_the_upgrade_request_are_not_lost(gateway_for, subprotocol):
     gateway = await gateway_for()
     client = await gateway.connect()
-    early = dialect.parts(Part(b"a", UTF8, PARTIAL), Part(b"b", UTF8))
-    await client.upgrade(upgrade_request(subprotocols=dialect.name) + early)
+    early = subprotocol.parts(Part(b"a", UTF8, PARTIAL), Part(b"b", UTF8))
+    await client.upgrade(upgrade_request(subprotocols=subprotocol.name) + early)
     model = await gateway.container.stream()
     assert what(await model.frames(2)) == [(False, TEXT, b"a"), (True, CONTINUATION, b"b")]
 
@@ -104,23 +104,23 @@ MEMBERS = {
 @pytest.mark.clause("1.2-2", "1.2-3")
 @pytest.mark.parametrize(("members", "expected"), MEMBERS.values(), ids=MEMBERS)
 async def test_members_of_an_event_and_what_their_absence_means(
-    gateway_for, envelope, members, expected
+    gateway_for, events, members, expected
 ):
     gateway = await gateway_for()
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.event({"PayloadPart": {"Bytes": envelope.bytes_member(b"x"), **members}}))
+    client, model = await gateway.open(events.name)
+    client.send(events.event({"PayloadPart": {"Bytes": events.bytes_member(b"x"), **members}}))
     seen = await model.frame()
     assert (seen.fin, seen.opcode) == expected
     assert seen.payload == b"x"
 
 
 @pytest.mark.clause("1.2-2")
-async def test_padding_is_not_sent_back(gateway_for, envelope):
+async def test_padding_is_not_sent_back(gateway_for, events):
     gateway = await gateway_for()
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.event({"PayloadPart": {"Bytes": envelope.bytes_member(b"x"), "P": "pp"}}))
+    client, model = await gateway.open(events.name)
+    client.send(events.event({"PayloadPart": {"Bytes": events.bytes_member(b"x"), "P": "pp"}}))
     model.send(frame(BINARY, (await model.frame()).payload))
-    members = (await envelope.read_event(client))["PayloadPart"]
+    members = (await events.read_event(client))["PayloadPart"]
     assert sorted(members) == ["Bytes", "CompletionState", "DataType"]
 
 
@@ -170,13 +170,13 @@ async def test_partial_and_complete_parts_become_fin_and_continuations(
 @pytest.mark.clause("1.2-4")
 @pytest.mark.parametrize(("first", "opcode"), [(UTF8, TEXT), (BIN, BINARY)], ids=["text", "binary"])
 async def test_a_continuation_with_another_type_stays_in_its_message(
-    gateway_for, envelope, first, opcode
+    gateway_for, events, first, opcode
 ):
     other = BIN if first == UTF8 else UTF8
     gateway = await gateway_for()
-    client, model = await gateway.open(envelope.name)
+    client, model = await gateway.open(events.name)
     client.send(
-        envelope.parts(
+        events.parts(
             Part(b"a", first, PARTIAL), Part(b"b", other, PARTIAL), Part(b"", other), Part(b"c")
         )
     )
@@ -248,10 +248,10 @@ async def test_each_frame_has_a_masking_key_of_its_own(gateway_for):
 
 
 @pytest.mark.clause("1.2-7", "1.5-11")
-async def test_input_that_ends_inside_a_message_is_given_no_fin(gateway_for, envelope):
+async def test_input_that_ends_inside_a_message_is_given_no_fin(gateway_for, events):
     gateway = await gateway_for()
-    client, model = await gateway.open(envelope.name)
-    client.send(envelope.parts(Part(b"a", UTF8, PARTIAL)), envelope.end())
+    client, model = await gateway.open(events.name)
+    client.send(events.parts(Part(b"a", UTF8, PARTIAL)), events.end())
     assert what(await model.until_close()) == [(False, TEXT, b"a"), (True, CLOSE, b"\x03\xe8")]
 
 

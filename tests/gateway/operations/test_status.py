@@ -31,7 +31,7 @@ async def test_head_has_no_body(gateway_for):
 
 async def test_a_draining_gateway_is_alive_and_not_ready(gateway_for):
     gateway = await gateway_for()
-    gateway.gateway.draining = True
+    gateway.gateway.streams.draining = True
     assert (await gateway.request(get("/healthz"))).status == 200
     response = await gateway.request(get("/readyz"))
     assert (response.status, response.body) == (503, b"draining\n")

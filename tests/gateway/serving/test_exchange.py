@@ -16,8 +16,8 @@ def _no_leaks():
 class Recorded(Exchange):
     """An exchange that writes down how it was answered."""
 
-    def __init__(self):
-        super().__init__("GET", "/", "", {}, "1.1", "192.0.2.1")
+    def __init__(self, *headers):
+        super().__init__("GET", "/", "", headers, "1.1", "192.0.2.1")
         self.responses = []
 
     @property
@@ -26,6 +26,9 @@ class Recorded(Exchange):
 
     def respond(self, status, body=b"", headers=NO_HEADERS):
         self.responses.append((status, json.loads(body), dict(headers)))
+
+    async def open(self, status, headers):
+        raise NotImplementedError
 
     def abort(self):
         raise NotImplementedError
@@ -69,3 +72,10 @@ def test_each_exchange_has_an_id_of_its_own():
 def test_no_headers_stay_none():
     with pytest.raises(TypeError):
         NO_HEADERS["x"] = "y"
+
+
+def test_headers_of_one_name_are_one_list():
+    exchange = Recorded(("X-A", "1"), ("host", "h"), ("x-a", "2"))
+    assert exchange.headers["x-A"] == "1, 2"
+    assert exchange.headers["Host"] == "h"
+    assert exchange.raw_headers == (("X-A", "1"), ("host", "h"), ("x-a", "2"))

@@ -1,0 +1,79 @@
+"""How a client that speaks event streams opens a stream (sections 2.1, 2.2 and 2.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gateway.operations.asked import Asked, asked_by_headers
+from gateway.serving.access import check_origin
+from gateway.serving.exchange import Duplex, Exchange
+from gateway.streams.clock import Clock
+from gateway.streams.event_stream_leg import EventStreamClientLeg
+from gateway.streams.legs import ClientLeg
+from gateway.streams.policy import StreamPolicy
+from protocol.errors import InputValidationError
+from protocol.eventstream import CONTENT_TYPE
+from protocol.part_events import Check
+from protocol.sigv4_events import EventChain, EventSignatureInvalid
+
+
+class EventStreamFront:
+    """One client's POST.
+
+    Args:
+        exchange: the request.
+        allow_origins: web pages' origins that may open streams.
+        check: says whether a signed event is genuine; None where nobody signs.
+
+    Raises:
+        ApiError: what is wrong with the request.
+    """
+
+    def __init__(
+        self, exchange: Exchange, allow_origins: frozenset[str], check: Check | None
+    ) -> None:
+        check_origin(exchange.headers, allow_origins)
+        content_type = exchange.headers.get("content-type", "").partition(";")[0].strip()
+        if content_type.lower() != CONTENT_TYPE:
+            raise InputValidationError(
+                f"the request's content type is {CONTENT_TYPE}", "InvalidContentType"
+            )
+        if exchange.version == "1.0":
+            raise InputValidationError(
+                "HTTP/1.0 cannot carry both bodies at once: use HTTP/2, or HTTP/1.1 with chunks",
+                "InvalidHttpVersion",
+            )
+        self._exchange = exchange
+        self._check = check
+        self._duplex: Duplex
+
+    @property
+    def asked(self) -> Asked:
+        """What the client asks for."""
+        return asked_by_headers(self._exchange.headers)
+
+    async def open(self, headers: Mapping[str, str]) -> None:
+        """Send the head, once the container's 101 has come: clients wait for it (clause 2.2-2)."""
+        self._duplex = await self._exchange.open(200, {"content-type": CONTENT_TYPE, **headers})
+
+    def leg(self, policy: StreamPolicy, clock: Clock) -> ClientLeg:
+        """The leg toward this client."""
+        return EventStreamClientLeg(self._duplex, self._check, policy, clock)
+
+
+def event_check(chain: EventChain, wall_clock: Callable[[], float]) -> Check:
+    """What says whether an event is the next one that its client signed.
+
+    Args:
+        chain: of the stream.
+        wall_clock: epoch seconds.
+    """
+
+    def check(date_ms: int, signature: bytes, payload: bytes) -> str | None:
+        try:
+            chain.check(date_ms, signature, payload, wall_clock())
+        except EventSignatureInvalid as invalid:
+            return str(invalid)
+        return None
+
+    return check

@@ -1,0 +1,181 @@
+"""Both bodies of an HTTP/1.1 exchange, chunked, open at once (clause 2.7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import StreamReader, web
+
+from gateway.serving.exchange import Duplex, DuplexHandler
+from protocol.connection import Cancellable
+from protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT
+
+_LAST_CHUNK = b"0\r\n\r\n"
+
+
+class Http1Duplex(Duplex):
+    """The bodies; aiohttp has parsed the request's head and written the response's.
+
+    aiohttp goes on parsing the request's chunks; a task of this object's own reads them. Chunks of
+    the response are written to the transport, one for each event and at once (clause 2.7-1). The
+    transport's end is this object's business too: once that has come, :attr:`closed` is set.
+
+    Args:
+        content: the request's body.
+        transport: of the connection.
+    """
+
+    pingable = False
+
+    def __init__(self, content: StreamReader, transport: asyncio.Transport) -> None:
+        self.closed = asyncio.Event()
+        self._content = content
+        self._transport = transport
+        self._handler: DuplexHandler | None = None
+        self._call_later: Callable[..., Cancellable]
+        self._reader: asyncio.Task[None] | None = None
+        self._may_read = asyncio.Event()
+        self._request_ended = False
+        self._held = 0
+        self._written = 0
+        self._finishing: Cancellable | None = None
+        self._lingers_left = round(FINISH_TIMEOUT / LINGER_TIMEOUT)
+        self._unsent_before = 0
+
+    # --- Duplex ----------------------------------------------------------------------------------
+
+    def start(
+        self,
+        handler: DuplexHandler,
+        *,
+        high_water: int,
+        low_water: int,
+        call_later: Callable[..., Cancellable],
+    ) -> None:
+        self._handler = handler
+        self._call_later = call_later
+        self._transport.set_write_buffer_limits(high=high_water, low=low_water)
+        loop = asyncio.get_running_loop()
+        if self.closed.is_set():
+            loop.call_soon(self._tell_lost)
+        else:
+            self._reader = loop.create_task(self._read())
+
+    def write(self, event: bytes) -> None:
+        if event and self._finishing is None and not self._transport.is_closing():
+            chunk = b"%x\r\n%b\r\n" % (len(event), event)
+            self._written += len(chunk)
+            self._transport.write(chunk)
+
+    def finish(self, last: bytes, otherwise: bytes) -> None:
+        """See the interface. What TCP does not take cannot be taken back: no ``otherwise`` here.
+
+        Then the last chunk does not come either, which says that the response is not whole.
+        """
+        if self._finishing is not None or self._transport.is_closing():
+            return
+        self.write(last)
+        self._transport.write(_LAST_CHUNK)
+        self._unsent_before = self._transport.get_write_buffer_size()
+        self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
+        if self._request_ended:
+            self._transport.close()  # once what is unsent is flushed
+            return
+        # Not close(): unread input would make TCP send RST, which erases the last event.
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._may_read.set()  # and what comes is dropped
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def pause_reading(self) -> None:
+        if self._finishing is None:
+            self._may_read.clear()
+
+    def resume_reading(self) -> None:
+        self._may_read.set()
+
+    def ping(self, payload: bytes) -> int:
+        raise NotImplementedError("HTTP/1.1 has no ping")
+
+    def flushed(self, position: int) -> bool:
+        return self.taken_bytes >= position
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._held + self._transport.get_write_buffer_size()
+
+    @property
+    def taken_bytes(self) -> int:
+        return self._written - self._transport.get_write_buffer_size()
+
+    # --- From the HTTP server --------------------------------------------------------------------
+
+    def writing_paused(self) -> None:
+        """The transport's buffer is over its high-water mark."""
+        if self._handler is not None:
+            self._handler.writing_paused()
+
+    def writing_resumed(self) -> None:
+        """It is below its low-water mark again."""
+        if self._handler is not None:
+            self._handler.writing_resumed()
+
+    def half_closed(self) -> bool:
+        """The client sends nothing more; whether it may still be sent to."""
+        return self._request_ended
+
+    def connection_lost(self) -> None:
+        """The transport is gone."""
+        if self._finishing is not None:
+            self._finishing.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
+        self.closed.set()
+        self._tell_lost()
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """Deliver the request's body, then say that it has ended; after :meth:`finish`, drop it."""
+        handler = self._handler
+        assert handler is not None, "started"
+        while True:
+            await self._may_read.wait()
+            try:
+                data = await self._content.readany()
+            except (ConnectionError, web.RequestPayloadError, ValueError):
+                # No chunk, or no end: a cut (clause 2.7-1). aiohttp has said what is wrong.
+                self._transport.abort()
+                return
+            self._held = len(data)
+            await self._may_read.wait()
+            self._held = 0
+            if self._finishing is None and data:
+                handler.data_received(data)
+            if self._content.at_eof():
+                break
+        await self._may_read.wait()
+        self._request_ended = True
+        if self._finishing is None:
+            handler.input_ended()
+        else:
+            self._transport.close()
+
+    def _keep_finishing(self) -> None:
+        """An ended response lives while its unsent bytes shrink, within bounds (1.5-13)."""
+        unsent = self._transport.get_write_buffer_size()
+        self._lingers_left -= 1
+        if not unsent:
+            self._transport.close()  # the client has had its time to say the rest
+        elif unsent < self._unsent_before and self._lingers_left:
+            self._unsent_before = unsent
+            self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
+        else:
+            self._transport.abort()
+
+    def _tell_lost(self) -> None:
+        if self._handler is not None:
+            self._handler.connection_lost(cancelled=False)

@@ -1,0 +1,378 @@
+"""One HTTP/2 stream: a request, and the bodies of both directions with their flow control.
+
+RFC 9113 §5, §8. What the bytes mean is the operation's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from email.utils import formatdate
+from typing import Protocol
+
+from h2.errors import ErrorCodes
+
+from gateway.serving.exchange import NO_HEADERS, Duplex, DuplexHandler, Exchange
+from protocol.connection import Cancellable
+from protocol.limits import (
+    FINISH_TIMEOUT,
+    HTTP2_MAX_FRAME,
+    HTTP2_OPENING_WINDOW,
+    HTTP2_STREAM_WINDOW,
+    LINGER_TIMEOUT,
+    WRITE_HIGH_WATER,
+    WRITE_LOW_WATER,
+)
+
+#: Stream credit is given back in steps of this size.
+_CREDIT_STEP = HTTP2_OPENING_WINDOW // 2
+
+
+class Carrier(Protocol):
+    """What a stream needs of its connection."""
+
+    def send_head(self, stream_id: int, headers: list[tuple[str, str]], *, end: bool) -> None:
+        """Send a response's head."""
+
+    def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
+        """Send one DATA frame, within the window."""
+
+    def wants_to_send(self, stream: Http2Stream) -> None:
+        """Call :meth:`Http2Stream.send_frame` soon, in turns with the other streams."""
+
+    def window(self, stream_id: int, *, whole: bool) -> int:
+        """Bytes that may be sent now; not ``whole``, without those held back (2.3-6)."""
+
+    def give_credit(self, stream_id: int, size: int) -> None:
+        """Let the client send more on a stream."""
+
+    def reset(self, stream_id: int, code: ErrorCodes) -> None:
+        """Send RST_STREAM; the stream is over for both."""
+
+    def stream_over(self, stream: Http2Stream) -> None:
+        """Nothing more is sent on this stream."""
+
+    def ping(self, payload: bytes) -> int:
+        """Send PING; returns its position."""
+
+    def flushed(self, position: int) -> bool:
+        """Whether the socket has taken everything up to ``position``."""
+
+
+class Http2Stream(Duplex):
+    """The bodies of one exchange.
+
+    Only the credit of the stream is withheld while reading is paused; the connection gives its
+    own back on receipt (clause 2.6-2). While reading goes on every byte is credited, so an event
+    may be larger than a window (clause 2.6-3).
+
+    Args:
+        carrier: the connection.
+        stream_id: this stream's.
+    """
+
+    pingable = True
+
+    def __init__(self, carrier: Carrier, stream_id: int) -> None:
+        self.stream_id = stream_id
+        #: The request's task; it is cancelled if the client leaves before it has been answered.
+        self.task: asyncio.Task[None] | None = None
+        self.opened_at = 0.0
+        self.answered = False
+        self._carrier = carrier
+        self._handler: DuplexHandler | None = None
+        self._high_water = WRITE_HIGH_WATER
+        self._low_water = WRITE_LOW_WATER
+        self._call_later: Callable[..., Cancellable] = asyncio.get_running_loop().call_later
+        # The request's body.
+        self._reading = False
+        self._held = bytearray()
+        self._owed_credit = 0
+        self._request_ended = False
+        self._end_told = False
+        # The response's.
+        self._queue: deque[bytes] = deque()
+        self._queued = 0
+        self._taken = 0
+        self._event_begun = False
+        self._blocked = False
+        self._last: bytes | None = None
+        self._otherwise = b""
+        self._finishing: Cancellable | None = None
+        self._lingers_left = round(FINISH_TIMEOUT / LINGER_TIMEOUT)
+        self._unsent_before = 0
+        self._over = False
+
+    # --- Duplex ----------------------------------------------------------------------------------
+
+    def start(
+        self,
+        handler: DuplexHandler,
+        *,
+        high_water: int,
+        low_water: int,
+        call_later: Callable[..., Cancellable],
+    ) -> None:
+        self._handler = handler
+        self._high_water = high_water
+        self._low_water = low_water
+        self._call_later = call_later
+        if self._over:
+            self._tell_lost(cancelled=True)
+        elif not self._request_ended:
+            self._owed_credit += HTTP2_STREAM_WINDOW - HTTP2_OPENING_WINDOW
+
+    def write(self, event: bytes) -> None:
+        if self._over or self._last is not None or not event:
+            return
+        self._queue.append(event)
+        self._queued += len(event)
+        if self._queued > self._high_water and not self._blocked and self._handler is not None:
+            self._blocked = True
+            self._handler.writing_paused()
+        self._carrier.wants_to_send(self)
+
+    def finish(self, last: bytes, otherwise: bytes) -> None:
+        if self._over or self._last is not None:
+            return
+        self._last = last
+        self._otherwise = otherwise
+        self._drop_input()
+        self._unsent_before = self._queued
+        self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
+        self._carrier.wants_to_send(self)
+
+    def abort(self) -> None:
+        self._reset(ErrorCodes.CANCEL)
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        handler = self._handler
+        if self._reading or self._over or handler is None:
+            return
+        self._reading = True
+        if self._held:
+            data, self._held = bytes(self._held), bytearray()
+            handler.data_received(data)
+        self._settle(handler)
+
+    def ping(self, payload: bytes) -> int:
+        # Every stream counts its own; the first half of the counter makes room for whose it is.
+        return self._carrier.ping(self.stream_id.to_bytes(4, "big") + payload[4:])
+
+    def flushed(self, position: int) -> bool:
+        return self._carrier.flushed(position)
+
+    @property
+    def buffered_bytes(self) -> int:
+        return len(self._held) + self._queued
+
+    @property
+    def taken_bytes(self) -> int:
+        return self._taken
+
+    # --- From the connection ---------------------------------------------------------------------
+
+    def data_received(self, data: bytes, flow_controlled: int) -> None:
+        """DATA came; ``flow_controlled`` counts its padding too."""
+        handler = self._handler
+        if self._over or self._last is not None:
+            return
+        self._owed_credit += flow_controlled
+        if self._reading and handler is not None:
+            handler.data_received(data)
+            self._settle(handler)
+        else:
+            self._held += data
+
+    def request_ended(self) -> None:
+        """END_STREAM came."""
+        self._request_ended = True
+        if self._handler is not None:
+            self._settle(self._handler)
+
+    def pong_received(self, payload: bytes) -> None:
+        """PING's ACK came, with what :meth:`ping` had sent."""
+        if self._handler is not None:
+            self._handler.pong_received(bytes(4) + payload[4:])
+
+    def lost(self, *, cancelled: bool) -> None:
+        """RST_STREAM came, or the connection is gone."""
+        if not self._over:
+            self._end(cancelled=cancelled)
+
+    def send_frame(self) -> int:
+        """Send what fits one DATA frame and the window; returns how many bytes.
+
+        Called again as long as :attr:`wants_to_send`, unless it returned 0: then the window is
+        used up, and more of it brings the next call.
+        """
+        if self._over:
+            return 0
+        if not self._queue:
+            return self._send_last()
+        room = min(self._carrier.window(self.stream_id, whole=False), HTTP2_MAX_FRAME)
+        if room <= 0:
+            return 0
+        data = self._take(room)
+        ends = not self._queue and self._last == b""
+        self._carrier.send_data(self.stream_id, data, end=ends)
+        if ends:
+            self._response_ended()
+        elif self._blocked and self._queued <= self._low_water and self._handler is not None:
+            self._blocked = False
+            self._handler.writing_resumed()
+        return len(data)
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether :meth:`send_frame` has something to do."""
+        return not self._over and bool(self._queue or self._last is not None)
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _settle(self, handler: DuplexHandler) -> None:
+        """After a delivery: give credit, and tell of the end once everything has been delivered."""
+        if not self._reading or self._over or self._held:
+            return
+        if self._request_ended:
+            if not self._end_told:
+                self._end_told = True
+                handler.input_ended()
+        elif self._owed_credit >= _CREDIT_STEP:
+            owed, self._owed_credit = self._owed_credit, 0
+            self._carrier.give_credit(self.stream_id, owed)
+
+    def _take(self, room: int) -> bytes:
+        """The next bytes of the queue, ``room`` at most; events are joined, and cut if need be."""
+        queue = self._queue
+        pieces: list[bytes] = []
+        size = 0
+        while queue and size < room:
+            event = queue.popleft()
+            left = room - size
+            self._event_begun = len(event) > left
+            if self._event_begun:
+                queue.appendleft(event[left:])
+                event = event[:left]
+            pieces.append(event)
+            size += len(event)
+        self._queued -= size
+        self._taken += size
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _send_last(self) -> int:
+        """The last event, which may use what was held back for it, and END_STREAM."""
+        last = self._last
+        if last is None or len(last) > self._carrier.window(self.stream_id, whole=True):
+            return 0
+        self._carrier.send_data(self.stream_id, last, end=True)
+        self._response_ended()
+        return len(last) + 1
+
+    def _response_ended(self) -> None:
+        """Clause 2.3-6: RST_STREAM(NO_ERROR) tells a client to send no more (RFC 9113 §8.1)."""
+        if not self._request_ended:
+            self._carrier.reset(self.stream_id, ErrorCodes.NO_ERROR)
+        self._end(cancelled=False)
+
+    def _keep_finishing(self) -> None:
+        """An ended response lives while its unsent bytes shrink, within bounds (1.5-13)."""
+        self._lingers_left -= 1
+        if self._queued < self._unsent_before and self._lingers_left:
+            self._unsent_before = self._queued
+            self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
+            return
+        window = self._carrier.window(self.stream_id, whole=True)
+        if self._event_begun or not self._otherwise or len(self._otherwise) > window:
+            self._reset(ErrorCodes.INTERNAL_ERROR)
+            return
+        self._queue.clear()
+        self._queued = 0
+        self._last = self._otherwise
+        self._send_last()
+
+    def _reset(self, code: ErrorCodes) -> None:
+        if not self._over:
+            self._carrier.reset(self.stream_id, code)
+            self._end(cancelled=False)
+
+    def _end(self, *, cancelled: bool) -> None:
+        self._over = True
+        if self._finishing is not None:
+            self._finishing.cancel()
+        self._queue.clear()
+        self._queued = 0
+        self._drop_input()
+        self._carrier.stream_over(self)
+        if self._handler is not None:
+            self._tell_lost(cancelled=cancelled)
+        elif self.task is not None and not self.answered:
+            self.task.cancel()
+
+    def _drop_input(self) -> None:
+        self._reading = False
+        self._held.clear()
+
+    def _tell_lost(self, *, cancelled: bool) -> None:
+        # Soon and not now: the owner may be in the middle of ending it.
+        handler = self._handler
+        if handler is not None:
+            asyncio.get_running_loop().call_soon(
+                lambda: handler.connection_lost(cancelled=cancelled)
+            )
+
+
+class Http2Exchange(Exchange):
+    """An exchange on an HTTP/2 stream."""
+
+    def __init__(
+        self,
+        stream: Http2Stream,
+        carrier: Carrier,
+        raw_headers: Sequence[tuple[str, str]],
+        peer: str,
+    ) -> None:
+        pseudo = {name: value for name, value in raw_headers if name.startswith(":")}
+        path, _, query = pseudo.get(":path", "").partition("?")
+        fields = [pair for pair in raw_headers if pair[0] == ":authority" or pair[0][:1] != ":"]
+        super().__init__(pseudo.get(":method", ""), path, query, fields, "2", peer)
+        self._stream = stream
+        self._carrier = carrier
+
+    @property
+    def answered(self) -> bool:
+        return self._stream.answered
+
+    def respond(
+        self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
+        sized = {"content-length": str(len(body)), **headers}
+        self._stream.answered = True
+        self._carrier.send_head(self._stream.stream_id, self._head(status, sized), end=False)
+        self._stream.write(b"" if self.method == "HEAD" else body)
+        self._stream.finish(b"", b"")
+
+    async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
+        self._stream.answered = True
+        self._carrier.send_head(self._stream.stream_id, self._head(status, headers), end=False)
+        return self._stream
+
+    def abort(self) -> None:
+        self._stream.abort()
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> list[tuple[str, str]]:
+        return [
+            (":status", str(status)),
+            (
+                "date",
+                formatdate(time.time(), usegmt=True),
+            ),  # clients set their clocks by it (2.2-1)
+            ("server", "partway"),
+            ("x-amzn-requestid", self.request_id),
+            *((name.lower(), value) for name, value in headers.items()),
+        ]

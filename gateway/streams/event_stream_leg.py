@@ -1,0 +1,147 @@
+"""The leg toward a client that speaks event streams, over HTTP/2 or HTTP/1.1 (section 2)."""
+
+from __future__ import annotations
+
+from gateway.serving.exchange import Duplex
+from gateway.streams.clock import Clock
+from gateway.streams.ends import Cause, ClientFault, Ending
+from gateway.streams.legs import ClientLeg
+from gateway.streams.policy import StreamPolicy
+from gateway.streams.session import Session
+from gateway.streams.watch import PingWatch
+from protocol.limits import LINGER_TIMEOUT
+from protocol.part_events import Check, EventFault, RequestEvents, encode_error, encode_part
+from protocol.parts import InputEnd, InternalStreamFailure, PayloadPart
+
+#: Ends of which the client hears nothing, since it is what ended.
+_GONE = frozenset({Cause.CLIENT_CANCELLED, Cause.CLIENT_LOST, Cause.CLIENT_UNRESPONSIVE})
+
+_NOT_TAKEN = encode_error(
+    InternalStreamFailure(
+        f"the client took no byte for {LINGER_TIMEOUT:g} s after the end; parts are missing"
+    )
+)
+
+
+class EventStreamClientLeg(ClientLeg):
+    """Events in and out of one exchange's bodies.
+
+    Args:
+        duplex: the bodies; the response's head is on its way.
+        check: says whether a signed event is genuine; None where nobody signs.
+        policy: of the endpoint's streams.
+        clock: the stream's.
+    """
+
+    def __init__(
+        self, duplex: Duplex, check: Check | None, policy: StreamPolicy, clock: Clock
+    ) -> None:
+        self._duplex = duplex
+        self._events = RequestEvents(policy.max_part, check)
+        self._policy = policy
+        self._clock = clock
+        self._session: Session
+        self._pings: PingWatch | None = None
+        self._reading = False
+        self._delivering = False
+        self._finished = False
+
+    # --- Leg -------------------------------------------------------------------------------------
+
+    def start(self, session: Session) -> None:
+        self._session = session
+        if self._duplex.pingable:
+            # Its clock does not stop while reading is paused: pongs still arrive then.
+            self._pings = PingWatch(
+                self._duplex,
+                self._clock,
+                interval=self._policy.client_ping_interval,
+                unanswered_limit=self._policy.client_pings_unanswered,
+                on_lost=lambda: session.client_gone(Cause.CLIENT_UNRESPONSIVE),
+                stall=session.client_stall,
+            )
+        self._duplex.start(
+            self,
+            high_water=self._policy.high_water,
+            low_water=self._policy.low_water,
+            call_later=self._clock.call_later,
+        )
+
+    def send(self, part: PayloadPart) -> None:
+        self._duplex.write(encode_part(part))
+
+    def pause_reading(self) -> None:
+        self._reading = False
+        self._duplex.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self._deliver()
+        if self._reading:
+            self._duplex.resume_reading()
+
+    def finish(self, ending: Ending) -> None:
+        self._finished = True
+        if self._pings is not None:
+            self._pings.stop()
+        if ending.cause in _GONE:
+            self._duplex.abort()
+            return
+        last = b"" if ending.error is None else encode_error(ending.error)
+        self._duplex.finish(last, last or _NOT_TAKEN)
+
+    def buffered_bytes(self) -> int:
+        return self._duplex.buffered_bytes + self._events.buffered_bytes
+
+    def taken_bytes(self) -> int:
+        return self._duplex.taken_bytes
+
+    # --- DuplexHandler ---------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self._events.feed(data)
+        self._deliver()
+
+    def input_ended(self) -> None:
+        if self._events.mid_event:
+            self._session.client_gone(Cause.CLIENT_LOST)  # a cut (clause 2.3-2)
+        else:
+            self._session.input_ended()
+
+    def pong_received(self, payload: bytes) -> None:
+        if self._pings is not None:
+            self._pings.pong_received(payload)
+
+    def writing_paused(self) -> None:
+        self._session.client_blocked()
+
+    def writing_resumed(self) -> None:
+        self._session.client_drained()
+
+    def connection_lost(self, *, cancelled: bool) -> None:
+        if self._pings is not None:
+            self._pings.stop()
+        self._session.client_gone(Cause.CLIENT_CANCELLED if cancelled else Cause.CLIENT_LOST)
+        self._session.leg_closed()
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        if self._delivering:  # the session paused and resumed us: the loop below goes on
+            return
+        self._delivering = True
+        try:
+            while self._reading and not self._finished:
+                event = self._events.next_event()
+                if event is None:
+                    break
+                if isinstance(event, InputEnd):
+                    self._session.input_ended()
+                else:
+                    self._session.part_from_client(event)
+        except EventFault as fault:
+            self._session.client_failed(ClientFault(fault.message, fault.code, fault.oversize))
+        except Exception:  # ours, whatever it is: the one stream ends with its cause named
+            self._session.failed()
+        finally:
+            self._delivering = False
