@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -49,6 +50,7 @@ async def gateway_for(container: RawContainer, anyio_backend: object) -> AsyncIt
             container: RawContainer = container,
             address: Address | None = None,
             container_port: int | None = None,
+            wall_clock: Callable[[], float] = time.time,
             **settings: Any,
         ) -> RunningGateway:
             where = address or Address("127.0.0.1", container_port or container.port)
@@ -59,7 +61,7 @@ async def gateway_for(container: RawContainer, anyio_backend: object) -> AsyncIt
                 **stopping,
                 **settings,
             }
-            gateway = Gateway(Settings(**settings))
+            gateway = Gateway(Settings(**settings), wall_clock=wall_clock)
             listening = await gateway.start()
             started = RunningGateway(gateway, listening.port, container, EVENT_CLIENTS)
             running.push_async_callback(started.stop)
