@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
@@ -18,6 +19,8 @@ from protocol.connection import FrameConnection, HttpProtocol
 from protocol.errors import ApiError, InputValidationError, InternalServerError
 from protocol.handshake import is_upgrade
 from protocol.limits import (
+    CLIENT_PING_INTERVAL,
+    CLIENT_PINGS_UNANSWERED,
     LINGER_TIMEOUT,
     MAX_HEADER_LINE,
     MAX_HEADERS,
@@ -183,6 +186,7 @@ class Http1Exchange(UpgradableExchange):
         protocol = cast("_RequestHandler", self._request.protocol)
         if protocol.transport is None:
             raise ConnectionResetError("the client left")
+        _watch_by_tcp(protocol.transport)
         duplex = Http1Duplex(self._request.content, protocol.transport)
         protocol.duplex = duplex
         self._handed_over = True
@@ -208,6 +212,19 @@ class Http1Exchange(UpgradableExchange):
 
     def _with_id(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {**headers, "x-amzn-requestid": self.request_id, "Server": "partway"}
+
+
+def _watch_by_tcp(transport: asyncio.Transport) -> None:
+    """Let TCP notice a client that has vanished: HTTP/1.1 has no ping (clause 1.4-4)."""
+    connection = transport.get_extra_info("socket")
+    options = {
+        "TCP_KEEPIDLE": round(CLIENT_PING_INTERVAL),
+        "TCP_KEEPINTVL": round(CLIENT_PING_INTERVAL),
+        "TCP_KEEPCNT": CLIENT_PINGS_UNANSWERED,
+    }
+    for name, value in options.items():
+        if connection is not None and hasattr(socket, name):  # macOS has not all of them
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _quiet_logger() -> logging.Logger:

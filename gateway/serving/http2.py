@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import cast
 
 from h2.config import H2Configuration
@@ -321,20 +322,15 @@ class Http2Connection(asyncio.Protocol):
 
     # --- Carrier ---------------------------------------------------------------------------------
 
-    def send_head(self, stream_id: int, headers: list[tuple[str, str]], *, end: bool) -> None:
-        """Send a response's head."""
-        try:
-            self._h2.send_headers(stream_id, headers, end_stream=end)
-        except ProtocolError:
-            return  # the client has reset it, and the event that says so is on its way
-        self._send_soon()
+    def send_head(self, stream_id: int, headers: list[tuple[str, str]]) -> None:
+        """Send a response's head, together with what follows it."""
+        with suppress(ProtocolError):  # the client has reset it; the event that says so follows
+            self._h2.send_headers(stream_id, headers)
 
     def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
         """Send one DATA frame, within the window."""
-        try:
+        with suppress(ProtocolError):  # as above
             self._h2.send_data(stream_id, data, end_stream=end)
-        except ProtocolError:
-            return  # as above
 
     def wants_to_send(self, stream: Http2Stream) -> None:
         """Give the stream a turn."""

@@ -33,8 +33,8 @@ _CREDIT_STEP = HTTP2_OPENING_WINDOW // 2
 class Carrier(Protocol):
     """What a stream needs of its connection."""
 
-    def send_head(self, stream_id: int, headers: list[tuple[str, str]], *, end: bool) -> None:
-        """Send a response's head."""
+    def send_head(self, stream_id: int, headers: list[tuple[str, str]]) -> None:
+        """Send a response's head, together with what follows it."""
 
     def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
         """Send one DATA frame, within the window."""
@@ -174,6 +174,15 @@ class Http2Stream(Duplex):
     @property
     def taken_bytes(self) -> int:
         return self._taken
+
+    # --- From the exchange -----------------------------------------------------------------------
+
+    def send_whole(self, body: bytes) -> None:
+        """Send a body, and end the response."""
+        if body:
+            self._queue.append(body)
+            self._queued += len(body)
+        self.finish(b"", b"")
 
     # --- From the connection ---------------------------------------------------------------------
 
@@ -353,13 +362,13 @@ class Http2Exchange(Exchange):
     ) -> None:
         sized = {"content-length": str(len(body)), **headers}
         self._stream.answered = True
-        self._carrier.send_head(self._stream.stream_id, self._head(status, sized), end=False)
-        self._stream.write(b"" if self.method == "HEAD" else body)
-        self._stream.finish(b"", b"")
+        self._carrier.send_head(self._stream.stream_id, self._head(status, sized))
+        self._stream.send_whole(b"" if self.method == "HEAD" else body)
 
     async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
         self._stream.answered = True
-        self._carrier.send_head(self._stream.stream_id, self._head(status, headers), end=False)
+        self._carrier.send_head(self._stream.stream_id, self._head(status, headers))
+        self._carrier.wants_to_send(self._stream)
         return self._stream
 
     def abort(self) -> None:
