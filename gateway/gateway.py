@@ -58,7 +58,15 @@ class Gateway:
         self.streams = Streams(settings.max_streams)
         self._tls = tls
         self._http1 = Http1Server(self._dispatch)
-        self._http2 = Http2Server(self._dispatch, settings.max_streams_per_connection)
+        self._http2 = Http2Server(
+            self._dispatch,
+            self.streams.metrics.closed_to_new,
+            settings.max_streams_per_connection,
+        )
+        self.streams.metrics.connections |= {
+            "1.1": lambda: self._http1.open_connections,
+            "2": lambda: self._http2.open_connections,
+        }
         self._listener = Listener(self._http1, self._http2, settings.max_connections)
         status = Status(self.streams)
         bidirectional = BidirectionalStream(

@@ -6,7 +6,7 @@ The hot path only adds to the session's own integers; they are summed when someb
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -28,10 +28,12 @@ class Metrics:
 
     Attributes:
         registry: to be exposed; of this object's own, so that several can live in one process.
+        connections: by HTTP version, how many are open; whoever serves them says so.
     """
 
     def __init__(self, sessions: Collection[Session]) -> None:
         self.registry = CollectorRegistry()
+        self.connections: dict[str, Callable[[], int]] = {}
         self._sessions = sessions
         self._parts: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._bytes: defaultdict[tuple[str, str], int] = defaultdict(int)
@@ -54,6 +56,12 @@ class Metrics:
             ["error"],
             registry=self.registry,
         )
+        self._closed_to_new = Counter(
+            "partway_connections_closed_to_new_streams",
+            "HTTP/2 connections whose client sent too much of something, by what it was",
+            ["too_much"],
+            registry=self.registry,
+        )
         self.registry.register(self)
 
     def ended(self, session: Session) -> None:
@@ -69,6 +77,10 @@ class Metrics:
         """A request for a stream got an API error."""
         self._refused.labels(error).inc()
 
+    def closed_to_new(self, too_much: str) -> None:
+        """An HTTP/2 connection takes no more streams, for its client's doing."""
+        self._closed_to_new.labels(too_much).inc()
+
     def collect(self) -> Iterable[Metric]:
         """What prometheus_client asks of a collector."""
         parts = self._parts.copy()
@@ -82,8 +94,10 @@ class Metrics:
         labels = ["endpoint", "direction"]
         yield _counter("partway_parts", "Parts relayed", labels, parts)
         yield _counter("partway_part_bytes", "Payload bytes relayed", labels, sizes)
-        yield _gauge("partway_streams_open", "Streams open", streams)
-        yield _gauge("partway_buffered_bytes", "Bytes held for open streams", buffered)
+        yield _gauge("partway_streams_open", "Streams open", "endpoint", streams)
+        yield _gauge("partway_buffered_bytes", "Bytes held for open streams", "endpoint", buffered)
+        counts = {version: count() for version, count in self.connections.items()}
+        yield _gauge("partway_connections_open", "Client connections open", "http", counts)
 
     @staticmethod
     def _add(
@@ -108,8 +122,8 @@ def _counter(
     return family
 
 
-def _gauge(name: str, text: str, values: dict[str, int]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, text, labels=["endpoint"])
+def _gauge(name: str, text: str, label: str, values: dict[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
     for key, value in sorted(values.items()):
         family.add_metric([key], value)
     return family

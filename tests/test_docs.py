@@ -233,6 +233,8 @@ def exposed() -> dict[str, set[str]]:
     metrics = Metrics({still_open})
     metrics.ended(gone)
     metrics.refused("ModelError")
+    metrics.closed_to_new("resets")
+    metrics.connections["2"] = lambda: 1
     found: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name

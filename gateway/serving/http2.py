@@ -56,11 +56,18 @@ class Http2Server:
 
     Args:
         dispatch: answers an exchange.
+        on_closed_to_new: told what a client sent too much of.
         max_streams: of one connection, open at once.
     """
 
-    def __init__(self, dispatch: Dispatch, max_streams: int = limits.HTTP2_MAX_STREAMS) -> None:
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        on_closed_to_new: Callable[[str], None],
+        max_streams: int = limits.HTTP2_MAX_STREAMS,
+    ) -> None:
         self.dispatch = dispatch
+        self.on_closed_to_new = on_closed_to_new
         self.max_streams = max_streams
         self.connections: set[Http2Connection] = set()
         self._gone = asyncio.Event()
@@ -302,14 +309,12 @@ class Http2Connection(asyncio.Protocol):
                 self.reset(stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
                 stream.lost(cancelled=False)
         gate.overdoing.clear()
-        share = limits.HTTP2_PREMATURE_SHARE * self._streams_over
-        premature = self._streams_premature > max(share, limits.HTTP2_PREMATURE_AFTER * 0.5)
-        if not self._closing and (gate.overdone or premature):
+        too_much = None if self._closing else gate.overdone or self._premature_resets()
+        if too_much is not None:
             log.warning(
-                "a connection takes no more streams: too much of %s peer=%s",
-                gate.overdone or "premature resets",
-                self._peer,
+                "a connection takes no more streams: too much of %s peer=%s", too_much, self._peer
             )
+            self._server.on_closed_to_new(too_much)
             self._close_to_new(ErrorCodes.ENHANCE_YOUR_CALM)
         if self._owed_credit >= limits.HTTP2_CONNECTION_WINDOW // 4:
             self._h2.increment_flow_control_window(self._owed_credit)
@@ -319,6 +324,13 @@ class Http2Connection(asyncio.Protocol):
             gate.owed_credit = 0
         if gate.client_goes or self._closing:
             self._close_if_done()
+
+    def _premature_resets(self) -> str | None:
+        """Rapid reset below the rate that the gate lets pass, for as long as one likes."""
+        over = self._streams_over
+        limit = limits.HTTP2_PREMATURE_SHARE * over
+        many = over >= limits.HTTP2_PREMATURE_AFTER and self._streams_premature > limit
+        return "premature resets" if many else None
 
     # --- Carrier ---------------------------------------------------------------------------------
 

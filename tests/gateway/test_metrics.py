@@ -148,3 +148,12 @@ def test_refusals_are_counted_by_error(metrics):
 def test_several_live_in_one_process(metrics, sessions):
     sessions.add(FakeSession())
     assert samples(Metrics(set())) == {}
+
+
+def test_connections_are_counted_by_who_serves_them(metrics):
+    metrics.connections["2"] = lambda: 3
+    metrics.closed_to_new("resets")
+    assert samples(metrics) == {
+        "partway_connections_open{http=2}": 3,
+        "partway_connections_closed_to_new_streams_total{too_much=resets}": 1,
+    }
