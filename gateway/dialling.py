@@ -1,4 +1,4 @@
-"""Connecting to a WebSocket server: a container's, or for the Python client the gateway's."""
+"""Connecting to a server, and to a WebSocket's: a container's, or for our client the gateway's."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import asyncio
 import errno
 import os
 import socket
+import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 from protocol.handshake import Accepted, ClientHandshake, HandshakeBroken, HandshakeRefused
-from protocol.limits import CONTAINER_RESOLVE_TIMEOUT
+from protocol.limits import CONTAINER_RESOLVE_TIMEOUT, LINGER_TIMEOUT
+
+_P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +52,23 @@ async def dial(
     *,
     connect_timeout: float,
     handshake_timeout: float,
+    tls: ssl.SSLContext | None = None,
 ) -> Upgraded:
     """Connect and upgrade.
 
     Args:
         address: where to.
         handshake: what to ask for.
-        connect_timeout: seconds for each of the host's addresses to accept.
+        connect_timeout: see :func:`reach`.
         handshake_timeout: seconds for the answer to the upgrade.
+        tls: see :func:`reach`.
 
     Raises:
         HandshakeRefused: the server answered with another status than 101.
         OutOfDescriptors: this process, or its machine, has no file descriptor left.
         Unreachable: everything else; the connection is gone then.
     """
-    transport, dialling = await _connect(address, connect_timeout)
+    transport, dialling = await reach(address, _Dialling, timeout=connect_timeout, tls=tls)
     try:
         async with asyncio.timeout(handshake_timeout):
             accepted = await dialling.upgrade(handshake)
@@ -80,7 +86,25 @@ async def dial(
     return Upgraded(transport, accepted)
 
 
-async def _connect(address: Address, timeout: float) -> tuple[asyncio.Transport, _Dialling]:
+async def reach(
+    address: Address,
+    factory: Callable[[], _P],
+    *,
+    timeout: float,
+    tls: ssl.SSLContext | None = None,
+) -> tuple[asyncio.Transport, _P]:
+    """Connect.
+
+    Args:
+        address: where to.
+        factory: makes the protocol of the connection.
+        timeout: seconds for each of the host's addresses to accept, its TLS included.
+        tls: what to speak it with, as a client; None for cleartext.
+
+    Raises:
+        OutOfDescriptors: this process, or its machine, has no file descriptor left.
+        Unreachable: everything else.
+    """
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONTAINER_RESOLVE_TIMEOUT):
@@ -92,9 +116,21 @@ async def _connect(address: Address, timeout: float) -> tuple[asyncio.Transport,
     for _, _, _, _, place in found:
         try:
             async with asyncio.timeout(timeout):
-                return await loop.create_connection(_Dialling, str(place[0]), address.port)
+                return await loop.create_connection(
+                    factory,
+                    str(place[0]),
+                    address.port,
+                    ssl=tls,
+                    server_hostname=None if tls is None else address.host,
+                    # Where the peer says no goodbye; asyncio would wait 30 s for it.
+                    ssl_shutdown_timeout=None if tls is None else LINGER_TIMEOUT,
+                )
         except TimeoutError:
             trouble = f"no connection was accepted within {timeout * 1000:g} ms"
+        except ssl.SSLCertVerificationError as error:
+            trouble = f"its certificate is not to be trusted: {error.verify_message}"
+        except ssl.SSLError as error:
+            trouble = f"no TLS with it: {error.reason or 'the handshake failed'}"
         except OSError as error:
             _check_descriptors(error)
             # Not strerror: asyncio's says "Connect call failed", whatever the reason.

@@ -279,7 +279,9 @@ def test_the_demo():
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/reference/client.md", "gateway/client.py"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/reference/client.md", "gateway/client/__init__.py"]
+)
 def test_the_python_example(name):
     """It runs as it is written, in a coroutine, against a gateway with an echo."""
     text = (ROOT / name).read_text("utf-8")

@@ -13,7 +13,7 @@ import wave
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from gateway.client import (
     CompletionState,
@@ -23,6 +23,7 @@ from gateway.client import (
     Stream,
     StreamEnded,
     connect,
+    credentials_from_environment,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ examples:
   partway invoke echo --text "Hello " --text world --partial --frames
   partway invoke echo < questions.txt
   partway invoke voice --wav call.wav --pace realtime --path v1/listen --query model=general
+  partway invoke echo --text hi --transport http2 --sign --url https://localhost:8443 --ca ca.pem
 """
 
 
@@ -66,6 +68,30 @@ def add_to(commands: Commands) -> None:
         "--url",
         default=os.environ.get("PARTWAY_URL", "http://127.0.0.1:8090"),
         help="the gateway (%(default)s)",
+    )
+    parser.add_argument(
+        "--transport",
+        choices=["websocket", "http2"],
+        default="websocket",
+        help="what to speak: http2 is what AWS's SDKs do (%(default)s)",
+    )
+    parser.add_argument(
+        "--ca",
+        type=Path,
+        metavar="FILE",
+        help="roots to trust on https://, PEM; also SSL_CERT_FILE",
+    )
+    parser.add_argument(
+        "--sign",
+        action="store_true",
+        help="sign with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN",
+    )
+    parser.add_argument(
+        "--region", default=_region(), help="region that signatures name (%(default)s)"
+    )
+    parser.add_argument(
+        "--token",
+        help="bearer token for a WebSocket; better in PARTWAY_TOKEN, for others see command lines",
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--text", action="append", help="a text part; may be repeated")
@@ -113,6 +139,18 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
 
 
+def _region() -> str:
+    """The region that AWS's tools would take; they pass over a variable that is empty."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+
+
+def _token(options: argparse.Namespace) -> str | None:
+    """The flag's, or the environment's where a token is of use: it may be set for all commands."""
+    if options.token is not None or options.sign or options.transport != "websocket":
+        return cast("str | None", options.token)
+    return os.environ.get("PARTWAY_TOKEN") or None
+
+
 async def invoke(options: argparse.Namespace) -> int:
     """Hold one conversation."""
     printer = FramePrinter(sys.stdout) if options.frames else None
@@ -120,9 +158,14 @@ async def invoke(options: argparse.Namespace) -> int:
     opened = connect(
         options.url,
         options.endpoint,
+        transport=options.transport,
         path=options.path,
         query=options.query,
         variant=options.variant,
+        credentials=credentials_from_environment(os.environ) if options.sign else None,
+        region=options.region,
+        token=_token(options),
+        ca=options.ca,
     )
     async with opened as stream:
         timing.start()

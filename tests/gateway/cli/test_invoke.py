@@ -8,25 +8,21 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 import wave
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
-from gateway.cli.main import main
 from tests.conftest import ROOT
+from tests.gateway.cli.invoking import PATIENCE, environment, invoked, words
 from tests.processes import running
-
-#: Nothing here takes this long, in seconds.
-PATIENCE = 20
 
 #: Time, direction, type, completion, size, beginning.
 FRAME = re.compile(
@@ -87,63 +83,16 @@ def gateway(scripted: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             yield url
 
 
-class Ended(NamedTuple):
-    """What a process left."""
-
-    status: int
-    output: bytes
-    errors: str
+@pytest.fixture
+def command():
+    """The command's words."""
+    return words
 
 
 @pytest.fixture
-def command(gateway: str):
-    """The command's words and its environment."""
-
-    def of(*arguments: str) -> list[str]:
-        return [sys.executable, "-m", "gateway.cli.main", "invoke", *arguments]
-
-    return of
-
-
-def environment(gateway: str, **more: str) -> dict[str, str]:
-    unwanted = {"NO_COLOR", "PYTHONUNBUFFERED"}
-    kept = {name: value for name, value in os.environ.items() if name not in unwanted}
-    return kept | {"PARTWAY_URL": gateway, "PYTHONUTF8": "1"} | more
-
-
-@pytest.fixture
-def invoke(gateway: str, command):
+def invoke(gateway: str):
     """Runs the command to its end."""
-
-    def run(*arguments: str, input: bytes = b"", **more: str) -> Ended:
-        process = subprocess.run(
-            command(*arguments),
-            input=input,
-            capture_output=True,
-            timeout=PATIENCE,
-            env=environment(gateway, **more),
-            check=False,
-            cwd=ROOT,
-        )
-        assert b"Traceback" not in process.stderr, process.stderr.decode()
-        return Ended(process.returncode, process.stdout, process.stderr.decode())
-
-    return run
-
-
-@pytest.fixture
-def asked_wrongly(capfdbinary: pytest.CaptureFixture[bytes]):
-    """Runs the command in this process: what it is asked does not get as far as a stream."""
-
-    def run(*arguments: str) -> Ended:
-        try:
-            status = main(["invoke", *arguments])
-        except SystemExit as exit:  # argparse's
-            status = exit.code
-        output, errors = capfdbinary.readouterr()
-        return Ended(status, output, errors.decode())
-
-    return run
+    return partial(invoked, gateway)
 
 
 @pytest.fixture
@@ -477,7 +426,7 @@ def test_no_gateway_there(asked_wrongly):
     assert last.endswith("(trying again may help)")
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8090", "https://h", "http://h:99999", "http://"])
+@pytest.mark.parametrize("url", ["127.0.0.1:8090", "ftp://h", "http://h:99999", "http://"])
 def test_a_url_that_is_none(asked_wrongly, url):
     ended = asked_wrongly("echo", "--text", "hi", "--url", url)
     assert (ended.status, ended.output) == (2, b"")

@@ -1,0 +1,119 @@
+"""The public Python client.
+
+::
+
+    async with connect("http://127.0.0.1:8090", "echo") as stream:
+        await stream.send_text("Hello ", partial=True)
+        await stream.send_text("world")
+        await stream.end_input()
+        async for part in stream:
+            print(part.payload, part.data_type, part.completion)
+
+Reconnecting is the caller's: what to send again only the caller knows. Every exception says in
+``reconnect`` whether it makes sense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+from gateway.client.errors import (
+    ConnectionLost,
+    GatewayUnreachable,
+    ModelStreamFailed,
+    PartwayError,
+    PlatformStreamFailed,
+    StreamEnded,
+    StreamRefused,
+)
+from gateway.client.http2 import open_http2
+from gateway.client.request import credentials_from_environment, request_for
+from gateway.client.stream import Stream
+from gateway.client.websocket import open_websocket
+from protocol import limits
+from protocol.parts import CompletionState, DataType, PayloadPart
+from protocol.sigv4 import Credentials
+
+__all__ = [
+    "CompletionState",
+    "ConnectionLost",
+    "Credentials",
+    "DataType",
+    "GatewayUnreachable",
+    "ModelStreamFailed",
+    "PartwayError",
+    "PayloadPart",
+    "PlatformStreamFailed",
+    "Stream",
+    "StreamEnded",
+    "StreamRefused",
+    "connect",
+    "credentials_from_environment",
+]
+
+_TRANSPORTS = {"websocket": open_websocket, "http2": open_http2}
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    endpoint: str,
+    *,
+    transport: Literal["websocket", "http2"] = "websocket",
+    path: str | None = None,
+    query: str | None = None,
+    variant: str | None = None,
+    credentials: Credentials | None = None,
+    region: str = "us-east-1",
+    token: str | None = None,
+    ca: str | Path | None = None,
+    connect_timeout: float = 10.0,
+    open_timeout: float = limits.CONTAINER_HANDSHAKE_TIMEOUT + 10.0,
+) -> AsyncIterator[Stream]:
+    """Open a stream; leaving the block closes it, and gives up what has not come yet.
+
+    Args:
+        url: the gateway's, ``http://HOST:PORT`` or ``https://HOST:PORT``.
+        endpoint: whose model to talk to.
+        transport: ``websocket``, or ``http2`` for the event streams that AWS's SDKs speak; each
+            stream has a connection of its own.
+        path: the model's path in place of the default one, without a leading slash.
+        query: ``key=value`` pairs for the model, percent-encoded.
+        variant: the production variant to ask for.
+        credentials: to sign the request with, and over HTTP/2 each event; None to sign nothing.
+        region: the gateway's, for signatures.
+        token: a bearer token in place of a signature, for WebSockets.
+        ca: PEM file of the roots to trust; those of OpenSSL, or of ``SSL_CERT_FILE``, by default.
+        connect_timeout: seconds to reach the gateway, TLS included.
+        open_timeout: seconds for the model to answer; the gateway gives it 60.
+
+    Raises:
+        GatewayUnreachable: no gateway there.
+        StreamRefused: the gateway, or through it the container, said no.
+        ValueError: an argument is of no use: no URL, no CA, a token for HTTP/2.
+    """
+    if transport not in _TRANSPORTS:
+        raise ValueError(f"{transport!r} is no transport; known are {', '.join(_TRANSPORTS)}")
+    if token is not None and transport != "websocket":
+        raise ValueError("a token opens a WebSocket; an event stream is signed with credentials")
+    request = request_for(
+        url,
+        endpoint,
+        {"path": path, "query": query, "variant": variant},
+        ca=ca,
+        credentials=credentials,
+        region=region,
+        token=token,
+    )
+    wire = await _TRANSPORTS[transport](
+        request, connect_timeout=connect_timeout, open_timeout=open_timeout
+    )
+    stream = Stream(wire)
+    wire.start(stream)
+    try:
+        yield stream
+    finally:
+        await stream.close()

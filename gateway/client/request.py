@@ -1,0 +1,203 @@
+"""What a caller asks for, checked, and its heads for either HTTP (sections 2.1, 2.4, 3)."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from gateway.dialling import Address
+from protocol import limits
+from protocol.eventstream import CONTENT_TYPE
+from protocol.sigv4 import (
+    EMPTY_SHA256,
+    STREAMING_EVENTS,
+    Credentials,
+    EventSigner,
+    SignableRequest,
+    sign_request,
+)
+
+Headers = list[tuple[str, str]]
+
+#: Headers of HTTP/2 for what a WebSocket's upgrade has in its query (clauses 2.1-3, 3-3).
+_HEADERS: Final = {
+    "path": "x-amzn-sagemaker-model-invocation-path",
+    "query": "x-amzn-sagemaker-model-query-string",
+    "variant": "x-amzn-sagemaker-target-variant",
+}
+
+_DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+_TLS: Final = frozenset({"https", "wss"})
+
+#: What RFC 6750 §2.1 lets a bearer token be made of, and all else that a header can carry.
+_TOKEN: Final = re.compile(r"[!-~]+")
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def credentials_from_environment(environment: Mapping[str, str]) -> Credentials:
+    """The key in ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY`` and ``AWS_SESSION_TOKEN``.
+
+    Nothing else is looked at: no file, no profile, no metadata service.
+
+    Args:
+        environment: ``os.environ``, as a rule.
+
+    Raises:
+        ValueError: one of the first two is missing, or empty.
+    """
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        if not environment.get(name):
+            raise ValueError(f"there is no {name} in the environment to sign with")
+    return Credentials(
+        environment["AWS_ACCESS_KEY_ID"],
+        environment["AWS_SECRET_ACCESS_KEY"],
+        environment.get("AWS_SESSION_TOKEN") or None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A stream that is to be opened.
+
+    Attributes:
+        url: the gateway's, for messages; without a user's name and password.
+        address: where to connect.
+        authority: ``Host`` and ``:authority``.
+        target: path of the operation, percent-encoded.
+        asked: ``path``, ``query`` and ``variant`` as far as they were given.
+        tls: whether to speak TLS.
+        ca: PEM file of the roots to trust there; None for the system's.
+        credentials: to sign with; None to sign nothing.
+        region: that signatures name.
+        token: a WebSocket's bearer token.
+    """
+
+    url: str
+    address: Address
+    authority: str
+    target: str
+    asked: Mapping[str, str]
+    tls: bool
+    ca: Path | None = None
+    credentials: Credentials | None = field(default=None, repr=False)
+    region: str = "us-east-1"
+    token: str | None = field(default=None, repr=False)
+
+    def context(self, protocol: str) -> ssl.SSLContext | None:
+        """The client's side of TLS, with one protocol in ALPN; None for cleartext.
+
+        Without ``ca`` OpenSSL's own roots, or those of ``SSL_CERT_FILE``.
+
+        Raises:
+            ValueError: ``ca`` is of no use.
+        """
+        if not self.tls:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+        except OSError as error:  # ssl.SSLError is one, and names neither file nor fault
+            known = None if isinstance(error, ssl.SSLError) else error.strerror
+            raise ValueError(f"{self.ca}: {known or 'no certificate in PEM'}") from None
+        context.set_alpn_protocols([protocol])
+        return context
+
+    def upgrade(self, now: float) -> tuple[str, Headers]:
+        """Target and further headers of a WebSocket's upgrade (clauses 3-3, 3-5).
+
+        Args:
+            now: epoch seconds.
+        """
+        query = urlencode(self.asked, quote_via=quote, safe="")
+        headers: Headers = []
+        if self.credentials is not None:
+            unsigned = SignableRequest("GET", self.target, query, (("host", self.authority),))
+            headers = sign_request(
+                unsigned,
+                self.credentials,
+                region=self.region,
+                payload_hash=EMPTY_SHA256,
+                now=now,
+            ).headers
+        elif self.token is not None:
+            headers = [("authorization", f"Bearer {self.token}")]
+        return (f"{self.target}?{query}" if query else self.target), headers
+
+    def post(self, now: float) -> tuple[Headers, EventSigner | None]:
+        """The head of an HTTP/2 request, and what signs its events (clauses 2.1-1 to 2.1-3).
+
+        Args:
+            now: epoch seconds.
+        """
+        pseudo = [
+            (":method", "POST"),
+            (":scheme", "https" if self.tls else "http"),
+            (":authority", self.authority),
+            (":path", self.target),
+        ]
+        headers = [("content-type", CONTENT_TYPE)]
+        headers += [(_HEADERS[name], value) for name, value in self.asked.items()]
+        if self.credentials is None:
+            return pseudo + headers, None
+        signed = sign_request(
+            # Signed as host, which is not sent besides: so does AWS's SDK (clause 2.4-3).
+            SignableRequest("POST", self.target, "", (("host", self.authority), *headers)),
+            self.credentials,
+            region=self.region,
+            payload_hash=STREAMING_EVENTS,
+            now=now,
+            send_payload_hash=True,
+        )
+        signer = EventSigner(self.credentials, self.region, signed.signature)
+        return pseudo + headers + signed.headers, signer
+
+
+def request_for(
+    url: str,
+    endpoint: str,
+    asked: Mapping[str, str | None],
+    *,
+    ca: str | Path | None,
+    credentials: Credentials | None,
+    region: str,
+    token: str | None,
+) -> Request:
+    """Put a request together.
+
+    Raises:
+        ValueError: says what is wrong with what was given.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+        raise ValueError(f"{url!r} is not a gateway's URL, as in http://127.0.0.1:8090")
+    tls = parts.scheme in _TLS
+    if ca is not None and not tls:
+        raise ValueError("a CA is for https:// URLs; this one is not encrypted")
+    if credentials is not None and token is not None:
+        raise ValueError("a request brings credentials or a token, not both")
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise ValueError("a token is visible ASCII characters")
+    if limits.REGION.fullmatch(region) is None:
+        raise ValueError(f"{region!r} is no region, as in us-east-1")
+    given = {name: value for name, value in asked.items() if value}
+    for name, value in given.items():
+        if _CONTROLS.search(value):
+            raise ValueError(f"{name} has a control character in it")
+    base = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+    authority = parts.netloc.rpartition("@")[2]
+    return Request(
+        url=f"{parts.scheme}://{authority}{parts.path}",
+        address=Address(parts.hostname, parts.port or _DEFAULT_PORTS[parts.scheme]),
+        authority=authority,
+        target=f"{base}/endpoints/{quote(endpoint, safe='')}/invocations-bidirectional-stream",
+        asked=given,
+        tls=tls,
+        ca=None if ca is None else Path(ca),
+        credentials=credentials,
+        region=region,
+        token=token,
+    )

@@ -1,0 +1,109 @@
+"""What a server's HTTP/2 frames pass before the HTTP/2 library sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from protocol.limits import HTTP2_MAX_FRAME
+
+# Frame types (RFC 9113 §6) and the size of a frame's head.
+_SETTINGS = 0x4
+_GOAWAY = 0x7
+_HEADER = 9
+_STREAM_ID = 0x7FFF_FFFF
+
+#: A GOAWAY's two numbers; the debug data behind them is not looked at.
+_GOAWAY_NUMBERS = 8
+
+
+class BadFrames(Exception):
+    """What came is no HTTP/2, or none that may come; says why."""
+
+
+class Goaway(NamedTuple):
+    """A server's GOAWAY.
+
+    Attributes:
+        last_stream_id: streams above it have not been looked at.
+        error_code: 0 for an orderly end.
+    """
+
+    last_stream_id: int
+    error_code: int
+
+
+class ServerFrames:
+    """One connection's frames, on their way to h2.
+
+    Rules:
+        1. A server's first frame is SETTINGS (RFC 9113 §3.4); what begins otherwise is told apart
+           from a breach of HTTP/2, since it may well be a server of HTTP/1.1.
+        2. GOAWAY is kept from h2, which sends and takes nothing more after it. Streams that are
+           open go on (RFC 9113 §6.8): a gateway that drains says it at once, and lets them finish.
+        3. A frame is at most 16 KiB (RFC 9113 §4.2), which its head says. h2 would wait until all
+           of it has come, 16 MiB at most, before it refuses it.
+
+    Attributes:
+        begun: whether a first frame has come.
+        goaway: the last one that came.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.goaway: Goaway | None = None
+        self._head = b""
+        self._left = 0  # of the payload of a frame that is passed on
+        self._goaway_left = 0  # of a GOAWAY's
+        self._numbers = b""
+
+    def take(self, data: bytes) -> Iterator[bytes]:
+        """Bytes from the server; yields those that are for h2.
+
+        In pieces that hold no more than one frame's end: h2 loses the events of all that it is
+        given at once when the last of it is wrong.
+
+        Raises:
+            BadFrames: the first frame is not SETTINGS, or one is too large.
+        """
+        at = 0
+        while at < len(data):
+            if self._left:
+                piece = data[at : at + self._left]
+                self._left -= len(piece)
+                yield piece
+            elif self._goaway_left:
+                piece = data[at : at + self._goaway_left]
+                self._goaway_received(piece)
+            else:
+                piece = data[at : at + _HEADER - len(self._head)]
+                self._head += piece
+                if len(self._head) == _HEADER:
+                    yield self._head_received()
+            at += len(piece)
+
+    def _head_received(self) -> bytes:
+        head, self._head = self._head, b""
+        if not self.begun:  # rule 1
+            if head.startswith(b"HTTP/1"):
+                raise BadFrames("it speaks HTTP/1.1, not HTTP/2")
+            if head[3] != _SETTINGS:
+                raise BadFrames("what it says first is no HTTP/2")
+            self.begun = True
+        length, stream_id = int.from_bytes(head[:3], "big"), int.from_bytes(head[5:], "big")
+        if length > HTTP2_MAX_FRAME:  # rule 3
+            raise BadFrames("bad HTTP/2 from the gateway: a frame is too large")
+        if head[3] == _GOAWAY and length >= _GOAWAY_NUMBERS and not stream_id & _STREAM_ID:
+            self._goaway_left, self._numbers = length, b""  # rule 2
+            return b""
+        self._left = length
+        return head
+
+    def _goaway_received(self, piece: bytes) -> None:
+        self._goaway_left -= len(piece)
+        self._numbers += piece[: _GOAWAY_NUMBERS - len(self._numbers)]
+        if not self._goaway_left:
+            last, code = self._numbers[:4], self._numbers[4:]
+            self.goaway = Goaway(
+                int.from_bytes(last, "big") & _STREAM_ID, int.from_bytes(code, "big")
+            )

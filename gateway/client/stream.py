@@ -1,0 +1,197 @@
+"""The stream that a caller holds; a wire carries it, of one kind or the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from gateway.client.errors import (
+    ConnectionLost,
+    ModelStreamFailed,
+    PartwayError,
+    PlatformStreamFailed,
+    StreamEnded,
+)
+from gateway.client.wire import Wire
+from gateway.streams.clock import LoopClock
+from gateway.streams.watch import PingWatch
+from protocol import limits
+from protocol.parts import (
+    CompletionState,
+    DataType,
+    InputEnd,
+    InternalStreamFailure,
+    ModelStreamError,
+    PayloadPart,
+    StreamEvent,
+)
+
+
+class Stream:
+    """An open stream; made by :func:`~gateway.client.connect`.
+
+    It holds about 1 MiB of parts for who does not iterate, and then lets the gateway send no more:
+    a caller that only sends, to a model that answers, is held up in :meth:`send` sooner or later.
+
+    Attributes:
+        request_id: the gateway's id of the stream, as in its log.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self.request_id = wire.request_id
+        self._wire = wire
+        unanswered = limits.GATEWAY_PINGS_UNANSWERED
+        self._pings = PingWatch(
+            wire,
+            LoopClock(),
+            interval=limits.GATEWAY_PING_INTERVAL,
+            unanswered_limit=unanswered,
+            on_lost=lambda: self.broken(f"the gateway answered none of {unanswered} pings"),
+        )
+        self._parts: deque[PayloadPart] = deque()
+        self._held = 0
+        self._news = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._lost = asyncio.Event()
+        self._input_ended = False
+        self._ended = False
+        self._error: PartwayError | None = None
+
+    # --- Sending ---------------------------------------------------------------------------------
+
+    async def send(self, part: PayloadPart) -> None:
+        """Send one part: one frame at the container (clause 1.2-1).
+
+        It waits first, while the gateway is behind: cancelled then, nothing has been sent.
+
+        Raises:
+            PartwayError: the stream has ended; the error says how.
+            ValueError: the part is over 16 MiB (clause 1.3-3).
+        """
+        if len(part.payload) > limits.MAX_PART_BYTES:
+            raise ValueError(f"a part is at most {limits.MAX_PART_BYTES} bytes")
+        await self._wait_writable()
+        self._wire.send(part)
+
+    async def send_text(self, text: str, *, partial: bool = False) -> None:
+        """Send text; ``partial`` if more of the same message follows."""
+        await self.send(PayloadPart(text.encode(), DataType.UTF8, _completion(partial)))
+
+    async def send_bytes(self, data: bytes, *, partial: bool = False) -> None:
+        """Send bytes; ``partial`` if more of the same message follows."""
+        await self.send(PayloadPart(data, DataType.BINARY, _completion(partial)))
+
+    async def end_input(self) -> None:
+        """Say that nothing more will be sent; what the model still says goes on arriving.
+
+        It waits as :meth:`send` does.
+        """
+        await self._wait_writable()
+        self._input_ended = True
+        self._wire.end_input()
+
+    async def _wait_writable(self) -> None:
+        """Return once something may be sent, with nothing awaited since that was seen."""
+        while True:
+            if self._error is not None:
+                raise self._error
+            if self._ended or self._input_ended:
+                raise StreamEnded("the stream has ended" if self._ended else "its input has ended")
+            if self._writable.is_set():
+                return
+            await self._writable.wait()  # another sender may be the first to go on
+
+    # --- Receiving -------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> PayloadPart:
+        part = await self.receive()
+        if part is None:
+            raise StopAsyncIteration
+        return part
+
+    async def receive(self) -> PayloadPart | None:
+        """The next part, or None once the stream has ended cleanly.
+
+        Raises:
+            ModelStreamFailed: the model's side ended it.
+            PlatformStreamFailed: the gateway did.
+            ConnectionLost: nobody said anything, or answered our pings.
+        """
+        while not self._parts:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        part = self._parts.popleft()
+        self._held -= len(part.payload) + limits.PART_OVERHEAD
+        if not self._wire.reading and self._held <= limits.CLIENT_RECEIVE_HIGH_WATER // 2:
+            if self._wire.pongs_wait:
+                self._pings.reading_resumed()
+            self._wire.resume_reading()
+        return part
+
+    async def close(self) -> None:
+        """Close the connection; the gateway ends the stream if it has not ended."""
+        self.ended(None)
+        self._wire.finish()
+        await self._lost.wait()  # bounded by the connection's lingering
+
+    # --- WireOwner -------------------------------------------------------------------------------
+
+    def event_received(self, event: StreamEvent) -> None:
+        """Keep a part for the caller, or end."""
+        match event:
+            case PayloadPart(payload):
+                self._parts.append(event)
+                self._held += len(payload) + limits.PART_OVERHEAD
+                if self._held > limits.CLIENT_RECEIVE_HIGH_WATER:
+                    self._wire.pause_reading()
+                    if self._wire.pongs_wait:
+                        self._pings.reading_paused()
+                self._news.set()
+            case ModelStreamError(code, text):
+                self.ended(ModelStreamFailed(code, text))
+            case InternalStreamFailure(text):
+                self.ended(PlatformStreamFailed(text))
+            case InputEnd():
+                pass  # a client's event; nothing follows from the gateway saying it
+
+    def ended(self, error: PartwayError | None) -> None:
+        """Nothing more comes; the first to say so says how."""
+        if not self._ended:
+            self._ended = True
+            self._error = error
+            self._pings.stop()
+            self._news.set()
+            self._writable.set()
+
+    def broken(self, why: str) -> None:
+        """Nothing more of this connection is of use."""
+        self.ended(ConnectionLost(why))
+        self._wire.abort()
+
+    def pong_received(self, payload: bytes) -> None:
+        """The gateway is there."""
+        self._pings.pong_received(payload)
+
+    def writing_paused(self) -> None:
+        """Hold senders up."""
+        self._writable.clear()
+
+    def writing_resumed(self) -> None:
+        """Let senders go on."""
+        self._writable.set()
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._lost.set()
+
+
+def _completion(partial: bool) -> CompletionState:
+    return CompletionState.PARTIAL if partial else CompletionState.COMPLETE

@@ -1,0 +1,160 @@
+"""Streams over WebSocket: ``payloadpart.v1.msgpack`` (clause 3-1)."""
+
+from __future__ import annotations
+
+import time
+
+from gateway.client.errors import ConnectionLost, GatewayUnreachable, refused
+from gateway.client.request import Request
+from gateway.client.wire import Wire, WireOwner
+from gateway.dialling import Unreachable, Upgraded, dial
+from protocol import limits
+from protocol.closing import NORMAL, Close
+from protocol.connection import FrameConnection, Side
+from protocol.envelopes import EnvelopeError, MessageAssembler, MessageTooBig, MsgpackEnvelope
+from protocol.frame_codec import FrameError
+from protocol.frames import Frame, Opcode
+from protocol.handshake import ClientHandshake, HandshakeRefused
+from protocol.parts import InputEnd, PayloadPart, StreamEvent
+
+_SUBPROTOCOL = "payloadpart.v1.msgpack"
+
+
+async def open_websocket(request: Request, *, connect_timeout: float, open_timeout: float) -> Wire:
+    """Upgrade a connection.
+
+    Raises:
+        GatewayUnreachable: no gateway there.
+        StreamRefused: it said no.
+        ValueError: the CA's file is of no use.
+    """
+    tls = request.context("http/1.1")
+    target, headers = request.upgrade(time.time())
+    handshake = ClientHandshake(
+        request.authority,
+        target,
+        headers,
+        subprotocols=[_SUBPROTOCOL],
+        refusal_bytes=limits.ERROR_BODY_BYTES,
+    )
+    try:
+        upgraded = await dial(
+            request.address,
+            handshake,
+            connect_timeout=connect_timeout,
+            handshake_timeout=open_timeout,
+            tls=tls,
+        )
+    except HandshakeRefused as refusal:
+        raise refused(refusal.status, refusal.headers, refusal.body) from None
+    except Unreachable as error:
+        raise GatewayUnreachable(f"no stream with {request.url}: {error}") from None
+    if upgraded.accepted.subprotocol != _SUBPROTOCOL:
+        upgraded.transport.abort()
+        raise GatewayUnreachable(
+            f"no stream with {request.url}: it takes WebSockets, but not {_SUBPROTOCOL}"
+        )
+    return WebSocketWire(upgraded)
+
+
+class WebSocketWire(Wire):
+    """Events in the messages of a WebSocket.
+
+    Args:
+        upgraded: its handshake is done.
+    """
+
+    pongs_wait = True
+
+    def __init__(self, upgraded: Upgraded) -> None:
+        self.request_id = upgraded.accepted.headers.get("x-amzn-requestid", "")
+        self._upgraded = upgraded
+        self._connection = FrameConnection(self, Side.CLIENT, max_payload=limits.MAX_ENVELOPE_BYTES)
+        self._assembler = MessageAssembler(limits.MAX_ENVELOPE_BYTES)
+        self._owner: WireOwner
+
+    # --- Wire ------------------------------------------------------------------------------------
+
+    def start(self, owner: WireOwner) -> None:
+        self._owner = owner
+        self._connection.take_over(self._upgraded.transport, self._upgraded.accepted.trailing)
+
+    def send(self, part: PayloadPart) -> None:
+        self._send(part)
+
+    def end_input(self) -> None:
+        self._send(InputEnd())
+
+    def _send(self, event: StreamEvent) -> None:
+        self._connection.send(Frame(Opcode.BINARY, MsgpackEnvelope.encode(event)))
+
+    def pause_reading(self) -> None:
+        self._connection.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._connection.resume_reading()
+
+    @property
+    def reading(self) -> bool:
+        return self._connection.reading
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._connection.buffered_bytes
+
+    def ping(self, payload: bytes) -> int:
+        return self._connection.ping(payload)
+
+    def flushed(self, position: int) -> bool:
+        return self._connection.flushed(position)
+
+    def finish(self) -> None:
+        self._connection.finish(Close(NORMAL))
+
+    def abort(self) -> None:
+        self._connection.abort()
+
+    # --- FrameHandler ----------------------------------------------------------------------------
+
+    def frame_received(self, frame: Frame) -> None:
+        """Gather an event's message."""
+        try:
+            message = self._assembler.add(frame.payload, frame.fin)
+        except MessageTooBig as error:
+            self._owner.broken(f"from the gateway: {error}")
+            return
+        if message is None:
+            return
+        try:
+            event = MsgpackEnvelope.decode(message)
+        except EnvelopeError as error:
+            self._owner.broken(f"the gateway sent what is no event: {error}")
+            return
+        self._owner.event_received(event)
+
+    def pong_received(self, payload: bytes) -> None:
+        """The gateway is there."""
+        self._owner.pong_received(payload)
+
+    def close_received(self, close: Close) -> None:
+        """The stream is over; an error, if any, came as an event before."""
+        clean = close.code == NORMAL
+        said = f"the gateway closed with {close.code} {close.reason}"
+        self._owner.ended(None if clean else ConnectionLost(said))
+
+    def peer_failed(self, error: FrameError) -> None:
+        """The gateway, or a proxy before it, broke RFC 6455."""
+        self._owner.ended(ConnectionLost(f"bad frames from the gateway: {error.reason}"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The transport is gone."""
+        self._owner.ended(ConnectionLost("the connection to the gateway ended without a Close"))
+        self._owner.lost()
+
+    def writing_paused(self) -> None:
+        """Hold senders up."""
+        self._owner.writing_paused()
+
+    def writing_resumed(self) -> None:
+        """Let senders go on."""
+        self._owner.writing_resumed()

@@ -1,0 +1,305 @@
+"""gateway.client.request: who asks, and over what: signatures, tokens, TLS, URLs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.client import (
+    Credentials,
+    GatewayUnreachable,
+    ModelStreamFailed,
+    connect,
+    credentials_from_environment,
+)
+from gateway.dialling import Address
+from gateway.fleet.endpoints import Endpoint
+from gateway.gateway import Gateway
+from gateway.settings import Settings
+from gateway.streams.policy import StreamPolicy
+from gateway.tls.context import TlsFiles, server_context
+from protocol.sigv4 import EventSigner
+from tests.frame_factory import TEXT, close, frame
+from tests.gateway.client.http2_server import RawGateway
+from tests.gateway.client.peers import all_parts, grant, refused_by, replying, url_of
+from tests.gateway.tls.peers import write_pair
+from tests.wire.event_signing import EMPTY_HASH, KEY_ID, SECRET, EventSigning, mac
+from tests.wire.peers import ENDPOINT, RawContainer, soon
+
+TOKEN = "a-token-of-sixteen-characters"
+KEY = Credentials(KEY_ID, SECRET)
+TEMPORARY = Credentials("ASIAEXAMPLE", "another secret", "session/token+==")
+
+PRINCIPALS = f"""
+[[principals]]
+name = "caller"
+tokens = ["{TOKEN}"]
+[[principals.keys]]
+access_key_id = "{KEY_ID}"
+secret_access_key = "{SECRET}"
+[[principals.keys]]
+access_key_id = "{TEMPORARY.access_key_id}"
+secret_access_key = "{TEMPORARY.secret_access_key}"
+session_token = "{TEMPORARY.session_token}"
+"""
+
+Secured = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+def principals(tmp_path: Path) -> Path:
+    path = tmp_path / "principals.toml"
+    path.write_text(PRINCIPALS)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> TlsFiles:
+    return write_pair(tmp_path, "the gateway")
+
+
+@pytest.fixture
+async def tls_gateway(container: RawContainer, certificate: TlsFiles) -> AsyncIterator[Secured]:
+    """Starts a gateway on a TLS port; gives its URL."""
+    async with AsyncExitStack() as running:
+
+        async def start(**more: Any) -> str:
+            address = Address("127.0.0.1", container.port)
+            settings = Settings(
+                port=0,
+                tls_port=0,
+                endpoints=(Endpoint(ENDPOINT, address, StreamPolicy()),),
+                shutdown_grace=0.0,
+                shutdown_spread=0.0,
+                **more,
+            )
+            gateway = Gateway(settings, server_context(certificate))
+            listening = await gateway.start()
+            running.push_async_callback(gateway.drain)
+            return f"https://localhost:{listening.tls_port}"
+
+        yield start
+
+
+async def converse(container: RawContainer, url: str, **how: Any) -> str:
+    """A whole conversation; the target that the container was asked for."""
+    async with connect(url, ENDPOINT, **how) as stream:
+        model = await container.stream()
+        await stream.send_text("up")
+        await stream.send_bytes(bytes(100_000))
+        assert [(await model.frame()).payload for _ in range(2)] == [b"up", bytes(100_000)]
+        model.send(frame(TEXT, b"down"))
+        await stream.end_input()
+        assert (await model.frame()).payload == (1000).to_bytes(2, "big")
+        model.send(frame(TEXT, b"last"), close(1000))
+        assert [part.payload for part in await soon(all_parts(stream))] == [b"down", b"last"]
+    return model.target
+
+
+# --- Signatures -----------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("2.4-1", "2.4-2", "2.4-3", "2.4-4", "2.4-5", "3-5")
+@pytest.mark.parametrize("credentials", [KEY, TEMPORARY], ids=["permanent", "temporary"])
+async def test_a_signed_conversation(transport, credentials, gateway_for, container, principals):
+    gateway = await gateway_for(auth="sigv4", principals=principals, region="eu-west-1")
+    target = await converse(
+        container,
+        url_of(gateway),
+        transport=transport,
+        credentials=credentials,
+        region="eu-west-1",
+        path="v1/listen",
+        query="b=%20c&a=1",
+        variant="AllTraffic",
+    )
+    assert target == "/v1/listen?b=%20c&a=1"
+
+
+@pytest.mark.clause("2.4-6")
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ({}, "MissingAuthenticationTokenException"),
+        ({"credentials": Credentials(KEY_ID, "wrong")}, "InvalidSignatureException"),
+        ({"credentials": KEY, "region": "eu-west-1"}, "InvalidSignatureException"),
+        ({"credentials": Credentials("AKIANOBODY", SECRET)}, "UnrecognizedClientException"),
+        ({"credentials": Credentials(KEY_ID, SECRET, "t")}, "UnrecognizedClientException"),
+    ],
+)
+async def test_a_signature_that_does_not_fit(transport, how, error, gateway_for, principals):
+    gateway = await gateway_for(auth="sigv4", principals=principals)
+    refusal = await refused_by(url_of(gateway), transport=transport, **how)
+    assert (refusal.status, refusal.error, refusal.reconnect) == (403, error, False)
+
+
+@pytest.mark.clause("1.5-10", "2.4-4")
+async def test_an_event_that_is_signed_wrongly(gateway_for, container, principals, monkeypatch):
+    gateway = await gateway_for(auth="sigv4", principals=principals)
+    url = url_of(gateway)
+    async with connect(url, ENDPOINT, transport="http2", credentials=KEY) as stream:
+        await container.stream()
+        monkeypatch.setattr(EventSigner, "sign", lambda self, date_ms, payload: bytes(32))
+        await stream.send_text("x")
+        with pytest.raises(ModelStreamFailed) as caught:
+            await soon(stream.receive())
+    assert (caught.value.code, caught.value.reconnect) == ("InvalidSignature", False)
+
+
+@pytest.mark.clause("3-5")
+async def test_an_upgrade_is_signed_as_another_signer_would():
+    async with (
+        replying(grant) as server,
+        connect(url_of(server), "m", path="v1/a", query="a=%20", credentials=TEMPORARY),
+    ):
+        asked = await server.stream()
+        asked.abort()
+    path, _, query = asked.target.partition("?")
+    assert query == "path=v1%2Fa&query=a%3D%2520"
+    date = asked.header("x-amz-date") or ""
+    signing = EventSigning(TEMPORARY.secret_access_key, "ASIAEXAMPLE", token="session/token+==")
+    found = asked.header("authorization") or ""
+    names = ["host", "x-amz-date", "x-amz-security-token"]
+    assert re.search(r"SignedHeaders=([^,]*)", found)[1].split(";") == names
+    lines = [f"{name}:{asked.header(name)}" for name in names]
+    canonical = ["GET", path, query, *lines, "", ";".join(names), EMPTY_HASH]
+    digest = sha256("\n".join(canonical).encode()).hexdigest()
+    to_sign = f"AWS4-HMAC-SHA256\n{date}\n{signing.scope(date)}\n{digest}"
+    assert found.endswith(f"Signature={mac(signing.key(date), to_sign).hex()}")
+    assert asked.header("x-amz-content-sha256") is None
+
+
+def test_credentials_from_the_environment():
+    both = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s", "AWS_PROFILE": "other"}
+    assert credentials_from_environment(both) == Credentials("a", "s")
+    assert credentials_from_environment({**both, "AWS_SESSION_TOKEN": ""}) == Credentials("a", "s")
+    temporary = credentials_from_environment({**both, "AWS_SESSION_TOKEN": "t"})
+    assert temporary == Credentials("a", "s", "t")
+    for missing in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        with pytest.raises(ValueError, match=f"no {missing} in the environment"):
+            credentials_from_environment({**both, missing: ""})
+
+
+# --- Tokens ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("3-5")
+async def test_a_token_opens_a_websocket(gateway_for, container, principals):
+    gateway = await gateway_for(auth="sigv4", principals=principals)
+    await converse(container, url_of(gateway), token=TOKEN)
+    refusal = await refused_by(url_of(gateway), token=TOKEN + "x")
+    assert (refusal.status, refusal.error) == (403, "UnrecognizedClientException")
+    assert TOKEN not in str(refusal) + repr(refusal)
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"transport": "http2", "token": TOKEN}, "a token opens a WebSocket"),
+        ({"credentials": KEY, "token": TOKEN}, "credentials or a token, not both"),
+        ({"token": "secret\r\nx: y"}, "a token is visible ASCII"),
+        ({"token": ""}, "a token is visible ASCII"),
+        ({"region": "EU\nwest"}, "no region"),
+        ({"ca": "/ca.pem"}, "a CA is for https"),
+        ({"path": "a\r\nb"}, "path has a control character"),
+        ({"transport": "carrier pigeon"}, "known are websocket, http2"),
+    ],
+)
+async def test_what_is_asked_wrongly(how, why):
+    with pytest.raises(ValueError, match=why) as caught:
+        async with connect("http://127.0.0.1:1", ENDPOINT, **how):
+            pytest.fail("a stream opened")
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_password_in_the_url_is_not_repeated():
+    with pytest.raises(GatewayUnreachable) as caught:
+        async with connect("http://me:hidden@127.0.0.1:1/base?hidden", ENDPOINT):
+            pytest.fail("a stream opened")
+    assert "no stream with http://127.0.0.1:1/base: " in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("2.5-6")
+async def test_over_tls(transport, tls_gateway, container, certificate, principals):
+    url = await tls_gateway(auth="sigv4", principals=principals)
+    await converse(container, url, transport=transport, ca=certificate.certificate, credentials=KEY)
+
+
+@pytest.mark.clause("2.5-6")
+async def test_the_scheme_may_be_a_websockets(transport, tls_gateway, container, certificate):
+    url = (await tls_gateway()).replace("https", "wss")
+    await converse(container, url, transport=transport, ca=str(certificate.certificate))
+
+
+async def test_the_default_context_honours_ssl_cert_file(
+    transport, tls_gateway, container, certificate, monkeypatch
+):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.certificate))
+    await converse(container, await tls_gateway(), transport=transport)
+
+
+async def test_leaving_early_over_tls_is_quick(transport, tls_gateway, container, certificate):
+    url = await tls_gateway()
+    async with connect(url, ENDPOINT, transport=transport, ca=certificate.certificate) as stream:
+        await container.stream()
+        started = asyncio.get_running_loop().time()
+        await soon(stream.close())
+    assert asyncio.get_running_loop().time() - started < 2
+
+
+@pytest.mark.parametrize("trusted", [None, "another"])
+async def test_a_certificate_that_nobody_trusts(transport, trusted, tls_gateway, tmp_path):
+    (tmp_path / "other").mkdir()
+    ca = write_pair(tmp_path / "other", "else").certificate if trusted else None
+    url = await tls_gateway()
+    with pytest.raises(GatewayUnreachable, match="its certificate is not to be trusted"):
+        async with connect(url, ENDPOINT, transport=transport, ca=ca):
+            pytest.fail("a stream opened")
+
+
+async def test_a_certificate_of_another_name(transport, tls_gateway, certificate):
+    url = (await tls_gateway()).replace("localhost", "127.0.0.1")
+    with pytest.raises(GatewayUnreachable, match="not to be trusted: IP address mismatch"):
+        async with connect(url, ENDPOINT, transport=transport, ca=certificate.certificate):
+            pytest.fail("a stream opened")
+
+
+@pytest.mark.parametrize("alpn", [["http/1.1"], None])
+async def test_a_tls_server_without_http2(alpn, certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    if alpn is not None:
+        context.set_alpn_protocols(alpn)
+    async with RawGateway(tls=context) as server:
+        with pytest.raises(GatewayUnreachable, match="does not speak HTTP/2: TLS agreed on no"):
+            async with connect(server.url, ENDPOINT, transport="http2", ca=certificate.certificate):
+                pytest.fail("a stream opened")
+
+
+async def test_no_tls_there(transport, gateway_for, certificate):
+    url = url_of(await gateway_for()).replace("http:", "https:")
+    with pytest.raises(GatewayUnreachable, match=r"no TLS with it|reset|closed|lost"):
+        async with connect(url, ENDPOINT, transport=transport, ca=certificate.certificate):
+            pytest.fail("a stream opened")
+
+
+async def test_a_ca_that_is_none(transport, tmp_path, certificate):
+    (tmp_path / "text").write_text("no PEM")
+    for path, why in ((tmp_path / "text", "no certificate in PEM"), (tmp_path / "no", "No such")):
+        with pytest.raises(ValueError, match=why) as caught:
+            async with connect("https://localhost:1", ENDPOINT, transport=transport, ca=path):
+                pytest.fail("a stream opened")
+        assert str(path) in str(caught.value)
