@@ -51,10 +51,13 @@ class FrameGate:
     :attr:`overdoing` and, if :attr:`overdone`, closes the connection to new streams.
 
     Rules:
+        0. A frame that announces more than we accept is refused by its header (RFC 9113 §4.2): h2
+           would first gather all of it.
         1. A client's GOAWAY is kept from h2: it limits only streams that a server begins
            (RFC 9113 §6.8), and after it h2 refuses to send data (clause 2.1-4).
         2. Frames that cost more than their bytes are counted, each kind in a bucket. Beyond the
-           bucket they are dropped, and the connection is closed to new streams.
+           bucket they are dropped, and the connection is closed to new streams. So are header
+           blocks, which cost the most of all.
         3. WINDOW_UPDATE frames beyond their bucket are added up, one for each stream and turn:
            dropping them would starve streams that do nothing wrong.
         4. The stream that sends DATA frames with next to nothing in them, beyond their bucket, is
@@ -63,11 +66,18 @@ class FrameGate:
            decompressor then lacks it, no later one is looked at: the end of stream that it may
            carry is passed on as an empty DATA frame.
         6. Frames of streams that are ours no longer are dropped: of those that came after the
-           connection was closed to new streams, and of those that we reset (RFC 9113 §5.4.2).
-           DATA among them is owed back to the connection's window.
+           connection was closed to new streams, of those that we reset (RFC 9113 §5.4.2), and of
+           those that are over. DATA among them is owed back to the connection's window; on a stream
+           that is over it counts as a reset, since h2 answers it with one.
+
+    Args:
+        now: the clock's reading, in seconds.
+        max_streams: that may be open at once, and so begin at once.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, max_streams: int = limits.HTTP2_MAX_STREAMS) -> None:
+        #: A frame was announced that is too large (rule 0): nothing more can be understood.
+        self.oversized = False
         #: Why the connection is to be closed to new streams, once it is.
         self.overdone: str | None = None
         #: Bytes of dropped DATA, to be given back to the connection's window.
@@ -81,13 +91,18 @@ class FrameGate:
         self._buffer = b""
         self._preface_left = len(HTTP2_PREFACE)
         self._closed_to_new = False
+        self._turn_left = 0
         self._headers_lost = False
         self._block: list[bytes] | None = None
         self._block_head = (0, 0)
         self._block_frames = 0
         self._block_size = 0
         self._reset: dict[int, None] = {}
-        self._tiny_of: dict[int, int] = {}
+        #: Streams that h2 has seen the headers of and that are not over, with their tiny DATA.
+        self._open: dict[int, int] = {}
+        self._headers = TokenBucket(
+            max_streams + limits.HTTP2_HEADERS_BURST, limits.HTTP2_HEADERS_RATE, now
+        )
         self._resets = TokenBucket(limits.HTTP2_RESET_BURST, limits.HTTP2_RESET_RATE, now)
         self._controls = TokenBucket(limits.HTTP2_CONTROL_BURST, limits.HTTP2_CONTROL_RATE, now)
         self._settings = TokenBucket(limits.HTTP2_SETTINGS_BURST, limits.HTTP2_SETTINGS_RATE, now)
@@ -108,14 +123,18 @@ class FrameGate:
 
     def stream_reset(self, stream_id: int) -> None:
         """We have reset a stream: what the client still sends on it is not looked at."""
-        self._tiny_of.pop(stream_id, None)
+        self._open.pop(stream_id, None)
         self._reset[stream_id] = None
         if len(self._reset) > limits.HTTP2_RESET_REMEMBERED:
             del self._reset[next(iter(self._reset))]
 
     def stream_over(self, stream_id: int) -> None:
         """A stream is over on both sides."""
-        self._tiny_of.pop(stream_id, None)
+        self._open.pop(stream_id, None)
+
+    def headers_decoded(self, count: int, now: float) -> None:
+        """A request had so many headers: a byte on the wire may have been one."""
+        self._count_headers(count // limits.MAX_HEADERS, now)
 
     def reset_provoked(self, now: float) -> None:
         """A frame of the client's made h2 reset a stream: as good as a reset of its own."""
@@ -124,33 +143,34 @@ class FrameGate:
 
     @property
     def waiting(self) -> bool:
-        """Whether a whole frame waits for its turn."""
-        if self._preface_left:
-            return False
+        """Whether something waits for its turn: a whole frame, or what can be told without it."""
         size = len(self._buffer)
-        return size >= _HEADER and size >= _HEADER + int.from_bytes(self._buffer[:3], "big")
+        if self._preface_left:
+            return size > 0
+        if self.oversized or size < _HEADER:
+            return False
+        length = int.from_bytes(self._buffer[:3], "big")
+        return size >= _HEADER + length or length > limits.HTTP2_MAX_FRAME
 
     # --- A turn ----------------------------------------------------------------------------------
 
     def take(self, now: float) -> bytes:
-        """The frames of one turn, as bytes for h2: whole frames only.
-
-        A frame that is larger than we accept comes out as far as it is there: h2 refuses it by
-        its header.
-        """
+        """The frames of one turn, as bytes for h2: whole frames only."""
         buffer = self._buffer
         kept: list[bytes] = []
         updates: dict[int, int] = {}
         run = 0  # where what is kept as it is begins
         at = min(self._preface_left, len(buffer))
         self._preface_left -= at
-        for _ in range(limits.HTTP2_FRAMES_PER_TURN if not self._preface_left else 0):
+        self._turn_left = limits.HTTP2_FRAMES_PER_TURN if not self._preface_left else 0
+        while self._turn_left > 0 and not self.oversized:
+            self._turn_left -= 1
             start = at + _HEADER
             if start > len(buffer):
                 break
             length = int.from_bytes(buffer[at : at + 3], "big")
-            if length > limits.HTTP2_MAX_FRAME:
-                at = len(buffer)
+            if length > limits.HTTP2_MAX_FRAME:  # rule 0
+                self.oversized = True
                 break
             end = start + length
             if end > len(buffer):
@@ -180,7 +200,7 @@ class FrameGate:
         if kind == _DATA:
             return self._data(end - at - _HEADER, flags, stream_id, now)
         if kind in (_HEADERS, _CONTINUATION):
-            return self._header_block(buffer[at:end], kind, flags, stream_id)
+            return self._header_block(buffer[at:end], kind, flags, stream_id, now)
         if kind == _RST_STREAM:
             return self._rst_stream(stream_id, now)
         if kind == _WINDOW_UPDATE:
@@ -197,18 +217,26 @@ class FrameGate:
             if flags & _END_STREAM:
                 self._reset.pop(stream_id, None)
             return b""
+        if self._is_over(stream_id):
+            self.owed_credit += length
+            self.reset_provoked(now)
+            return b""
         if length <= limits.HTTP2_TINY_DATA and not flags & _END_STREAM:
-            so_far = self._tiny_of[stream_id] = self._tiny_of.get(stream_id, 0) + 1
+            so_far = self._open[stream_id] = self._open.get(stream_id, 0) + 1
             # Whoever has sent few of them is not the one that used the bucket up.
             if not self._tiny.take(now) and so_far > limits.HTTP2_TINY_RATE:  # rule 4
                 self.overdoing.add(stream_id)
         return None
 
-    def _header_block(self, data: bytes, kind: int, flags: int, stream_id: int) -> bytes | None:
+    def _header_block(
+        self, data: bytes, kind: int, flags: int, stream_id: int, now: float
+    ) -> bytes | None:
         """Rule 5."""
         if kind == _HEADERS:
             self._block, self._block_head = [], (stream_id, flags)
             self._block_frames = self._block_size = 0
+            if not self._is_unseen(stream_id) and not self._count_headers(1, now):  # rule 2
+                self._headers_lost = True
         if self._block is None:
             return None if not self._headers_lost else b""  # h2 knows what to say to it
         self._block_frames += 1
@@ -232,11 +260,23 @@ class FrameGate:
             seen = stream_id <= self.last_stream and stream_id not in self._reset
             ends = seen and first_flags & _END_STREAM
             return frame(_DATA, _END_STREAM, stream_id) if ends else b""
-        self.last_stream = max(self.last_stream, stream_id)
+        self._turn_left -= limits.HTTP2_HEADERS_IN_FRAMES
+        self._turn_left -= len(whole) // limits.HTTP2_HEADER_BYTES_IN_A_FRAME
+        self._count_headers((len(whole) - limits.HTTP2_LARGE_HEADERS) // limits.KIB, now)
+        if stream_id > self.last_stream:
+            self.last_stream = stream_id
+            self._open[stream_id] = 0
         return whole
 
+    def _count_headers(self, blocks: int, now: float) -> bool:
+        """Whether so many more are within their bucket."""
+        within = all(self._headers.take(now) for _ in range(blocks))
+        if not within:
+            self._overdo("header blocks")
+        return within
+
     def _rst_stream(self, stream_id: int, now: float) -> bytes | None:
-        self._tiny_of.pop(stream_id, None)
+        self._open.pop(stream_id, None)
         if stream_id in self._reset:
             del self._reset[stream_id]
             return b""
@@ -249,7 +289,7 @@ class FrameGate:
     def _window_update(
         self, payload: bytes, stream_id: int, now: float, updates: dict[int, int]
     ) -> bytes | None:
-        if stream_id in self._reset or self._is_unseen(stream_id):
+        if stream_id in self._reset or self._is_unseen(stream_id) or self._is_over(stream_id):
             return b""
         increment = int.from_bytes(payload, "big") & _STREAM_ID
         if self._updates.take(now) or len(payload) != 4 or not increment:
@@ -260,6 +300,10 @@ class FrameGate:
     def _is_unseen(self, stream_id: int) -> bool:
         """Whether it came after the connection was closed to new streams."""
         return self._closed_to_new and stream_id > self.last_stream
+
+    def _is_over(self, stream_id: int) -> bool:
+        """Whether it is one of ours no longer, without a reset of ours."""
+        return 0 < stream_id <= self.last_stream and stream_id not in self._open
 
     def _overdo(self, what: str) -> bytes:
         self.overdone = self.overdone or what

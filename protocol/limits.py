@@ -186,9 +186,10 @@ HTTP2_CONNECTION_WINDOW: Final = 16 * MIB
 #: Largest frame we accept (RFC 9113 §4.2: the least one may ask for).
 HTTP2_MAX_FRAME: Final = 16_384
 
-#: A request's headers, as they are counted by RFC 9113 §6.5.2; and the frames they may be cut into
-#: (nghttp2: 8 CONTINUATION frames, 64 KiB; h2: 64 frames).
-HTTP2_MAX_HEADER_LIST: Final = 64 * KIB
+#: A request's headers, as they are counted by RFC 9113 §6.5.2 (hyper's servers: 16 KiB; a byte on
+#: the wire can stand for a whole entry of HPACK's table), and the frames they may be cut into
+#: (nghttp2: 8 CONTINUATION frames; h2: 64).
+HTTP2_MAX_HEADER_LIST: Final = 16 * KIB
 HTTP2_MAX_CONTINUATIONS: Final = 8
 
 #: Held back of a client's stream window so that an exception always fits (clause 2.3-6), and the
@@ -206,6 +207,16 @@ HTTP2_RESET_RATE: Final = 33.0
 HTTP2_PREMATURE_SECONDS: Final = 1.0
 HTTP2_PREMATURE_AFTER: Final = 500
 HTTP2_PREMATURE_SHARE: Final = 0.5
+
+#: Header blocks of a connection, which are requests and trailers: as many at once as streams may be
+#: open, and so many more. nginx ends a connection after 1,000 requests (``keepalive_requests``),
+#: however long they took.
+HTTP2_HEADERS_BURST: Final = 250
+HTTP2_HEADERS_RATE: Final = 1000.0
+
+#: A block with more bytes than a request of an SDK's has, session token included, counts as one
+#: more for each KiB that it is over; one with more headers, for each MAX_HEADERS of them.
+HTTP2_LARGE_HEADERS: Final = 4 * KIB
 
 #: PING and PRIORITY frames, and those of types that we do not know, together.
 HTTP2_CONTROL_BURST: Final = 1000
@@ -228,12 +239,24 @@ HTTP2_WINDOW_UPDATE_RATE: Final = 1000.0
 #: Streams that we have reset and whose late frames are still recognised.
 HTTP2_RESET_REMEMBERED: Final = 2000
 
-#: Frames looked at before other connections have their turn: about a millisecond.
+#: Frames looked at before other connections have their turn: about a millisecond. A header block
+#: counts as so many of them, and as one more for so many of its bytes, each of which can be a
+#: header.
 HTTP2_FRAMES_PER_TURN: Final = 64
+HTTP2_HEADERS_IN_FRAMES: Final = 8
+HTTP2_HEADER_BYTES_IN_A_FRAME: Final = 4
 
 #: Unsent bytes of a connection beyond its high-water mark: answers to pings and settings, window
 #: updates and resets, which no back-pressure slows. A client that takes none of them is cut.
 HTTP2_MAX_UNSENT: Final = 1 * MIB
+
+#: Streams open on all connections together; more are refused. One that waits for nothing but a
+#: client's window holds 5 KiB, its response besides.
+HTTP2_MAX_STREAMS_IN_ALL: Final = 4 * MAX_STREAMS
+
+#: A client that has its whole response, and has not ended its request, is told to (clause 2.3-6)
+#: after this long.
+HTTP2_RESET_DELAY: Final = 1.0
 
 #: A connection without a stream closes after this long; one that has never had any, after
 #: REQUEST_HEAD_TIMEOUT (nginx: 75 s; Envoy: 1 h).

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import HttpVersion11
 from aiohttp.web_protocol import RequestHandler
@@ -99,6 +99,18 @@ class _RequestHandler(RequestHandler):
         super().__init__(*args, **kwargs)
         self.duplex: Http1Duplex | None = None
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.duplex is not None and self.body_is_broken(self.duplex.content):
+            self.duplex.request_broken()
+
+    def body_is_broken(self, content: StreamReader) -> bool:
+        """Whether the body of the request that is being answered cannot be read to its end.
+
+        aiohttp queues the error as the next request's, and tells the reader of the body nothing.
+        """
+        return bool(self._messages) and not content.is_eof()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         if self.duplex is not None:
@@ -181,9 +193,14 @@ class Http1Exchange(UpgradableExchange):
         response = web.StreamResponse(status=status, headers=self._with_id(headers))
         response.enable_chunked_encoding()
         response.force_close()
+        protocol = cast("_RequestHandler", self._request.protocol)
+        if protocol.body_is_broken(self._request.content):
+            raise InputValidationError("the request's body is not valid HTTP/1.1", "MalformedBody")
+        if self.headers.get("expect", "").lower() == "100-continue" and protocol.transport:
+            # Its client sends the body after this, and might take the response alone for a refusal.
+            protocol.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.response = response
         await response.prepare(self._request)
-        protocol = cast("_RequestHandler", self._request.protocol)
         if protocol.transport is None:
             raise ConnectionResetError("the client left")
         _watch_by_tcp(protocol.transport)

@@ -30,7 +30,7 @@ class Http1Duplex(Duplex):
 
     def __init__(self, content: StreamReader, transport: asyncio.Transport) -> None:
         self.closed = asyncio.Event()
-        self._content = content
+        self.content = content
         self._transport = transport
         self._handler: DuplexHandler | None = None
         self._call_later: Callable[..., Cancellable]
@@ -125,7 +125,14 @@ class Http1Duplex(Duplex):
 
     def half_closed(self) -> bool:
         """The client sends nothing more; whether it may still be sent to."""
-        return self._request_ended
+        return self.content.is_eof()  # its last chunk has come, if not yet been delivered
+
+    def request_broken(self) -> None:
+        """What follows in the request's body is no chunk: a cut (clause 2.7-1)."""
+        if self._finishing is None:
+            self._transport.abort()
+        else:
+            self._transport.close()  # once what is unsent is flushed
 
     def connection_lost(self) -> None:
         """The transport is gone."""
@@ -145,17 +152,16 @@ class Http1Duplex(Duplex):
         while True:
             await self._may_read.wait()
             try:
-                data = await self._content.readany()
+                data = await self.content.readany()
             except (ConnectionError, web.RequestPayloadError, ValueError):
-                # No chunk, or no end: a cut (clause 2.7-1). aiohttp has said what is wrong.
-                self._transport.abort()
+                self.request_broken()  # aiohttp has said what is wrong
                 return
             self._held = len(data)
             await self._may_read.wait()
             self._held = 0
             if self._finishing is None and data:
                 handler.data_received(data)
-            if self._content.at_eof():
+            if self.content.at_eof():
                 break
         await self._may_read.wait()
         self._request_ended = True

@@ -51,6 +51,9 @@ class Carrier(Protocol):
     def reset(self, stream_id: int, code: ErrorCodes) -> None:
         """Send RST_STREAM; the stream is over for both."""
 
+    def reset_late(self, stream_id: int) -> None:
+        """Send RST_STREAM(NO_ERROR), if the client does not end the stream soon."""
+
     def stream_over(self, stream: Http2Stream) -> None:
         """Nothing more is sent on this stream."""
 
@@ -81,6 +84,8 @@ class Http2Stream(Duplex):
         self.task: asyncio.Task[None] | None = None
         self.opened_at = 0.0
         self.answered = False
+        #: Up to this size an event is not cut at the end of the window (clause 2.3-6): 0 for none.
+        self.uncut = 0
         self._carrier = carrier
         self._handler: DuplexHandler | None = None
         self._high_water = WRITE_HIGH_WATER
@@ -96,7 +101,7 @@ class Http2Stream(Duplex):
         self._queue: deque[bytes] = deque()
         self._queued = 0
         self._taken = 0
-        self._event_begun = False
+        self._begun = 0  # bytes of the first event of the queue that are sent
         self._blocked = False
         self._last: bytes | None = None
         self._otherwise = b""
@@ -140,9 +145,10 @@ class Http2Stream(Duplex):
         self._last = last
         self._otherwise = otherwise
         self._drop_input()
-        self._unsent_before = self._queued
-        self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
         self._carrier.wants_to_send(self)
+        if not self._over:
+            self._unsent_before = self._queued
+            self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
 
     def abort(self) -> None:
         self._reset(ErrorCodes.CANCEL)
@@ -224,10 +230,10 @@ class Http2Stream(Duplex):
             return 0
         if not self._queue:
             return self._send_last()
-        room = min(self._carrier.window(self.stream_id, whole=False), HTTP2_MAX_FRAME)
-        if room <= 0:
+        # Nothing is held back for a last event where none can come.
+        data = self._take(self._carrier.window(self.stream_id, whole=self.uses_whole_window))
+        if not data:
             return 0
-        data = self._take(room)
         ends = not self._queue and self._last == b""
         self._carrier.send_data(self.stream_id, data, end=ends)
         if ends:
@@ -241,6 +247,11 @@ class Http2Stream(Duplex):
     def wants_to_send(self) -> bool:
         """Whether :meth:`send_frame` has something to do."""
         return not self._over and bool(self._queue or self._last is not None)
+
+    @property
+    def uses_whole_window(self) -> bool:
+        """Whether what it sends next may use what is held back for a last event."""
+        return not self._queue or (self._last == b"" and not self._otherwise)
 
     # --- Inside ----------------------------------------------------------------------------------
 
@@ -256,23 +267,38 @@ class Http2Stream(Duplex):
             owed, self._owed_credit = self._owed_credit, 0
             self._carrier.give_credit(self.stream_id, owed)
 
-    def _take(self, room: int) -> bytes:
-        """The next bytes of the queue, ``room`` at most; events are joined, and cut if need be."""
+    def _take(self, window: int) -> bytes:
+        """The next bytes of the queue for one frame; events are joined, and cut if need be."""
         queue = self._queue
         pieces: list[bytes] = []
         size = 0
+        room = min(window, HTTP2_MAX_FRAME)
         while queue and size < room:
-            event = queue.popleft()
-            left = room - size
-            self._event_begun = len(event) > left
-            if self._event_begun:
-                queue.appendleft(event[left:])
-                event = event[:left]
-            pieces.append(event)
-            size += len(event)
+            event, begun = queue[0], self._begun
+            if len(event) - begun <= room - size:
+                queue.popleft()
+                self._begun = 0
+                piece = event[begun:] if begun else event
+            elif not begun and self._is_to_wait(len(event), window - size):
+                break
+            else:
+                self._begun += room - size
+                piece = event[begun : self._begun]
+            pieces.append(piece)
+            size += len(piece)
         self._queued -= size
         self._taken += size
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _is_to_wait(self, size: int, window: int) -> bool:
+        """Whether an event waits until all of it fits: no exception could follow half an event.
+
+        Only where bytes are held back for one, which is where the stream's own window is short.
+        """
+        if size <= window or size > self.uncut:
+            return False
+        carrier, stream_id = self._carrier, self.stream_id
+        return carrier.window(stream_id, whole=True) > carrier.window(stream_id, whole=False)
 
     def _send_last(self) -> int:
         """The last event, which may use what was held back for it, and END_STREAM."""
@@ -286,7 +312,7 @@ class Http2Stream(Duplex):
     def _response_ended(self) -> None:
         """Clause 2.3-6: RST_STREAM(NO_ERROR) tells a client to send no more (RFC 9113 §8.1)."""
         if not self._request_ended:
-            self._carrier.reset(self.stream_id, ErrorCodes.NO_ERROR)
+            self._carrier.reset_late(self.stream_id)
         self._end(cancelled=False)
 
     def _keep_finishing(self) -> None:
@@ -297,7 +323,7 @@ class Http2Stream(Duplex):
             self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
             return
         window = self._carrier.window(self.stream_id, whole=True)
-        if self._event_begun or not self._otherwise or len(self._otherwise) > window:
+        if self._begun or not self._otherwise or len(self._otherwise) > window:
             self._reset(ErrorCodes.INTERNAL_ERROR)
             return
         self._queue.clear()

@@ -125,10 +125,14 @@ def test_only_whole_frames_come_out(gate):
     assert gate.take(0.0) == one
 
 
-def test_a_frame_that_is_too_large_comes_out_at_once(gate):
-    head = (limits.HTTP2_MAX_FRAME + 1).to_bytes(3, "big") + bytes(6)
-    gate.feed(head + b"begin")
-    assert gate.take(0.0) == head + b"begin"
+def test_a_frame_that_is_too_large_is_refused_by_its_header(gate):
+    head = (limits.HTTP2_MAX_FRAME + 1).to_bytes(3, "big") + b"\x00\x00\x00\x00\x00\x01"
+    gate.feed(raw(headers(1), data(1)) + head)
+    assert gate.take(0.0) == raw(headers(1), data(1))
+    assert gate.oversized
+    gate.feed(raw(data(1)))
+    assert not gate.waiting, "nothing behind it can be understood"
+    assert gate.take(0.0) == b""
 
 
 def test_a_turn_is_so_many_frames(gate):
@@ -137,6 +141,17 @@ def test_a_turn_is_so_many_frames(gate):
     assert gate.waiting
     assert gate.take(0.0) == raw(data())
     assert not gate.waiting
+
+
+def test_header_blocks_take_more_of_a_turn(gate):
+    small = [headers(number) for number in range(1, 101, 2)]
+    gate.feed(raw(*small))
+    assert len(parsed(gate.take(0.0))) <= 8
+    passed(gate)
+    block = bytes(4 * limits.HTTP2_FRAMES_PER_TURN)
+    gate.feed(raw(headers(101, block), headers(103, block)))
+    assert parsed(gate.take(0.0))[-1].stream_id == 101
+    assert gate.waiting
 
 
 # --- Rule 1 --------------------------------------------------------------------------------------
@@ -176,17 +191,62 @@ def test_a_flood_of_control_frames_ends_at_the_gate(gate, flood, burst, rate):
     assert passed(gate, flood, flood, now=seconds) == raw(flood)
 
 
+def test_header_blocks_end_at_the_gate(gate):
+    """Requests that are made and answered; what they cost, they cost in full."""
+    burst = [headers(2 * number + 1) for number in range(1000 + limits.HTTP2_HEADERS_BURST)]
+    assert passed(gate, *burst) == raw(*burst)
+    assert gate.overdone is None
+    last = gate.last_stream
+    assert passed(gate, headers(last + 2), data(last + 2), data(last)) == raw(data(last))
+    assert gate.overdone == "header blocks"
+    assert gate.last_stream == last
+    # The end of a stream that its trailers say is understood all the same.
+    assert passed(gate, headers(last, end=True)) == raw(data(last, b"", end=True))
+
+
+def test_large_header_blocks_count_for_more(gate):
+    """14 KiB: one, and ten for what is over 4 KiB."""
+    block = bytes(14 * limits.KIB)
+    whole = (1000 + limits.HTTP2_HEADERS_BURST) // 11
+    burst = [headers(2 * number + 1, block) for number in range(whole)]
+    passed(gate, *burst)
+    assert gate.overdone is None
+    assert passed(gate, headers(1001, block)) == raw(headers(1001, block)), "it was within"
+    assert gate.overdone == "header blocks"
+
+
+def test_many_headers_count_for_more(gate):
+    """64 of them are one block more."""
+    for number in range((1000 + limits.HTTP2_HEADERS_BURST) // 5):
+        passed(gate, headers(2 * number + 1))
+        gate.headers_decoded(4 * limits.MAX_HEADERS, 0.0)
+        assert gate.overdone is None
+    gate.headers_decoded(limits.MAX_HEADERS - 1, 0.0)
+    assert gate.overdone is None
+    gate.headers_decoded(limits.MAX_HEADERS, 0.0)
+    assert gate.overdone == "header blocks"
+
+
+def test_as_many_streams_may_begin_at_once_as_may_be_open():
+    gate = FrameGate(0.0, max_streams=5000)
+    burst = [headers(2 * number + 1) for number in range(5000)]
+    gate.feed(PREFACE)
+    assert passed(gate, *burst) == PREFACE + raw(*burst)
+    assert gate.overdone is None
+
+
 def test_rapid_reset_ends_at_the_gate(gate):
+    passed(gate, headers(1))
     pairs = [
         frame
-        for number in range(limits.HTTP2_RESET_BURST + 1)
+        for number in range(1, limits.HTTP2_RESET_BURST + 2)
         for frame in (headers(2 * number + 1), RstStreamFrame(2 * number + 1, 8))
     ]
     assert passed(gate, *pairs) == raw(*pairs)
     assert gate.overdone == "resets"
-    good = gate.last_stream
-    later = [headers(good + 2), data(good + 2), RstStreamFrame(good + 2, 8)]
-    assert passed(gate, *later, data(good)) == raw(data(good))
+    new = gate.last_stream + 2
+    later = [headers(new), data(new), RstStreamFrame(new, 8)]
+    assert passed(gate, *later, data(1)) == raw(data(1))
     assert gate.owed_credit == 100, "what was dropped is owed to the connection"
 
 
@@ -308,6 +368,23 @@ def test_late_frames_of_a_stream_that_we_reset(gate):
     assert gate.owed_credit == 100
     assert passed(gate, RstStreamFrame(1)) == b""
     assert passed(gate, RstStreamFrame(3)) == raw(RstStreamFrame(3))
+
+
+@pytest.mark.parametrize("by", ["its client", "both sides' end"])
+def test_data_on_a_stream_that_is_over_counts_as_a_reset(gate, by):
+    """h2 would answer each of them with one."""
+    passed(gate, headers(1), headers(3))
+    if by == "its client":
+        passed(gate, RstStreamFrame(3, 8))
+    else:
+        gate.stream_over(3)
+    assert passed(gate, WindowUpdateFrame(3, 1)) == b"", "that one may come late"
+    late = [data(3, b"")] * (limits.HTTP2_RESET_BURST - (by == "its client"))
+    assert passed(gate, *late) == b""
+    assert gate.overdone is None
+    assert passed(gate, data(3), data(1)) == raw(data(1))
+    assert gate.overdone == "resets"
+    assert gate.owed_credit == 100
 
 
 def test_only_so_many_streams_that_we_reset_are_remembered(gate):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from gateway.fleet.endpoints import Endpoint
 from gateway.gateway import Gateway
 from gateway.settings import Settings
 from gateway.streams.policy import StreamPolicy
+from gateway.tls.context import server_context
+from gateway.tls.local_ca import LocalCa
 from protocol.connection import FrameConnection
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.dialects import DIALECTS, ENVELOPES, EnvelopeDialect, RawDialect
@@ -28,6 +32,12 @@ def _no_leaks(no_leaks: None) -> None:
     """Nothing that a stream made outlives its test."""
 
 
+@pytest.fixture(autouse=True)
+def _reset_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that do not end their side are told to at once, and not after a second."""
+    monkeypatch.setattr("protocol.limits.HTTP2_RESET_DELAY", 0.01)
+
+
 @pytest.fixture
 async def container(anyio_backend: object) -> AsyncIterator[RawContainer]:
     """A container that accepts every stream, and then says what the test says."""
@@ -36,12 +46,14 @@ async def container(anyio_backend: object) -> AsyncIterator[RawContainer]:
 
 
 @pytest.fixture
-async def gateway_for(container: RawContainer, anyio_backend: object) -> AsyncIterator[GatewayFor]:
+async def gateway_for(
+    container: RawContainer, anyio_backend: object, tmp_path: Path
+) -> AsyncIterator[GatewayFor]:
     """Starts gateways whose one endpoint is the container.
 
     Arguments of what it yields: ``policy`` of the endpoint, another ``container``, or an
-    ``address`` (or a ``container_port`` of this machine) in place of one, and further members of
-    :class:`Settings`.
+    ``address`` (or a ``container_port`` of this machine) in place of one, ``tls`` for a port with
+    TLS and a CA of its own, and further members of :class:`Settings`.
     """
     async with AsyncExitStack() as running:
 
@@ -51,6 +63,7 @@ async def gateway_for(container: RawContainer, anyio_backend: object) -> AsyncIt
             address: Address | None = None,
             container_port: int | None = None,
             wall_clock: Callable[[], float] = time.time,
+            tls: bool = False,
             **settings: Any,
         ) -> RunningGateway:
             where = address or Address("127.0.0.1", container_port or container.port)
@@ -61,9 +74,15 @@ async def gateway_for(container: RawContainer, anyio_backend: object) -> AsyncIt
                 **stopping,
                 **settings,
             }
-            gateway = Gateway(Settings(**settings), wall_clock=wall_clock)
+            context = ca = None
+            if tls:
+                files = LocalCa(tmp_path / "ca").ensure(["localhost"], datetime.now(UTC))
+                context, ca = server_context(files), files.ca
+                settings.setdefault("tls_port", 0)
+            gateway = Gateway(Settings(**settings), context, wall_clock)
             listening = await gateway.start()
             started = RunningGateway(gateway, listening.port, container, EVENT_CLIENTS)
+            started.tls_port, started.ca = listening.tls_port, ca
             running.push_async_callback(started.stop)
             return started
 

@@ -79,6 +79,8 @@ class RawHttp2Client:
         self.settings: dict[int, int] = {}
         self.settings_acks = 0
         self.goaway: GoAwayFrame | None = None
+        #: Whether this client has said GOAWAY itself.
+        self.goes = False
         self.seen: list[Frame] = []
         self.streams: dict[int, RawHttp2Stream] = {}
         self.over: str | None = None
@@ -213,6 +215,7 @@ class RawHttp2Client:
 
     def send_goaway(self, code: int = Code.NO_ERROR, last_stream_id: int = 0) -> None:
         """GOAWAY; streams go on."""
+        self.goes = True
         self.send_frame(GoAwayFrame(0, last_stream_id=last_stream_id, error_code=code))
 
     def give_credit(self, size: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import IntEnum
@@ -240,12 +241,16 @@ class RawHttp2Stream:
     async def ended(self) -> tuple[str, ...]:
         """How the stream ended, once it has; see ``ends``.
 
-        What the server sends behind its END_STREAM counts if it comes at once.
+        What the server sends behind its END_STREAM counts if it comes soon: a client that has not
+        ended its side is told to only after a while (clause 2.3-6).
         """
         await self.client.until(lambda: self.answered, f"the end of stream {self.stream_id}")
         if self.ends[-1] == "END_STREAM":
-            with suppress(EOFError):
+            with suppress(EOFError, TimeoutError):
                 await self.client.settled()
+                if not self.input_ended and not self.client.goes:
+                    more = self.client.until(lambda: self.ends[-1] != "END_STREAM", "a reset")
+                    await asyncio.wait_for(more, 1.0)
         return tuple(self.ends)
 
     def take(self, frame: DataFrame) -> None:

@@ -22,9 +22,11 @@ import hashlib
 import json
 import re
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 from gateway.gateway import Gateway
@@ -364,6 +366,9 @@ class RunningGateway:
         event_clients: Mapping[str, Callable[..., Awaitable[Any]]] | None = None,
     ) -> None:
         self.event_clients = event_clients or {}
+        #: Its port for TLS, and the CA that its clients have to trust, where it has one.
+        self.tls_port: int | None = None
+        self.ca: Path | None = None
         self.gateway = gateway
         self.port = port
         self.container = container
@@ -410,6 +415,10 @@ class RunningGateway:
             for sample in metric.samples
             if sample.name == "partway_stream_ends_total"
         }
+
+    def client_context(self) -> ssl.SSLContext:
+        """What a client that trusts the gateway's CA does TLS with; a new one for each client."""
+        return ssl.create_default_context(cafile=self.ca)
 
     async def stop(self) -> None:
         """Drop the peers, then stop the gateway."""

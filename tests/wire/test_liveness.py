@@ -164,14 +164,14 @@ async def test_pongs_owed_to_a_stalled_container_collapse_to_the_latest(gateway_
 
 @pytest.mark.clause("1.4-4")
 async def test_a_client_is_pinged_every_minute_and_gone_after_two_unanswered(
-    gateway_for, dialect, clock
+    gateway_for, subprotocol, clock
 ):
     gateway = await gateway_for(StreamPolicy(ping_interval=NOBODY))
-    client, model = await gateway.open(dialect.name)
+    client, model = await gateway.open(subprotocol.name)
     clock.advance(60)
     ping = await client.frame()
     assert ping == (True, PING, False, b"", counter(1))
-    client.send(masked_pong(ping.payload), dialect.part(Part(b"seen")))
+    client.send(masked_pong(ping.payload), subprotocol.part(Part(b"seen")))
     assert (await model.frame()).payload == b"seen"
     clock.advance(120)
     assert [each.payload for each in await client.frames(2)] == [counter(2), counter(3)]
@@ -184,21 +184,21 @@ async def test_a_client_is_pinged_every_minute_and_gone_after_two_unanswered(
 
 
 @pytest.mark.clause("1.4-4")
-async def test_data_of_a_client_is_no_pong(gateway_for, dialect, clock):
+async def test_data_of_a_client_is_no_pong(gateway_for, subprotocol, clock):
     gateway = await gateway_for(StreamPolicy(ping_interval=NOBODY))
-    client, model = await gateway.open(dialect.name)
+    client, model = await gateway.open(subprotocol.name)
     for _ in range(3):
         clock.advance(59.9)
-        client.send(dialect.part(Part(b"talking")))
+        client.send(subprotocol.part(Part(b"talking")))
         assert (await model.frame()).payload == b"talking"
         assert gateway.causes() == {}
         clock.advance(0.1)
     assert gateway.causes() == {"client_unresponsive": 1}
 
 
-async def test_pings_of_a_client_are_answered(gateway_for, dialect):
+async def test_pings_of_a_client_are_answered(gateway_for, subprotocol):
     gateway = await gateway_for()
-    client, _ = await gateway.open(dialect.name)
+    client, _ = await gateway.open(subprotocol.name)
     client.send(frame(PING, b"a", mask=KEY), frame(PING, b"", mask=KEY))
     seen = await client.frames(2)
     assert seen == [(True, PONG, False, b"", b"a"), (True, PONG, False, b"", b"")]

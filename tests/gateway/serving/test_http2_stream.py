@@ -50,6 +50,9 @@ class FakeCarrier:
     def reset(self, stream_id, code):
         self.resets.append(code)
 
+    def reset_late(self, stream_id):
+        self.resets.append(ErrorCodes.NO_ERROR)
+
     def stream_over(self, stream):
         self.over.append(stream)
 
