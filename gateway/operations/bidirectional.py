@@ -20,6 +20,7 @@ from gateway.streams.container_leg import WebSocketContainerLeg, dial
 from gateway.streams.registry import Streams
 from gateway.streams.session import Session
 from protocol.errors import ModelError
+from protocol.handshake import is_upgrade
 from protocol.sigv4 import SignableRequest, payload_hash_of_stream
 
 log = logging.getLogger("partway.gateway")
@@ -94,7 +95,7 @@ class BidirectionalStream:
         )
 
     def _front(self, exchange: Exchange, identity: Identity) -> EventStreamFront | WebSocketFront:
-        if exchange.method == "POST":
+        if exchange.method == "POST" and not is_upgrade(exchange.headers):
             chain = identity.event_chain()
             check = None if chain is None else event_check(chain, self._wall_clock)
             return EventStreamFront(exchange, self._allow_origins, check)

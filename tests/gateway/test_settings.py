@@ -47,7 +47,10 @@ SOURCES = [
     ),
     ("insecure", False, "true", "0", True, True, False),
     ("max_streams", 4096, "1", "2", 3, 1, 2),
+    ("max_streams_per_connection", 1000, "1", "2", 3, 1, 2),
     ("max_connections", 8192, "1", "2", 3, 1, 2),
+    ("tls_port", None, "8443", "0", 443, 8443, 0),
+    ("region", "us-east-1", '"eu-west-1"', "ap-south-2", "sa-east-1", "eu-west-1", "ap-south-2"),
     ("shutdown_grace", 15.0, "1", "2.5", 0.0, 1.0, 2.5),
     ("shutdown_spread", 5.0, "0.5", "0", 3.0, 0.5, 0.0),
     ("shutdown_hard", 5.0, "1.5", "2", 3.0, 1.5, 2.0),
@@ -81,8 +84,43 @@ def test_flag_over_environment_over_toml_over_default(
 
 
 def test_every_setting_is_in_the_table():
-    named = {row[0] for row in SOURCES} | {"auth", "endpoints"}
+    together = {"auth", "principals", "tls_cert", "tls_key", "tls_names"}
+    named = {row[0] for row in SOURCES} | together | {"endpoints"}
     assert {field.name for field in dataclasses.fields(Settings)} == named
+
+
+def test_signatures_and_their_principals(toml):
+    config = toml('auth = "sigv4"\nprincipals = "who.toml"\nhost = "0.0.0.0"')
+    loaded = load({}, {}, config)
+    assert (loaded.auth, loaded.principals) == ("sigv4", Path("who.toml"))
+    assert load({"principals": Path("b")}, {"PARTWAY_PRINCIPALS": "a"}, config).principals == Path(
+        "b"
+    )
+
+
+def test_a_certificate_and_its_key(toml):
+    config = toml('tls_port = 1\ntls_cert = "c.pem"\ntls_key = "k.pem"')
+    loaded = load({}, {"PARTWAY_TLS_KEY": "other.pem"}, config)
+    assert (loaded.tls_cert, loaded.tls_key) == (Path("c.pem"), Path("other.pem"))
+    assert load({"tls_port": 1}, {"PARTWAY_TLS_NAMES": "a,b"}).tls_names == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "what"),
+    [
+        ({"auth": "sigv4"}, "--auth sigv4 needs --principals"),
+        ({"principals": Path("p")}, "--principals is read with --auth sigv4 only"),
+        ({"tls_port": 1, "tls_cert": Path("c")}, "--tls-cert and --tls-key go together"),
+        ({"tls_port": 1, "tls_key": Path("k")}, "--tls-cert and --tls-key go together"),
+        ({"tls_cert": Path("c"), "tls_key": Path("k")}, "add --tls-port"),
+        ({"tls_names": ["a"]}, "add --tls-port"),
+        ({"region": "US East"}, "region: 'US East' is none"),
+        ({"host": "0.0.0.0"}, "add --auth sigv4, or --insecure"),
+    ],
+)
+def test_what_does_not_go_together(flags, what):
+    with pytest.raises(SettingsError, match=what):
+        load(flags, {})
 
 
 @pytest.mark.parametrize("text", ["1", "true", "TRUE", "True"])
@@ -186,7 +224,7 @@ def test_every_policy_can_be_set(toml, name):
         ("port = 65536", "port", "it is from 0 to 65535, not 65536"),
         ("port = -1", "port", "it is from 0 to 65535, not -1"),
         ("host = 1", "host", "it is of type str, not 1"),
-        ('auth = "basic"', "auth", "it is one of 'none', not 'basic'"),
+        ('auth = "basic"', "auth", "it is one of 'none', 'sigv4', not 'basic'"),
         ("insecure = 1", "insecure", "it is of type bool, not 1"),
         ('log_level = "loud"', "log_level", "one of 'debug', 'info', 'warning', 'error', not"),
         ('allow_origins = "https://a"', "allow_origins", "it is a list of strings"),
@@ -239,7 +277,7 @@ def test_a_wrong_value_in_the_file_is_named_with_its_place(toml, text, place, wh
         ("PARTWAY_SHUTDOWN_GRACE", "15s", "it is of type float, not '15s'"),
         ("PARTWAY_SHUTDOWN_GRACE", "nan", "it is from 0 to 86400, not nan"),
         ("PARTWAY_LOG_LEVEL", "INFO", "it is one of 'debug', 'info', 'warning', 'error', not"),
-        ("PARTWAY_AUTH", "sigv4", "it is one of 'none', not 'sigv4'"),
+        ("PARTWAY_AUTH", "basic", "it is one of 'none', 'sigv4', not 'basic'"),
     ],
 )
 def test_a_wrong_value_in_the_environment_is_named_with_its_variable(name, text, what):

@@ -246,7 +246,7 @@ async def container(anyio_backend: object) -> AsyncIterator[RawContainer]:
         yield container
 
 
-@pytest.mark.clause("1.2-3", "1.2-4", "1.2-5", "1.6-1", "2.3-1", "2.3-2", "2.4-4")
+@pytest.mark.clause("1.2-3", "1.2-4", "1.2-5", "1.6-1", "2.3-1", "2.3-2", "2.4-4", "2.5-1")
 async def test_the_container_gets_the_same_frames(
     transcript: Transcript, container: RawContainer, tmp_path: Path
 ) -> None:

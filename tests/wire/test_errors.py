@@ -368,7 +368,7 @@ async def test_a_draining_gateway_answers_503(gateway_for):
     client, model = await gateway.open(RAW)
     assert (await gateway.request(b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")).status == 200
     draining = asyncio.create_task(gateway.gateway.drain())
-    await eventually(lambda: gateway.gateway.draining)
+    await eventually(lambda: gateway.gateway.streams.draining)
     response = await gateway.request(UPGRADE)
     assert_error(response, 503, "ServiceUnavailableError", {"Message", "ErrorCode"})
     assert (await gateway.request(b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")).status == 503

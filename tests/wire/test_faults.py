@@ -54,8 +54,8 @@ class Watched:
         self.gateway = gateway
         self.sessions: WeakSet[Session] = WeakSet()
         self.connections: WeakSet[FrameConnection] = WeakSet()
-        self._started = gateway.gateway.metrics.started
-        gateway.gateway.metrics.started = self._note
+        self._started = gateway.gateway.streams.started
+        gateway.gateway.streams.started = self._note
 
     def _note(self, session: Session) -> None:
         self.sessions.add(session)
