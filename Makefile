@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format bench bench-codecs browser wheel clean
+.PHONY: demo test lint format bench bench-codecs bench-http2 browser interop interop-js sdk-python wheel clean
 
 demo: .venv/installed  ## start a gateway and an echo container, hold one conversation, stop
 	$(BIN)/python docs/examples/first_stream.py
@@ -25,8 +25,23 @@ bench: .venv/installed-bench  ## the gateway beside HAProxy, where there is one
 bench-codecs: .venv/installed-bench  ## the frame codecs that were weighed, behind one relay
 	$(BIN)/python -m benchmarks.codecs $(BENCH_ARGS)
 
+bench-http2: .venv/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn's
+	$(BIN)/python -m benchmarks.http2 $(BENCH_ARGS)
+
 browser: .venv/installed-test  ## the browser page of the docs in a real Chromium
 	$(BIN)/python -m pytest tests/interop/browser_check.py
+
+interop: sdk-python .venv/installed-test  ## AWS's SDK for Python; SDK_PYTHON is an interpreter that has it
+	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest tests/interop/aws_sdk_check.py
+
+sdk-python:
+	@[ -x "$(SDK_PYTHON)" ] || { \
+		echo "make interop needs an interpreter with AWS's SDK, Python 3.12 or newer:" >&2; \
+		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
+		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
+
+interop-js: .venv/installed-test  ## AWS's SDK for JavaScript; needs node and npm
+	$(BIN)/python -m pytest tests/interop/js_check.py
 
 wheel: .venv/installed  ## dist/partway-*.whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

@@ -12,18 +12,18 @@ from contextlib import ExitStack
 
 from benchmarks import peers, rounds
 from benchmarks.codec_relays import PATH, RELAYS
-from benchmarks.rounds import Row
+from benchmarks.rounds import websocket_row
 
 
 def run(args: argparse.Namespace) -> str:
     """Start everything, put the load on each row in turn, and give the table."""
     with ExitStack() as stack:
         container = stack.enter_context(peers.echo_container())
-        reference = Row("HAProxy", stack.enter_context(peers.haproxy(container)), PATH)
+        reference = websocket_row("HAProxy", stack.enter_context(peers.haproxy(container)), PATH)
         rows = [reference]
         for codec in RELAYS:
             relay = stack.enter_context(peers.codec_relay(codec, container))
-            rows.append(Row(codec, relay, PATH))
+            rows.append(websocket_row(codec, relay, PATH))
         rounds.measure_throughput(rows, args)
         return rounds.table(rows, reference)
 

@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgpack
 import psutil
@@ -104,6 +105,10 @@ class Stream(WSListener):
         if not self.ended:
             self._fail("the stream ended")
 
+    def end(self) -> None:
+        """Whatever comes now is of no account."""
+        self.ended = True
+
     def pause_writing(self) -> None:
         """A few messages in flight never fill a socket for long."""
 
@@ -113,6 +118,24 @@ class Stream(WSListener):
     def _fail(self, what: str) -> None:
         if not self._failed.done():
             self._failed.set_exception(LoadError(what))
+
+
+class EchoStream(Protocol):
+    """A stream of the load.
+
+    Attributes:
+        received: replies so far.
+        running: whether each reply makes it send the next message.
+    """
+
+    received: int
+    running: bool
+
+    def send(self, count: int = 1) -> None:
+        """Send the next messages."""
+
+    def end(self) -> None:
+        """Whatever comes now is of no account."""
 
 
 class Meter:
@@ -157,7 +180,18 @@ async def _run_for(seconds: float, failed: asyncio.Future[None]) -> None:
 async def throughput(args: argparse.Namespace) -> dict[str, float]:
     """Round trips, and what the measured process spent on them."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    streams = await _open(args.url, args.connections, args.size, args.subprotocol, failed)
+    streams = await _open(args.url, args.streams, args.size, args.subprotocol, failed)
+    return await count_round_trips(streams, failed, args)
+
+
+async def count_round_trips(
+    streams: Sequence[EchoStream], failed: asyncio.Future[None], args: argparse.Namespace
+) -> dict[str, float]:
+    """Keep messages in flight on streams that are open, and count what comes back.
+
+    Raises:
+        LoadError: nothing did, or ``failed`` has it.
+    """
     meter = Meter(args.measure)
     for stream in streams:
         stream.running = True
@@ -170,7 +204,7 @@ async def throughput(args: argparse.Namespace) -> dict[str, float]:
     if not received:
         raise LoadError("no reply in the measured time")
     for stream in streams:
-        stream.ended = True
+        stream.end()
     return {"round_trips": received, "seconds": seconds, "cpu_seconds": cpu}
 
 
@@ -185,7 +219,7 @@ async def idle(args: argparse.Namespace) -> dict[str, float]:
     await _exchange_one(more, failed)
     held = meter.resident_bytes() - before
     for stream in [*streams, *more]:
-        stream.ended = True
+        stream.end()
     return {"streams": args.idle, "bytes_per_stream": held / args.idle}
 
 
@@ -200,17 +234,22 @@ async def _exchange_one(streams: Sequence[Stream], failed: asyncio.Future[None])
         await _run_for(0.05, failed)
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What shapes the load, whatever it speaks."""
+    parser.add_argument("--streams", type=int, default=20)
+    parser.add_argument("--in-flight", type=int, default=8, help="messages, per stream")
+    parser.add_argument("--size", type=int, default=640, help="bytes of a payload")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--measure", type=int, help="id of the process whose CPU is counted")
+
+
 def main() -> None:
     """Run one load and print what it found."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
     parser.add_argument("url", help="ws://… of the stream")
-    parser.add_argument("--connections", type=int, default=20)
-    parser.add_argument("--in-flight", type=int, default=8, help="messages, per connection")
-    parser.add_argument("--size", type=int, default=640, help="bytes of a payload")
-    parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--subprotocol", default=RAW, choices=[RAW, MSGPACK])
     parser.add_argument("--idle", type=int, help="instead: open this many streams, measure memory")
-    parser.add_argument("--measure", type=int, help="id of the process whose CPU is counted")
+    add_options(parser)
     args = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         print(json.dumps(runner.run(throughput(args) if args.idle is None else idle(args))))

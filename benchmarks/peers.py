@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import importlib.util
 import os
 import re
 import shutil
@@ -16,10 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.tls.context import TlsFiles
+
 _ROOT = Path(__file__).parent.parent
 _START_TIMEOUT = 20.0
 _STOP_TIMEOUT = 5.0
-_LISTENING = re.compile(r"listening on http://([\w.]+:\d+)")
+_LISTENING = r"listening on {scheme}://([\w.]+:\d+)"
 
 #: HAProxy as an operator would put it in front of one container: after the 101 it moves bytes.
 #: One thread, as everything beside it; no option that would cost it anything.
@@ -59,16 +62,19 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Process:
+class Process:
+    """A process and what it has said."""
+
     running: subprocess.Popen[bytes]
     output: Path  # a file, not a pipe: a relay that logs must never wait for its reader
 
     def said(self) -> str:
+        """Everything so far."""
         return self.output.read_text(errors="replace")
 
 
 @contextmanager
-def _started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[_Process]:
+def started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[Process]:
     """A process, in an empty folder of its own, until the end of the block."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output"
@@ -83,7 +89,7 @@ def _started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[_
                 env={**os.environ, "PYTHONPATH": str(_ROOT)},
             )
         try:
-            yield _Process(process, output)
+            yield Process(process, output)
         finally:
             process.terminate()
             try:
@@ -93,7 +99,12 @@ def _started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[_
                 process.wait()
 
 
-def _until_it_listens(process: _Process, look: Callable[[], str | None]) -> Peer:
+def until_it_listens(process: Process, look: Callable[[], str | None]) -> Peer:
+    """Wait until ``look`` finds where a process listens.
+
+    Raises:
+        StartError: it does not, or it has ended.
+    """
     deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline and process.running.poll() is None:
         address = look()
@@ -104,15 +115,15 @@ def _until_it_listens(process: _Process, look: Callable[[], str | None]) -> Peer
 
 
 @contextmanager
-def _listening(command: Sequence[str]) -> Iterator[Peer]:
+def _listening(command: Sequence[str], scheme: str = "http") -> Iterator[Peer]:
     """A process that says where it listens."""
-    with _started(command) as process:
+    with started(command) as process:
 
         def said() -> str | None:
-            found = _LISTENING.search(process.said())
+            found = re.search(_LISTENING.format(scheme=scheme), process.said())
             return found[1] if found else None
 
-        yield _until_it_listens(process, said)
+        yield until_it_listens(process, said)
 
 
 @contextmanager
@@ -131,20 +142,39 @@ def codec_relay(codec: str, container: Peer) -> Iterator[Peer]:
 
 
 @contextmanager
-def gateway(container: Peer) -> Iterator[Peer]:
-    """The product, as its user starts it."""
-    command = _find("partway", str(Path(sys.executable).parent))
+def gateway(container: Peer, *options: str, tls: TlsFiles | None = None) -> Iterator[Peer]:
+    """The product, as its user starts it.
+
+    Args:
+        container: what its endpoint stands for.
+        options: more of them.
+        tls: what to show to clients; then the peer is the port that does.
+    """
+    command = find("partway", str(Path(sys.executable).parent))
     if command is None:
         raise StartError("the partway command is not installed: pip install -e .")
     endpoint = f"echo=http://{container.address}"
-    with _listening([command, "serve", "--port", "0", "--endpoint", endpoint]) as peer:
+    line = [command, "serve", "--port", "0", "--endpoint", endpoint, *options]
+    if tls is not None:
+        line += ["--tls-port", "0", "--tls-cert", str(tls.certificate), "--tls-key", str(tls.key)]
+    with _listening(line, "http" if tls is None else "https") as peer:
+        yield peer
+
+
+@contextmanager
+def hypercorn() -> Iterator[Peer | None]:
+    """:mod:`benchmarks.echo_hypercorn`, or None where Hypercorn is not installed."""
+    if importlib.util.find_spec("hypercorn") is None:
+        yield None
+        return
+    with _listening([sys.executable, "-m", "benchmarks.echo_hypercorn"]) as peer:
         yield peer
 
 
 @contextmanager
 def haproxy(container: Peer) -> Iterator[Peer | None]:
     """HAProxy as a WebSocket byte tunnel, or None where it is not installed."""
-    command = _find("haproxy", "/usr/sbin")  # where Debian puts it
+    command = find("haproxy", "/usr/sbin")  # where Debian puts it
     if command is None:
         yield None
         return
@@ -155,11 +185,11 @@ def haproxy(container: Peer) -> Iterator[Peer | None]:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         config = Path(folder) / "haproxy.cfg"
         config.write_text(_HAPROXY.format(fd=listener.fileno(), container=container.address))
-        with _started([command, "-db", "-f", str(config)], [listener.fileno()]) as process:
-            yield _until_it_listens(process, lambda: address if _answers(address) else None)
+        with started([command, "-db", "-f", str(config)], [listener.fileno()]) as process:
+            yield until_it_listens(process, lambda: address if _answers(address) else None)
 
 
-def _find(command: str, folder: str) -> str | None:
+def find(command: str, folder: str) -> str | None:
     """A command in ``folder``, or else on the path."""
     return shutil.which(command, path=folder) or shutil.which(command)
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from benchmarks import peers, rounds
 from benchmarks.load import MSGPACK, RAW
-from benchmarks.rounds import Row
+from benchmarks.rounds import websocket_row
 
 _CONTAINER_PATH = "/invocations-bidirectional-stream"
 _GATEWAY_PATH = "/endpoints/echo/invocations-bidirectional-stream"
@@ -26,12 +26,12 @@ def run(args: argparse.Namespace) -> str:
         # A process for each row: what one load leaves in memory is no cost of the other.
         raw = stack.enter_context(peers.gateway(container))
         msgpack = stack.enter_context(peers.gateway(container))
-        haproxy = Row("HAProxy", tunnel, _CONTAINER_PATH)
+        haproxy = websocket_row("HAProxy", tunnel, _CONTAINER_PATH)
         rows = [
-            Row("direct, no relay", container, _CONTAINER_PATH, measured=False),
+            websocket_row("direct, no relay", container, _CONTAINER_PATH, measured=False),
             haproxy,
-            Row(f"gateway, `{RAW}`", raw, _GATEWAY_PATH),
-            Row(f"gateway, `{MSGPACK}`", msgpack, _GATEWAY_PATH, MSGPACK),
+            websocket_row(f"gateway, `{RAW}`", raw, _GATEWAY_PATH),
+            websocket_row(f"gateway, `{MSGPACK}`", msgpack, _GATEWAY_PATH, MSGPACK),
         ]
         rounds.measure_memory(rows, args.idle)
         rounds.measure_throughput(rows, args)

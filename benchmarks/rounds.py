@@ -31,19 +31,25 @@ class Row:
     Attributes:
         name: what is measured.
         peer: its process, or None where it is not installed.
-        path: of the stream's URL.
-        subprotocol: what the client speaks.
+        load: module of the load, and its arguments.
         measured: whether the process is a relay whose CPU counts.
     """
 
     name: str
     peer: Peer | None
-    path: str
-    subprotocol: str = RAW
+    load: Sequence[str]
     measured: bool = True
     rates: list[float] = field(default_factory=list)
     micros: list[float] = field(default_factory=list)
     kib_per_stream: float | None = None
+
+
+def websocket_row(
+    name: str, peer: Peer | None, path: str, subprotocol: str = RAW, *, measured: bool = True
+) -> Row:
+    """A row whose load speaks WebSocket."""
+    url = f"ws://{peer.address}{path}" if peer is not None else ""
+    return Row(name, peer, ["benchmarks.load", url, "--subprotocol", subprotocol], measured)
 
 
 def load(row: Row, *options: str) -> dict[str, float]:
@@ -53,8 +59,7 @@ def load(row: Row, *options: str) -> dict[str, float]:
         RunError: it failed; says how.
     """
     assert row.peer is not None, "measured rows only"
-    command = [sys.executable, "-m", "benchmarks.load", f"ws://{row.peer.address}{row.path}"]
-    command += ["--subprotocol", row.subprotocol, *options]
+    command = [sys.executable, "-m", *row.load, *options]
     if row.measured:
         command += ["--measure", str(row.peer.pid)]
     try:
@@ -107,14 +112,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What shapes the load and the run."""
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load (5)")
     parser.add_argument("--repeat", type=int, default=5, help="rounds over all rows (5)")
-    parser.add_argument("--connections", type=int, default=20, help="streams (20)")
+    parser.add_argument("--streams", type=int, default=20, help="open at once (20)")
     parser.add_argument("--in-flight", type=int, default=8, help="messages, per stream (8)")
     parser.add_argument("--size", type=int, default=640, help="bytes of a payload, from 8 on (640)")
 
 
 def measure_throughput(rows: Sequence[Row], args: argparse.Namespace) -> None:
     """One load on each row, then the next round, so that what disturbs disturbs all of them."""
-    names = ("seconds", "connections", "in_flight", "size")
+    names = ("seconds", "streams", "in_flight", "size")
     options = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in names]
     for _ in range(args.repeat):
         for row in rows:
@@ -129,8 +134,11 @@ def table(rows: Sequence[Row], reference: Row) -> str:
     """The rows in markdown; ratios are the median of those taken within each round."""
     heads = ["", "round trips/s", "CPU µs per round trip", "lowest to highest"]
     heads += [f"CPU × {reference.name}", "KiB per idle stream"]
+    cells = [[row.name, *_cells(row, reference)] for row in rows]
+    if all(row.kib_per_stream is None for row in rows):  # no run of this command measures it
+        heads, cells = heads[:-1], [line[:-1] for line in cells]
     lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
-    lines += [f"| {' | '.join([row.name, *_cells(row, reference)])} |" for row in rows]
+    lines += [f"| {' | '.join(line)} |" for line in cells]
     return "\n".join(lines)
 
 

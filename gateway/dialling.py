@@ -126,7 +126,8 @@ async def reach(
                     ssl_shutdown_timeout=None if tls is None else LINGER_TIMEOUT,
                 )
         except TimeoutError:
-            trouble = f"no connection was accepted within {timeout * 1000:g} ms"
+            what = "accepted" if tls is None else "accepted, its TLS included,"
+            trouble = f"no connection was {what} within {timeout * 1000:g} ms"
         except ssl.SSLCertVerificationError as error:
             trouble = f"its certificate is not to be trusted: {error.verify_message}"
         except ssl.SSLError as error:
@@ -134,7 +135,7 @@ async def reach(
         except OSError as error:
             _check_descriptors(error)
             # Not strerror: asyncio's says "Connect call failed", whatever the reason.
-            trouble = os.strerror(error.errno) if error.errno else str(error)
+            trouble = os.strerror(error.errno) if error.errno else str(error) or "it hung up"
     raise Unreachable(trouble)
 
 

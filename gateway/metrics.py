@@ -51,8 +51,8 @@ class Metrics:
             registry=self.registry,
         )
         self._refused = Counter(
-            "partway_streams_refused",
-            "Requests for a stream answered with an error, by its name",
+            "partway_requests_refused",
+            "Requests answered with an API error, by its name",
             ["error"],
             registry=self.registry,
         )
@@ -74,7 +74,7 @@ class Metrics:
             self._first_part.labels(session.endpoint).observe(waited)
 
     def refused(self, error: str) -> None:
-        """A request for a stream got an API error."""
+        """A request got an API error."""
         self._refused.labels(error).inc()
 
     def closed_to_new(self, too_much: str) -> None:

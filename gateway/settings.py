@@ -183,7 +183,7 @@ def _read(config: Path) -> dict[str, Any]:
         return tomllib.loads(config.read_text("utf-8"))
     except OSError as error:
         raise SettingsError(f"{config}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"{config}: not TOML: {error}") from None
 
 

@@ -165,6 +165,9 @@ MAX_STREAMS: Final = 4096
 #: tries again after a whole second.
 ACCEPT_BACKLOG: Final = 1024
 
+#: Between tries to accept when there are no descriptors left; asyncio's own.
+ACCEPT_PAUSE: Final = 1.0
+
 #: Connections on the listener, streams included.
 MAX_CONNECTIONS: Final = 8192
 

@@ -26,7 +26,7 @@ from protocol.errors import (
     MissingAuthenticationToken,
     UnrecognizedClient,
 )
-from protocol.limits import MAX_CLOCK_SKEW, MAX_PRESIGN_EXPIRES
+from protocol.limits import MAX_CLOCK_SKEW, MAX_HEADERS, MAX_PRESIGN_EXPIRES
 from protocol.sigv4_canonical import (
     ALGORITHM,
     ALWAYS_SIGNED,
@@ -205,6 +205,8 @@ def _claim(
         raise IncompleteSignature(
             "SignedHeaders is a list of names in lower case, sorted, joined by semicolons"
         )
+    if len(names) > MAX_HEADERS:
+        raise IncompleteSignature(f"SignedHeaders names at most {MAX_HEADERS} headers")
     if not _SIGNATURE.fullmatch(signature):
         raise IncompleteSignature("Signature is 64 hexadecimal digits in lower case")
     return Claim(

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gateway.cli.environment import region
 from gateway.tls.context import TlsError
 from gateway.tls.local_ca import (
     LocalCa,
@@ -62,7 +63,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--region",
-        default=_region(),
+        default=region(),
         help="of that host (AWS_REGION, AWS_DEFAULT_REGION, us-east-1)",
     )
     parser.add_argument(
@@ -142,9 +143,3 @@ def _name(text: str) -> str:
         return certificate_name(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _region() -> str:
-    """The region that AWS's tools would take; they pass over a variable that is empty."""
-    found = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return found or "us-east-1"

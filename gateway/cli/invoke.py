@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
+from gateway.cli.environment import region
 from gateway.client import (
     CompletionState,
     DataType,
@@ -87,7 +88,7 @@ def add_to(commands: Commands) -> None:
         help="sign with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN",
     )
     parser.add_argument(
-        "--region", default=_region(), help="region that signatures name (%(default)s)"
+        "--region", default=region(), help="region that signatures name (%(default)s)"
     )
     parser.add_argument(
         "--token",
@@ -137,11 +138,6 @@ def run(options: argparse.Namespace) -> int:
 def _printable(text: str) -> str:
     """What others said, without what would steer the terminal."""
     return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
-
-
-def _region() -> str:
-    """The region that AWS's tools would take; they pass over a variable that is empty."""
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
 def _token(options: argparse.Namespace) -> str | None:

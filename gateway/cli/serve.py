@@ -126,9 +126,9 @@ async def serve(loaded: Settings) -> int:
     try:
         tls = None if loaded.tls_port is None else Tls(loaded)
         gateway = Gateway(loaded, None if tls is None else tls.reloaded.context)
-    except (PrincipalsError, TlsError) as error:
+    except (PrincipalsError, SettingsError, TlsError) as error:
         print(f"partway serve: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, SettingsError) else 1
     stop = asyncio.Event()
 
     def signalled() -> None:
@@ -166,7 +166,8 @@ class Tls:
         authority: what the ready line says of who signed it.
 
     Raises:
-        TlsError: there is none, and why.
+        SettingsError: a name is none.
+        TlsError: there is no certificate, and why.
     """
 
     def __init__(self, loaded: Settings) -> None:
@@ -178,9 +179,13 @@ class Tls:
             names = [*default_names(loaded.host), *sorted(loaded.tls_names)]
 
             def renew() -> TlsFiles:
-                return ca.ensure(names, datetime.now(UTC))
+                # Called from the loop, which waits for nobody; an hour later it is tried again.
+                return ca.ensure(names, datetime.now(UTC), patience=0)
 
-            files = renew()
+            try:
+                files = ca.ensure(names, datetime.now(UTC))
+            except ValueError as error:
+                raise SettingsError(f"tls_names: {error}") from None
         self.reloaded = ReloadedContext(files)
         self.watch = CertificateWatch(self.reloaded, LoopClock(), renew)
         self.authority = "" if files.ca is None else f" (CA: {files.ca})"

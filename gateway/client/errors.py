@@ -105,5 +105,6 @@ def refused(status: int, headers: Mapping[str, str], body: bytes) -> StreamRefus
             int(members.get("OriginalStatusCode", 0)),
             str(members.get("OriginalMessage", "")),
         )
-    except (ValueError, TypeError, KeyError):  # no gateway's answer: a proxy's, or cut short
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        # No gateway's answer: a proxy's, or cut short.
         return StreamRefused(status, error or "HTTP error", body.decode("utf-8", "replace"))

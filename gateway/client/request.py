@@ -179,8 +179,13 @@ def request_for(
         raise ValueError("a CA is for https:// URLs; this one is not encrypted")
     if credentials is not None and token is not None:
         raise ValueError("a request brings credentials or a token, not both")
-    if token is not None and not _TOKEN.fullmatch(token):
-        raise ValueError("a token is visible ASCII characters")
+    headers = {"token": token}
+    if credentials is not None:
+        headers["access_key_id"] = credentials.access_key_id
+        headers["session_token"] = credentials.session_token
+    for name, text in headers.items():
+        if text is not None and not _TOKEN.fullmatch(text):  # it may end in a line break
+            raise ValueError(f"{name} is not visible ASCII characters alone")
     if limits.REGION.fullmatch(region) is None:
         raise ValueError(f"{region!r} is no region, as in us-east-1")
     given = {name: value for name, value in asked.items() if value}

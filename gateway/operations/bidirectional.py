@@ -90,7 +90,7 @@ class BidirectionalStream:
             SignableRequest(exchange.method, exchange.path, exchange.query, headers),
             OPERATION,
             endpoint,
-            payload_hash_of_stream(headers),
+            lambda: payload_hash_of_stream(headers),
             bearer_allowed=exchange.method != "POST",  # a WebSocket's parts are unsigned (3-5)
         )
 

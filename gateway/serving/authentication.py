@@ -43,7 +43,7 @@ class Authenticator(ABC):
         request: SignableRequest,
         operation: str,
         endpoint: str,
-        payload_hash: str,
+        payload_hash: Callable[[], str],
         *,
         bearer_allowed: bool,
     ) -> Identity:
@@ -53,7 +53,8 @@ class Authenticator(ABC):
             request: as it is on the wire.
             operation: AWS's name, such as ``InvokeEndpoint``.
             endpoint: its name, percent-decoded; empty for operations that have none.
-            payload_hash: :func:`protocol.sigv4.payload_hash_of_stream` or ``…_of_body``.
+            payload_hash: calls :func:`protocol.sigv4.payload_hash_of_stream` or ``…_of_body``;
+                asked of signed requests alone.
             bearer_allowed: whether a token may stand for a signature: WebSocket upgrades.
 
         Raises:
@@ -74,7 +75,7 @@ class NoAuthentication(Authenticator):
         request: SignableRequest,
         operation: str,
         endpoint: str,
-        payload_hash: str,
+        payload_hash: Callable[[], str],
         *,
         bearer_allowed: bool,
     ) -> Identity:
@@ -100,7 +101,7 @@ class SigV4Authentication(Authenticator):
         request: SignableRequest,
         operation: str,
         endpoint: str,
-        payload_hash: str,
+        payload_hash: Callable[[], str],
         *,
         bearer_allowed: bool,
     ) -> Identity:
@@ -121,7 +122,7 @@ class SigV4Authentication(Authenticator):
         return principal
 
     def _by_signature(
-        self, request: SignableRequest, payload_hash: str
+        self, request: SignableRequest, payload_hash: Callable[[], str]
     ) -> tuple[Principal, Callable[[], EventChain | None]]:
         claim = read_claim(request)
         now = self._clock()
@@ -135,7 +136,7 @@ class SigV4Authentication(Authenticator):
             request,
             claim,
             key.credentials,
-            payload_hash=payload_hash,
+            payload_hash=payload_hash(),
             region=self._region,
             now=now,
         )

@@ -164,7 +164,7 @@ class Http1Exchange(UpgradableExchange):
     """An exchange on aiohttp's request."""
 
     def __init__(self, request: web.BaseRequest) -> None:
-        path, _, query = request.raw_path.partition("?")
+        path, _, query = _origin_form(request.raw_path).partition("?")
         version = f"{request.version.major}.{request.version.minor}"
         headers = tuple(request.headers.items())
         super().__init__(request.method, path, query, headers, version, request.remote or "")
@@ -229,6 +229,14 @@ class Http1Exchange(UpgradableExchange):
 
     def _with_id(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {**headers, "x-amzn-requestid": self.request_id, "Server": "partway"}
+
+
+def _origin_form(target: str) -> str:
+    """What a proxy's client may send whole, from its path on (RFC 9112 §3.2.2)."""
+    if target.lower().startswith(("http://", "https://")):
+        _, slash, rest = target.partition("://")[2].partition("/")
+        return slash + rest or "/"
+    return target
 
 
 def _watch_by_tcp(transport: asyncio.Transport) -> None:

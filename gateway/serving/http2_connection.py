@@ -23,7 +23,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from gateway.serving.exchange import Exchange
-from gateway.serving.http2_library import server_library, settings_frame, text
+from gateway.serving.http2_library import PlainData, server_library, settings_frame, text
 from gateway.serving.http2_stream import Http2Exchange, Http2Stream
 from gateway.serving.http2_turns import SendingTurns
 from gateway.serving.outlet import Outlet
@@ -173,8 +173,14 @@ class Http2Connection(asyncio.Protocol):
         now = self._loop.time()
         outermost = gathering.begin()
         try:
-            for event in self._h2.receive_data(self._gate.take(now)):
-                self._handle(event, now)
+            frames = self._gate.take(now)
+            # Before its first stream a connection has to say its preface, which is no frame.
+            receive = self._h2.receive_frames if self._streams else self._h2.receive_data
+            for event in receive(frames):
+                if isinstance(event, PlainData):
+                    self._data_received(event.stream_id, event.data, len(event.data))
+                else:
+                    self._handle(event, now)
             self._after_turn()
             if self._gate.oversized:
                 log.info("bad HTTP/2 peer=%s: a frame that is too large", self._peer)
@@ -198,14 +204,16 @@ class Http2Connection(asyncio.Protocol):
             self._reading_paused = False
             transport.resume_reading()
 
+    def _data_received(self, stream_id: int, data: bytes, size: int) -> None:
+        self._owed_credit += size  # on receipt (clause 2.6-2)
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            stream.data_received(data, size)
+
     def _handle(self, event: Event, now: float) -> None:
         match event:
             case DataReceived(stream_id=stream_id, data=data):
-                size = event.flow_controlled_length or 0
-                self._owed_credit += size  # on receipt (clause 2.6-2)
-                stream = self._streams.get(stream_id)
-                if stream is not None:
-                    stream.data_received(data or b"", size)
+                self._data_received(stream_id, data or b"", event.flow_controlled_length or 0)
             case WindowUpdated(stream_id=stream_id):
                 self._window_opened(stream_id or 0)
             case RequestReceived():
@@ -327,7 +335,10 @@ class Http2Connection(asyncio.Protocol):
     def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
         """Send one DATA frame, within the window."""
         with suppress(ProtocolError):  # as above
-            self._h2.send_data(stream_id, data, end_stream=end)
+            if end:
+                self._h2.send_data(stream_id, data, end_stream=True)
+            else:
+                self._h2.send_plain_data(stream_id, data)
         self._send_soon()
 
     def wants_to_send(self, stream: Http2Stream) -> None:
@@ -431,6 +442,10 @@ class Http2Connection(asyncio.Protocol):
         batch = gathering.connections
         if batch is None:
             self.flush()
+        elif len(self._streams) > 1:
+            # Containers of other streams may have answered at the same time: one write for all.
+            self._dirty = True
+            self._loop.call_soon(self.flush)
         else:
             self._dirty = True
             batch.append(self)

@@ -7,12 +7,8 @@ import logging
 import ssl
 from typing import Protocol, cast
 
-from protocol.limits import (
-    ACCEPT_BACKLOG,
-    MAX_CONNECTIONS,
-    OPENING_TIMEOUT,
-    TLS_HANDSHAKE_TIMEOUT,
-)
+from gateway.serving.tls_port import TlsPort
+from protocol.limits import ACCEPT_BACKLOG, MAX_CONNECTIONS, OPENING_TIMEOUT
 from protocol.opening import Opening, opening_of
 
 log = logging.getLogger("partway.listener")
@@ -48,6 +44,7 @@ class Listener:
         self.http2 = http2
         self._max_connections = max_connections
         self._servers: list[asyncio.Server] = []
+        self._tls_ports: list[TlsPort] = []
         #: Connections that have not said yet what they speak.
         self.opening: set[asyncio.Transport] = set()
 
@@ -60,13 +57,12 @@ class Listener:
             OSError: the address is taken, or not ours; its ``filename`` is host and port.
         """
         try:
+            if tls is not None:
+                tls_port = TlsPort(tls, lambda: _Opening(self, admitted=True), self.full)
+                self._tls_ports.append(tls_port)
+                return await tls_port.start(host, port)
             server = await asyncio.get_running_loop().create_server(
-                lambda: _Opening(self),
-                host,
-                port,
-                backlog=ACCEPT_BACKLOG,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else TLS_HANDSHAKE_TIMEOUT,
+                lambda: _Opening(self), host, port, backlog=ACCEPT_BACKLOG
             )
         except OSError as error:
             raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
@@ -77,12 +73,15 @@ class Listener:
     def full(self) -> bool:
         """Whether no more connections are taken."""
         served = self.http1.open_connections + self.http2.open_connections
-        return len(self.opening) + served >= self._max_connections
+        shaking_hands = sum(port.handshakes for port in self._tls_ports)
+        return len(self.opening) + shaking_hands + served >= self._max_connections
 
     def stop(self) -> None:
         """Accept nothing more; connections that have said something stay."""
         for server in self._servers:
             server.close()
+        for port in self._tls_ports:
+            port.stop()
         for transport in list(self.opening):
             transport.abort()
 
@@ -91,45 +90,54 @@ class _Opening(asyncio.Protocol):
     """A connection until its first bytes have said what it speaks.
 
     It has ``OPENING_TIMEOUT`` for them; the HTTP server's own deadline begins after that.
+
+    Args:
+        listener: whose connection it is.
+        admitted: whether there was room for it when it was accepted, and it has counted since.
     """
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, *, admitted: bool = False) -> None:
         self._listener = listener
+        self._admitted = admitted
         self._received = b""
-        self._transport: asyncio.Transport
+        self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        if self._listener.full():
+        accepted = cast("asyncio.Transport", transport)
+        if not self._admitted and self._listener.full():
             log.warning("a connection was refused: the listener is full")
-            self._transport.abort()
+            accepted.abort()
             return
-        self._listener.opening.add(self._transport)
-        self._deadline = asyncio.get_running_loop().call_later(
-            OPENING_TIMEOUT, self._transport.abort
-        )
+        self._transport = accepted
+        self._listener.opening.add(accepted)
+        self._deadline = asyncio.get_running_loop().call_later(OPENING_TIMEOUT, accepted.abort)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        match opening_of(self._received):
-            case Opening.HTTP1:
-                self._hand_on(self._listener.http1.protocol())
-            case Opening.HTTP2:
-                self._hand_on(self._listener.http2.protocol())
-            case Opening.UNDECIDED:
-                pass
+        if self._transport is not None:
+            self._look(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
 
-    def _hand_on(self, protocol: asyncio.Protocol) -> None:
+    def _look(self, transport: asyncio.Transport) -> None:
+        match opening_of(self._received):
+            case Opening.HTTP1:
+                self._hand_on(transport, self._listener.http1.protocol())
+            case Opening.HTTP2:
+                self._hand_on(transport, self._listener.http2.protocol())
+            case Opening.UNDECIDED:
+                pass
+
+    def _hand_on(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
         self._let_go()
-        self._transport.set_protocol(protocol)
-        protocol.connection_made(self._transport)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
         protocol.data_received(self._received)
 
     def _let_go(self) -> None:
-        self._listener.opening.discard(self._transport)
+        if self._transport is not None:
+            self._listener.opening.discard(self._transport)
         if self._deadline is not None:
             self._deadline.cancel()

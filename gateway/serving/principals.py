@@ -201,8 +201,8 @@ def _members(path: Path) -> dict[str, Any]:
         # What is wrong may quote what is there; where it is does not.
         place = re.search(r"\(at [a-z0-9, ]+\)$", str(error))
         raise PrincipalsError(f"not TOML {place[0] if place else ''}".rstrip()) from None
-    except RecursionError:
-        raise PrincipalsError("not TOML: nested too deep") from None
+    except (RecursionError, ValueError):  # an integer of thousands of digits is a ValueError
+        raise PrincipalsError("not TOML: nested too deep, or a number too long") from None
 
 
 class _Reader:

@@ -61,9 +61,8 @@ class Streams:
         try:
             yield
         except asyncio.CancelledError:
-            if not self._ending:
+            if not self._ending or task.uncancel():  # the client has left as well
                 raise
-            task.uncancel()
             raise _draining() from None
         finally:
             self._opening.discard(task)

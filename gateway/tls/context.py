@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,6 +120,15 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "reason", None) or type(error).__name__
         raise TlsError(f"{files.certificate}: OpenSSL does not take it: {reason}") from None
+    if not certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc:
+        log.warning(
+            "%s: clients refuse it, it is valid from %s to %s",
+            files.certificate,
+            certificate.not_valid_before_utc,
+            certificate.not_valid_after_utc,
+        )
+    if files.key.stat().st_mode & 0o077:
+        log.warning("%s: others than its owner can read the key; chmod 600", files.key)
     return context, certificate.not_valid_after_utc
 
 

@@ -131,7 +131,12 @@ class LocalCa:
         self._ca_key = directory / "ca-key.pem"
         self._files = TlsFiles(directory / "server.pem", directory / "server-key.pem", self._ca)
 
-    def ensure(self, names: Iterable[str], now: datetime) -> TlsFiles:
+    def ensure(
+        self,
+        names: Iterable[str],
+        now: datetime,
+        patience: float = CERTIFICATE_LOCK_TIMEOUT,
+    ) -> TlsFiles:
         """See to a certificate that is good for a while and carries the names.
 
         The names it had stay. Nothing is written, and nothing locked, when there is nothing to
@@ -140,6 +145,7 @@ class LocalCa:
         Args:
             names: DNS names and IP addresses.
             now: with a time zone.
+            patience: seconds to wait, blocking, while another process writes.
 
         Raises:
             TlsError: a file cannot be read or written, or is not what it should be; the CA is no
@@ -152,7 +158,7 @@ class LocalCa:
                 self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 raise self._not_written(self._directory, error) from None
-            with self._locked():
+            with self._locked(patience):
                 if not self._is_done(wanted, now):  # nor by another process meanwhile
                     self._make(wanted, now)
         return self._files
@@ -278,7 +284,7 @@ class LocalCa:
             raise self._not_written(path, error) from None
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, patience: float) -> Iterator[None]:
         """Alone among the processes that write to the directory; the kernel frees a dead one's."""
         path = self._directory / "lock"
         try:
@@ -286,7 +292,7 @@ class LocalCa:
         except OSError as error:
             raise self._not_written(path, error) from None
         with file:
-            tries_until = time.monotonic() + CERTIFICATE_LOCK_TIMEOUT
+            tries_until = time.monotonic() + patience
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -295,7 +301,7 @@ class LocalCa:
                     if time.monotonic() > tries_until:
                         raise TlsError(
                             f"{path}: another process has held it for "
-                            f"{CERTIFICATE_LOCK_TIMEOUT:g} s; try again when that has ended"
+                            f"{patience:g} s; try again when that has ended"
                         ) from None
                     time.sleep(_LOCK_RETRY)
                 except OSError as error:

@@ -144,7 +144,7 @@ async def test_refusals_are_logged_and_counted(gateway_for, caplog):
     assert "status=400 error=InputValidationError: there is no endpoint 'nobody'" in line
     assert "secret" not in caplog.text
     text = (await gateway.request(get("/metrics"))).body.decode()
-    assert 'partway_streams_refused_total{error="InputValidationError"} 1.0' in text
+    assert 'partway_requests_refused_total{error="InputValidationError"} 1.0' in text
 
 
 @pytest.mark.clause("4-4")

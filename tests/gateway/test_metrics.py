@@ -140,8 +140,8 @@ def test_refusals_are_counted_by_error(metrics):
     metrics.refused("ModelError")
     metrics.refused("AccessDeniedException")
     assert samples(metrics) == {
-        "partway_streams_refused_total{error=ModelError}": 2,
-        "partway_streams_refused_total{error=AccessDeniedException}": 1,
+        "partway_requests_refused_total{error=ModelError}": 2,
+        "partway_requests_refused_total{error=AccessDeniedException}": 1,
     }
 
 

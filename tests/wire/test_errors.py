@@ -407,8 +407,8 @@ async def test_each_refusal_is_logged_and_counted_by_name(gateway_for, caplog):
         assert line.startswith(f"refused request_id={response.headers['x-amzn-requestid']} ")
         assert f"status={response.status} error={response.headers['x-amzn-errortype']}: " in line
     page = await gateway.request(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert b'partway_streams_refused_total{error="InputValidationError"} 2.0\n' in page.body
-    assert b'partway_streams_refused_total{error="UnknownOperationException"} 1.0\n' in page.body
+    assert b'partway_requests_refused_total{error="InputValidationError"} 2.0\n' in page.body
+    assert b'partway_requests_refused_total{error="UnknownOperationException"} 1.0\n' in page.body
 
 
 @pytest.mark.clause("4-6")

@@ -402,7 +402,7 @@ async def test_streams_of_all_connections_together_are_bounded(gateway_for, monk
 
 
 async def test_a_tls_handshake_that_dribbles_is_cut(monkeypatch, tmp_path):
-    monkeypatch.setattr("gateway.serving.listener.TLS_HANDSHAKE_TIMEOUT", 0.3)
+    monkeypatch.setattr("gateway.serving.tls_port.TLS_HANDSHAKE_TIMEOUT", 0.3)
     files = write_pair(tmp_path, "floods")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)

@@ -22,6 +22,7 @@ from tests.wire.peers import (
     RawClient,
     RunningGateway,
     eventually,
+    soon,
     upgrade_request,
 )
 
@@ -173,11 +174,35 @@ async def test_a_client_that_does_not_trust_the_ca_gets_nowhere(gateway_for):
 
 async def test_a_client_that_never_begins_its_handshake(gateway_for, monkeypatch):
     """It is cut off, as one is that has done it and says nothing (below)."""
-    monkeypatch.setattr("gateway.serving.listener.TLS_HANDSHAKE_TIMEOUT", 0.1)
+    monkeypatch.setattr("gateway.serving.tls_port.TLS_HANDSHAKE_TIMEOUT", 0.1)
     gateway = await gateway_for(tls=True)
     client = await RawClient.connect(gateway.tls_port)
     gateway.clients.append(client)
     assert await client.eof() == b""
+
+
+async def test_handshakes_count_as_connections(gateway_for, caplog):
+    gateway = await gateway_for(tls=True, max_connections=3)
+    silent = [await RawClient.connect(gateway.tls_port) for _ in range(3)]
+    gateway.clients += silent
+    await eventually(lambda: gateway.gateway._listener.full())
+    refused = await RawClient.connect(gateway.tls_port)
+    gateway.clients.append(refused)
+    assert await refused.eof() == b""
+    assert "the listener is full" in caplog.text
+    silent[0].abort()
+    await eventually(lambda: not gateway.gateway._listener.full())
+    client = await connect_http2(gateway, ["h2"])
+    await client.settled()
+
+
+async def test_a_drain_gives_up_handshakes(gateway_for):
+    gateway = await gateway_for(tls=True)
+    silent = await RawClient.connect(gateway.tls_port)
+    gateway.clients.append(silent)
+    await eventually(lambda: gateway.gateway._listener._tls_ports[0].handshakes == 1)
+    await soon(gateway.gateway.drain(), "the drain")
+    assert await silent.eof() == b""
 
 
 async def test_a_client_that_says_nothing_behind_its_handshake(gateway_for, monkeypatch):

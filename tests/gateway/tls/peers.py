@@ -48,6 +48,7 @@ def write_pair(
     files.key.write_bytes(
         key.private_bytes(PEM, serialization.PrivateFormat.TraditionalOpenSSL, encryption)
     )
+    files.key.chmod(0o600)
     return files
 
 

@@ -407,3 +407,15 @@ def test_a_watch_renews_and_shows_what_was_renewed(files, tmp_path, caplog):
     assert len(asked) == 2
     assert shown_by(reloaded.context) == {"renewed"}
     watch.stop()
+
+
+def test_a_certificate_that_has_ended_is_shown_with_a_warning(tmp_path, caplog):
+    ReloadedContext(write_pair(tmp_path, "old", days=-1))
+    assert "clients refuse it" in caplog.text
+
+
+def test_a_key_that_others_can_read_is_used_with_a_warning(tmp_path, caplog):
+    files = write_pair(tmp_path, "open")
+    files.key.chmod(0o644)
+    ReloadedContext(files)
+    assert "others than its owner can read the key" in caplog.text

@@ -19,7 +19,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tls import local_ca
 from gateway.tls.context import TlsError, TlsFiles, server_context
 from gateway.tls.local_ca import (
     LocalCa,
@@ -418,12 +417,15 @@ def test_what_another_process_made_meanwhile_is_taken(ca, directory, tmp_path):
     assert contents(directory) == contents(tmp_path / "other")
 
 
-def test_a_lock_that_is_held_for_long_is_an_error(ca, directory, monkeypatch):
-    monkeypatch.setattr(local_ca, "CERTIFICATE_LOCK_TIMEOUT", 0.1)
+@pytest.mark.parametrize("patience", [0, 0.1])
+def test_a_lock_that_is_held_for_long_is_an_error(ca, directory, patience):
     directory.mkdir(parents=True)
     with (directory / "lock").open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert refusal(ca).startswith(f"{directory}/lock: another process has held it for 0.1 s; ")
+        with pytest.raises(TlsError) as refused:
+            ca.ensure(HERE, NOW, patience)
+        held_for = f"{directory}/lock: another process has held it for {patience:g} s; "
+        assert str(refused.value).startswith(held_for)
     ca.ensure(HERE, NOW)
 
 

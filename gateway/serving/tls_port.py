@@ -1,0 +1,114 @@
+"""A port with TLS whose connections count from the moment they are accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from protocol.limits import ACCEPT_BACKLOG, ACCEPT_PAUSE, TLS_HANDSHAKE_TIMEOUT
+
+log = logging.getLogger("partway.listener")
+
+#: No descriptor, or no memory, for one more connection: it stays in the kernel's queue.
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class TlsPort:
+    """Accepts connections and shakes hands, a task for each.
+
+    A server of asyncio's would tell of a connection only once its handshake is done, so that
+    thousands of half-done ones would count as none.
+
+    Args:
+        context: what it shows.
+        factory: makes the protocol of a connection whose handshake is done.
+        full: whether no more connections are taken.
+    """
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        factory: Callable[[], asyncio.Protocol],
+        full: Callable[[], bool],
+    ) -> None:
+        self._context = context
+        self._factory = factory
+        self._full = full
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    @property
+    def handshakes(self) -> int:
+        """How many connections are at their handshake."""
+        return len(self._handshakes)
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen on all of a host's addresses; returns one of them, and the real port.
+
+        Raises:
+            OSError: an address is taken, or not ours.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        listening: list[socket.socket] = []
+        try:
+            for family, _, _, _, (address, *_) in dict.fromkeys(found):
+                place = (str(address), port)
+                listening.append(socket.create_server(place, family=family, backlog=ACCEPT_BACKLOG))
+                port = listening[0].getsockname()[1]  # the same one on every address
+        except OSError:
+            for sock in listening:
+                sock.close()
+            raise
+        for sock in listening:
+            sock.setblocking(False)
+            self._own(self._tasks, self._accept(sock))
+        name = listening[0].getsockname()
+        return name[0], name[1]
+
+    def stop(self) -> None:
+        """Accept nothing more, and give up handshakes that are not done."""
+        for task in (*self._tasks, *self._handshakes):
+            task.cancel()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listening:
+            while True:
+                try:
+                    accepted, peer = await loop.sock_accept(listening)
+                except OSError as error:
+                    if error.errno in _EXHAUSTED:
+                        log.warning("no connection can be accepted: %s", error.strerror)
+                        await asyncio.sleep(ACCEPT_PAUSE)  # nothing tells when there is room
+                    continue  # else a client that has left already
+                if self._full():
+                    log.warning("a connection was refused: the listener is full")
+                    accepted.close()
+                else:
+                    self._own(self._handshakes, self._shake_hands(accepted, peer[0]))
+
+    async def _shake_hands(self, accepted: socket.socket, peer: str) -> None:
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._factory,
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT,
+            )
+        except OSError as error:  # an SSLError is one, and so is the timeout
+            reason = getattr(error, "reason", None) or type(error).__name__
+            log.info("no TLS handshake peer=%s: %s", peer, reason)
+            accepted.close()
+
+    @staticmethod
+    def _own(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
