@@ -22,6 +22,7 @@ from gateway.serving.principals import Principals
 from gateway.settings import Settings
 from gateway.streams.registry import Streams
 from protocol.errors import ApiError, InternalServerError
+from protocol.limits import LOGGED_CHARACTERS
 
 log = logging.getLogger("partway.gateway")
 
@@ -127,7 +128,7 @@ class Gateway:
             exchange.peer,
             error.status,
             error.name,
-            error.message,
+            _loggable(error.message),
         )
         if exchange.answered:
             exchange.abort()  # a second answer would be taken for the first one's content
@@ -156,6 +157,12 @@ class Gateway:
             servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))  # it waits twice
             servers.create_task(self._http2.shutdown(settings.shutdown_hard))
         log.info("drained")
+
+
+def _loggable(message: str) -> str:
+    """One line of what can be printed: a client may have had a say in it."""
+    shown = message[:LOGGED_CHARACTERS]
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in shown)
 
 
 def _authenticator(settings: Settings, wall_clock: Callable[[], float]) -> Authenticator:

@@ -153,6 +153,16 @@ REQUEST_HEAD_TIMEOUT: Final = 60.0
 #: too). The time for the head begins after it: 70 s at most from being accepted.
 OPENING_TIMEOUT: Final = 10.0
 
+#: Bytes of HTTP/1.1 parsed before other connections have their turn: a chunk may be of six of them,
+#: and a read brings a quarter of a megabyte.
+HTTP1_BYTES_PER_TURN: Final = 8 * KIB
+
+#: How old the page of metrics may be: it costs milliseconds where thousands of streams are open.
+METRICS_AGE: Final = 1.0
+
+#: Characters of an error's message that the log repeats; a client may have had a say in it.
+LOGGED_CHARACTERS: Final = 300
+
 #: Request line and each header line (aiohttp: 8,190), and how many headers: an AWS SDK sends
 #: about 20. A head that is never finished holds half a megabyte at most.
 MAX_HEADER_LINE: Final = 8190
@@ -194,6 +204,10 @@ HTTP2_MAX_FRAME: Final = 16_384
 #: (nghttp2: 8 CONTINUATION frames; h2: 64).
 HTTP2_MAX_HEADER_LIST: Final = 16 * KIB
 HTTP2_MAX_CONTINUATIONS: Final = 8
+
+#: HPACK's table for what we send (RFC 9113 §6.5.2: the size that both begin with), whatever more a
+#: client allows.
+HTTP2_ENCODER_TABLE: Final = 4096
 
 #: Held back of a client's stream window so that an exception always fits (clause 2.3-6), and the
 #: window from which on that is done.

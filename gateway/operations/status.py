@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from gateway.serving.exchange import Exchange
 from gateway.streams.registry import Streams
+from protocol.limits import METRICS_AGE
 
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
@@ -21,6 +24,8 @@ class Status:
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
+        self._page = b""
+        self._page_made_at = -math.inf
 
     async def healthz(self, exchange: Exchange, _: Mapping[str, str]) -> None:
         """200 as long as the process answers: restart it when it does not."""
@@ -34,6 +39,9 @@ class Status:
             exchange.respond(200, b"ready\n", _TEXT)
 
     async def metrics(self, exchange: Exchange, _: Mapping[str, str]) -> None:
-        """Prometheus's text format."""
-        body = generate_latest(self._streams.metrics.registry)
-        exchange.respond(200, body, {"Content-Type": CONTENT_TYPE_LATEST})
+        """Prometheus's text format, made once a second at most: it walks all open streams."""
+        now = time.monotonic()
+        if now - self._page_made_at >= METRICS_AGE:
+            self._page = generate_latest(self._streams.metrics.registry)
+            self._page_made_at = now
+        exchange.respond(200, self._page, {"Content-Type": CONTENT_TYPE_LATEST})

@@ -21,6 +21,7 @@ from protocol.handshake import is_upgrade
 from protocol.limits import (
     CLIENT_PING_INTERVAL,
     CLIENT_PINGS_UNANSWERED,
+    HTTP1_BYTES_PER_TURN,
     LINGER_TIMEOUT,
     MAX_HEADER_LINE,
     MAX_HEADERS,
@@ -89,17 +90,49 @@ class _Server(web.Server):
 class _RequestHandler(RequestHandler):
     """aiohttp's protocol; its errors are the API's, and quote nothing (clause 4-1).
 
+    It parses in turns with other connections, and gives up clients that take no response.
+
     Attributes:
         duplex: what hears of the transport in aiohttp's place, while a response is open both ways.
     """
 
-    __slots__ = ("duplex",)
+    __slots__ = ("_not_taken", "_turn", "_unparsed", "duplex")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.duplex: Http1Duplex | None = None
+        self._unparsed = b""
+        self._turn: asyncio.Handle | None = None
+        self._not_taken: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
+        self._unparsed += data
+        if self._turn is None:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Parse some of a read; what is left of it waits while others have their turn."""
+        waited = self._turn is not None
+        self._turn = None
+        self._parse(HTTP1_BYTES_PER_TURN)
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        if self._unparsed:
+            transport.pause_reading()  # aiohttp may resume it: a read more then waits here too
+            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+        elif waited and not self._reading_paused and not self._buffer_paused:
+            transport.resume_reading()
+
+    def parse_rest(self) -> None:
+        """Parse what waits for its turn now: nothing comes after it."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+            self._parse(len(self._unparsed))
+
+    def _parse(self, size: int) -> None:
+        data, self._unparsed = self._unparsed[:size], self._unparsed[size:]
         super().data_received(data)
         if self.duplex is not None and self.body_is_broken(self.duplex.content):
             self.duplex.request_broken()
@@ -115,16 +148,27 @@ class _RequestHandler(RequestHandler):
         super().pause_writing()
         if self.duplex is not None:
             self.duplex.writing_paused()
+        elif self.transport is not None:
+            self._not_taken = asyncio.get_running_loop().call_later(
+                REQUEST_HEAD_TIMEOUT, self.transport.abort
+            )
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        if self._not_taken is not None:
+            self._not_taken.cancel()
+            self._not_taken = None
         if self.duplex is not None:
             self.duplex.writing_resumed()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp has it return nothing
+        self.parse_rest()
         return self.duplex is not None and self.duplex.half_closed()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self.parse_rest()
+        if self._not_taken is not None:
+            self._not_taken.cancel()
         if self.duplex is None:
             super().connection_lost(exc)
         else:  # aiohttp would cancel the handler, which sees the stream to its end
@@ -211,6 +255,7 @@ class Http1Exchange(UpgradableExchange):
 
     def hand_over(self, connection: FrameConnection) -> None:
         self._handed_over = True
+        cast("_RequestHandler", self._request.protocol).parse_rest()
         protocol = cast("HttpProtocol", self._request.protocol)
         # Told of the transport's end at once, aiohttp would cancel us, and we see the stream to
         # its end.

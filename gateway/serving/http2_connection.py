@@ -230,6 +230,11 @@ class Http2Connection(asyncio.Protocol):
                 if stream is not None:
                     stream.pong_received(payload)
             case RemoteSettingsChanged(changed_settings=changed):
+                # h2 would let a client have any size, and hpack looks through all of the table for
+                # each header that it encodes.
+                encoder = self._h2.encoder
+                table = min(encoder.header_table_size, limits.HTTP2_ENCODER_TABLE)
+                encoder.header_table_size = table
                 if SettingCodes.INITIAL_WINDOW_SIZE in changed:
                     self._initial_window_changed()
             case _:

@@ -10,6 +10,7 @@ from typing import Protocol, cast
 from gateway.serving.tls_port import TlsPort
 from protocol.limits import ACCEPT_BACKLOG, MAX_CONNECTIONS, OPENING_TIMEOUT
 from protocol.opening import Opening, opening_of
+from protocol.rates import TokenBucket
 
 log = logging.getLogger("partway.listener")
 
@@ -45,6 +46,8 @@ class Listener:
         self._max_connections = max_connections
         self._servers: list[asyncio.Server] = []
         self._tls_ports: list[TlsPort] = []
+        self._refused = 0
+        self._mentions = TokenBucket(1, 1.0, 0.0)
         #: Connections that have not said yet what they speak.
         self.opening: set[asyncio.Transport] = set()
 
@@ -58,7 +61,7 @@ class Listener:
         """
         try:
             if tls is not None:
-                tls_port = TlsPort(tls, lambda: _Opening(self, admitted=True), self.full)
+                tls_port = TlsPort(tls, lambda: _Opening(self, admitted=True), self.admits)
                 self._tls_ports.append(tls_port)
                 return await tls_port.start(host, port)
             server = await asyncio.get_running_loop().create_server(
@@ -69,6 +72,16 @@ class Listener:
         self._servers.append(server)
         address = server.sockets[0].getsockname()
         return address[0], address[1]
+
+    def admits(self) -> bool:
+        """Whether one more connection is taken; if not, the log says so, once a second."""
+        if not self.full():
+            return True
+        self._refused += 1
+        if self._mentions.take(asyncio.get_running_loop().time()):
+            log.warning("connections are refused: the listener is full refused=%d", self._refused)
+            self._refused = 0
+        return False
 
     def full(self) -> bool:
         """Whether no more connections are taken."""
@@ -105,8 +118,7 @@ class _Opening(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         accepted = cast("asyncio.Transport", transport)
-        if not self._admitted and self._listener.full():
-            log.warning("a connection was refused: the listener is full")
+        if not self._admitted and not self._listener.admits():
             accepted.abort()
             return
         self._transport = accepted

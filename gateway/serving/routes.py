@@ -10,6 +10,8 @@ from urllib.parse import unquote
 from gateway.serving.exchange import Exchange
 from protocol.errors import NotFound
 
+_METHOD = re.compile(r"[A-Z]{1,16}")
+
 Operation = Callable[[Exchange, Mapping[str, str]], Awaitable[None]]
 
 
@@ -39,7 +41,8 @@ def find(routes: tuple[Route, ...], method: str, path: str) -> tuple[Operation, 
         if match is not None and method in route.methods:
             named = {key: unquote(value) for key, value in match.groupdict().items()}
             return route.operation, named
-    raise NotFound(f"no operation answers {method} on this path")
+    shown = method if _METHOD.fullmatch(method) else "this method"  # it may be anything at all
+    raise NotFound(f"no operation answers {shown} on this path")
 
 
 #: Clause 2.1-4: a base path may stand in front, and a client may percent-encode the name.

@@ -27,18 +27,18 @@ class TlsPort:
     Args:
         context: what it shows.
         factory: makes the protocol of a connection whose handshake is done.
-        full: whether no more connections are taken.
+        admits: whether one more connection is taken.
     """
 
     def __init__(
         self,
         context: ssl.SSLContext,
         factory: Callable[[], asyncio.Protocol],
-        full: Callable[[], bool],
+        admits: Callable[[], bool],
     ) -> None:
         self._context = context
         self._factory = factory
-        self._full = full
+        self._admits = admits
         self._tasks: set[asyncio.Task[None]] = set()
         self._handshakes: set[asyncio.Task[None]] = set()
 
@@ -87,11 +87,10 @@ class TlsPort:
                         log.warning("no connection can be accepted: %s", error.strerror)
                         await asyncio.sleep(ACCEPT_PAUSE)  # nothing tells when there is room
                     continue  # else a client that has left already
-                if self._full():
-                    log.warning("a connection was refused: the listener is full")
-                    accepted.close()
-                else:
+                if self._admits():
                     self._own(self._handshakes, self._shake_hands(accepted, peer[0]))
+                else:
+                    accepted.close()
 
     async def _shake_hands(self, accepted: socket.socket, peer: str) -> None:
         try:

@@ -116,7 +116,8 @@ async def test_the_log_of_a_stream_without_a_first_part(gateway_for, caplog):
     assert "first_part=- cause=model_error" in caplog.text
 
 
-async def test_metrics_over_http(gateway_for):
+async def test_metrics_over_http(gateway_for, monkeypatch):
+    monkeypatch.setattr("gateway.operations.status.METRICS_AGE", 0)
     gateway = await gateway_for()
     client, model = await gateway.open(RAW)
     client.send_frame(TEXT, b"four")

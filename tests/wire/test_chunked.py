@@ -9,7 +9,9 @@ from itertools import pairwise
 
 import pytest
 
+from gateway.serving import http1
 from gateway.streams.policy import StreamPolicy
+from protocol import limits
 from protocol.limits import KIB, LINGER_TIMEOUT, MIB
 from tests.event_factory import signed
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
@@ -450,3 +452,20 @@ async def test_no_second_request_is_answered_on_the_connection(gateway_for):
     assert as_event(await client.event())["PayloadPart"]["Bytes"] == b"tail"
     assert await client.event() is END
     assert await client.ended() == ("LAST_CHUNK", "EOF")
+
+
+async def test_tiny_chunks_let_others_have_their_turn(gateway_for, monkeypatch):
+    """A read brings forty thousand of them."""
+    gateway = await gateway_for()
+    turns = []
+    take_turn = http1._RequestHandler._take_turn
+    monkeypatch.setattr(
+        http1._RequestHandler, "_take_turn", lambda self: (turns.append(1), take_turn(self))
+    )
+    client = await gateway.connect()
+    head = b"POST /nothing HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    client.send(head + b"1\r\nx\r\n" * 40_000 + b"0\r\n\r\n")
+    assert (await client.response()).status == 404
+    client.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert (await client.response()).status == 200
+    assert len(turns) > 240_000 / limits.HTTP1_BYTES_PER_TURN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -11,7 +12,14 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from hyperframe.frame import DataFrame, Frame, HeadersFrame, PingFrame, WindowUpdateFrame
+from hyperframe.frame import (
+    DataFrame,
+    Frame,
+    HeadersFrame,
+    PingFrame,
+    SettingsFrame,
+    WindowUpdateFrame,
+)
 
 from gateway.gateway import Gateway
 from gateway.serving.http2_stream import Http2Stream
@@ -488,3 +496,28 @@ async def test_nothing_of_a_request_that_is_none_reaches_the_container(
     found = (await stream.head())[0] if stream.heads else await client.gone()
     assert found == answer
     assert gateway.container.connections == []
+
+
+async def test_a_client_has_no_say_in_how_large_our_header_table_is(gateway_for):
+    """hpack looks through all of it for each header that it encodes."""
+    gateway = await gateway_for()
+    settings = {SettingsFrame.HEADER_TABLE_SIZE: 2**32 - 1}
+    async with await RawHttp2Client.connect(gateway.port, settings=settings) as client:
+        client.start_reading()
+        await client.settled()
+        (connection,) = connections(gateway)
+        assert connection._h2.encoder.header_table_size == limits.HTTP2_ENCODER_TABLE
+
+
+async def test_a_method_of_any_characters_stays_out_of_the_log(gateway_for, caplog):
+    caplog.set_level(logging.DEBUG)
+    gateway = await gateway_for()
+    async with await RawHttp2Client.connect(gateway.port) as client:
+        client.start_reading()
+        for method in ("\x1b[2JFAKE", "G\u202eET", "x" * 3000):
+            head = [(":method", method), (":scheme", "http"), (":path", "/"), (":authority", "a")]
+            with suppress(EOFError):
+                await client.request(head, end_stream=True).head()
+    assert "FAKE" not in caplog.text
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+    assert max(len(record.getMessage()) for record in caplog.records) < 600

@@ -51,3 +51,13 @@ async def test_metrics_of_a_stream_while_it_runs(gateway_for):
         'partway_buffered_bytes{endpoint="model"} 0.0',
     ):
         assert line in page
+
+
+async def test_the_page_of_metrics_is_made_once_a_second_at_most(gateway_for, monkeypatch):
+    """It walks all open streams, and anybody may ask for it."""
+    gateway = await gateway_for()
+    first = (await gateway.request(get("/metrics"))).body
+    await gateway.request(get("/nothing"))
+    assert (await gateway.request(get("/metrics"))).body == first
+    monkeypatch.setattr("gateway.operations.status.METRICS_AGE", 0)
+    assert b"UnknownOperationException" in (await gateway.request(get("/metrics"))).body
