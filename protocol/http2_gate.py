@@ -15,9 +15,11 @@ _DATA = 0x0
 _HEADERS = 0x1
 _RST_STREAM = 0x3
 _SETTINGS = 0x4
+_PING = 0x6
 _GOAWAY = 0x7
 _WINDOW_UPDATE = 0x8
 _CONTINUATION = 0x9
+_ACK = 0x1
 _END_STREAM = 0x1
 _END_HEADERS = 0x4
 
@@ -92,6 +94,7 @@ class FrameGate:
         self._preface_left = len(HTTP2_PREFACE)
         self._closed_to_new = False
         self._turn_left = 0
+        self._pongs_due = 0
         self._headers_lost = False
         self._block: list[bytes] | None = None
         self._block_head = (0, 0)
@@ -135,6 +138,10 @@ class FrameGate:
     def headers_decoded(self, count: int, now: float) -> None:
         """A request had so many headers: a byte on the wire may have been one."""
         self._count_headers(count // limits.MAX_HEADERS, now)
+
+    def ping_sent(self) -> None:
+        """We have sent a PING: its answer is counted against nobody."""
+        self._pongs_due += 1
 
     def reset_provoked(self, now: float) -> None:
         """A frame of the client's made h2 reset a stream: as good as a reset of its own."""
@@ -208,6 +215,9 @@ class FrameGate:
         if kind == _GOAWAY:  # rule 1
             self.client_goes = True
             return b""
+        if kind == _PING and flags & _ACK and self._pongs_due:
+            self._pongs_due -= 1
+            return None
         bucket = self._settings if kind == _SETTINGS else self._controls
         return None if bucket.take(now) else self._overdo("control frames")
 
@@ -257,8 +267,7 @@ class FrameGate:
             return b""
         whole, self._block = b"".join(self._block), None
         if self._headers_lost:
-            seen = stream_id <= self.last_stream and stream_id not in self._reset
-            ends = seen and first_flags & _END_STREAM
+            ends = stream_id in self._open and first_flags & _END_STREAM
             return frame(_DATA, _END_STREAM, stream_id) if ends else b""
         self._turn_left -= limits.HTTP2_HEADERS_IN_FRAMES
         self._turn_left -= len(whole) // limits.HTTP2_HEADER_BYTES_IN_A_FRAME

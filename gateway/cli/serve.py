@@ -143,9 +143,16 @@ async def serve(loaded: Settings) -> int:
         listening = await gateway.start()
     except OSError as error:
         where = error.filename
-        print(f"partway serve: cannot listen on {where}: {error.strerror}", file=sys.stderr)
+        flag = "--port" if where == f"{loaded.host}:{loaded.port}" else "--tls-port"
+        print(
+            f"partway serve: cannot listen on {where}: {error.strerror}; "
+            f"choose another with --host or {flag}",
+            file=sys.stderr,
+        )
         return 1
     shown = f"[{listening.host}]" if ":" in listening.host else listening.host
+    if not loaded.endpoints:
+        log.warning("there are no endpoints, so every stream is refused: add --endpoint NAME=URL")
     print(f"listening on http://{shown}:{listening.port}", flush=True)
     if tls is not None:
         print(f"listening on https://{shown}:{listening.tls_port}{tls.authority}", flush=True)

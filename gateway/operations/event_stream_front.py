@@ -36,7 +36,8 @@ class EventStreamFront:
         content_type = exchange.headers.get("content-type", "").partition(";")[0].strip()
         if content_type.lower() != CONTENT_TYPE:
             raise InputValidationError(
-                f"the request's content type is {CONTENT_TYPE}", "InvalidContentType"
+                f"a POST here has the content type {CONTENT_TYPE}; this one has another, or none",
+                "InvalidContentType",
             )
         if exchange.version == "1.0":
             raise InputValidationError(

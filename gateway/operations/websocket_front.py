@@ -62,7 +62,8 @@ class WebSocketFront:
 
 def _no_upgrade() -> InputValidationError:
     return InputValidationError(
-        "this operation takes a WebSocket upgrade: send GET over HTTP/1.1 with Upgrade: websocket",
+        "this operation takes an event stream by POST, or a WebSocket: "
+        "then send GET over HTTP/1.1 with Upgrade: websocket",
         "UpgradeRequired",
     )
 

@@ -125,7 +125,11 @@ class Http1Duplex(Duplex):
 
     def half_closed(self) -> bool:
         """The client sends nothing more; whether it may still be sent to."""
-        return self.content.is_eof()  # its last chunk has come, if not yet been delivered
+        if self.content.is_eof():  # its last chunk has come, if not yet been delivered
+            return True
+        if self._finishing is None:
+            self._transport.abort()  # a cut; closing would wait for what it may never take
+        return False
 
     def request_broken(self) -> None:
         """What follows in the request's body is no chunk: a cut (clause 2.7-1)."""

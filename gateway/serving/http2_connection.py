@@ -124,7 +124,10 @@ class Http2Connection(asyncio.Protocol):
             self._take_turn()
 
     def eof_received(self) -> bool:
-        return False  # a client that ends its side can send neither credit nor pongs: it has left
+        # A client that ends its side can send neither credit nor pongs: it has left. What is unsent
+        # is not waited for longer than for others.
+        self._out.close()
+        return False
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -150,7 +153,8 @@ class Http2Connection(asyncio.Protocol):
 
     def announce_end(self) -> None:
         """GOAWAY, while new streams are still answered (RFC 9113 §6.8)."""
-        self._out.write(goaway(_EVERY_STREAM, ErrorCodes.NO_ERROR))
+        if not self._closing:  # its last stream's number may not go up again
+            self._out.write(goaway(_EVERY_STREAM, ErrorCodes.NO_ERROR))
 
     def close_when_idle(self) -> None:
         """Take no new stream; close now, or once the last one is over."""
@@ -186,11 +190,11 @@ class Http2Connection(asyncio.Protocol):
                 log.info("bad HTTP/2 peer=%s: a frame that is too large", self._peer)
                 self._flush_library()
                 self._out.write(goaway(self._gate.last_stream, ErrorCodes.FRAME_SIZE_ERROR))
-                self._out.close()
+                self._give_up()
         except ProtocolError as error:
             log.info("bad HTTP/2 peer=%s: %s", self._peer, type(error).__name__)
             self._flush_library()  # h2 has put its GOAWAY there
-            self._out.close()
+            self._give_up()
         finally:
             self._send_soon()
             if outermost:
@@ -209,6 +213,12 @@ class Http2Connection(asyncio.Protocol):
         stream = self._streams.get(stream_id)
         if stream is not None:
             stream.data_received(data, size)
+
+    def _give_up(self) -> None:
+        """Close after a fault of the client's: nothing more can be said on any stream."""
+        self._out.close()
+        for stream in list(self._streams.values()):
+            stream.lost(cancelled=False)
 
     def _handle(self, event: Event, now: float) -> None:
         match event:
@@ -402,6 +412,8 @@ class Http2Connection(asyncio.Protocol):
         # Who has said that it goes closes the connection itself, when it has read everything.
         if self._closing or not self._gate.client_goes:
             self.reset(stream_id, ErrorCodes.NO_ERROR)
+        else:
+            self._gate.stream_reset(stream_id)
         if self._closing:
             self._close_if_done()
 
@@ -429,7 +441,8 @@ class Http2Connection(asyncio.Protocol):
 
     def ping(self, payload: bytes) -> int:
         """Send PING; returns its position."""
-        if self._transport is not None:
+        if not self._out.closed:
+            self._gate.ping_sent()
             self._h2.ping(payload)
             self._flush_library()
         return self._out.written
@@ -458,12 +471,14 @@ class Http2Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Let streams take turns, and write (protocol.gathering's business too)."""
         self._dirty = True  # what streams cause while they send is sent below
-        while self._transport is not None:
-            if not self._writing_paused:
-                self._turns.send(_WRITE_SIZE)
-            if not self._flush_library():
-                break
-        self._dirty = False
+        try:
+            while self._transport is not None:
+                if not self._writing_paused:
+                    self._turns.send(_WRITE_SIZE)
+                if not self._flush_library():
+                    break
+        finally:
+            self._dirty = False
 
     def _flush_library(self) -> bool:
         data = self._h2.data_to_send()

@@ -109,6 +109,7 @@ class Http2Stream(Duplex):
         self._lingers_left = round(FINISH_TIMEOUT / LINGER_TIMEOUT)
         self._unsent_before = 0
         self._over = False
+        self._was_cancelled = False
 
     # --- Duplex ----------------------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ class Http2Stream(Duplex):
         self._low_water = low_water
         self._call_later = call_later
         if self._over:
-            self._tell_lost(cancelled=True)
+            self._tell_lost(cancelled=self._was_cancelled)
         elif not self._request_ended:
             self._owed_credit += HTTP2_STREAM_WINDOW - HTTP2_OPENING_WINDOW
 
@@ -338,6 +339,7 @@ class Http2Stream(Duplex):
 
     def _end(self, *, cancelled: bool) -> None:
         self._over = True
+        self._was_cancelled = cancelled
         if self._finishing is not None:
             self._finishing.cancel()
         self._queue.clear()

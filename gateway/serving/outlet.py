@@ -25,6 +25,7 @@ class Outlet:
         self.written = 0
         self._transport = transport
         self._peer = peer
+        self._encrypted = transport.get_extra_info("sslcontext") is not None
         self._shut = False
         self._lost = False
         self._lingering: asyncio.TimerHandle | None = None
@@ -84,5 +85,7 @@ class Outlet:
         if before is None or (0 < unsent < before and self._lingers_left):
             loop = asyncio.get_running_loop()
             self._lingering = loop.call_later(limits.LINGER_TIMEOUT, self._linger, unsent)
-        else:
+        elif unsent or not self._encrypted:
             self.abort()
+        # Else the rest is with the transport below TLS, which has its own time (the loop's
+        # ssl_shutdown_timeout), and whose bytes nobody else can see.

@@ -410,3 +410,23 @@ def test_garbage_raises_nothing(garbage):
     gate.take(0.0)
     while gate.waiting:
         gate.take(0.0)
+
+
+def test_answers_to_our_own_pings_are_counted_against_nobody(gate):
+    """1,000 streams ping once a minute each, and more often if an endpoint says so."""
+    pong = PingFrame(0, b"12345678", flags=["ACK"])
+    for _ in range(3 * limits.HTTP2_CONTROL_BURST):
+        gate.ping_sent()
+        assert passed(gate, pong) == raw(pong)
+    assert gate.overdone is None
+    flood = passed(gate, *[pong] * 2 * limits.HTTP2_CONTROL_BURST)
+    assert flood == raw(*[pong] * limits.HTTP2_CONTROL_BURST)
+    assert gate.overdone == "control frames"
+
+
+def test_headers_on_finished_streams_provoke_nothing_once_headers_are_lost(gate):
+    passed(gate, headers(1), headers(3))
+    gate.stream_over(1)
+    assert passed(gate, headers(5, bytes(16_000), whole=False), *[continuation(5)] * 9) == b""
+    assert passed(gate, continuation(5, whole=True), headers(1, end=True)) == b""
+    assert passed(gate, headers(3, end=True)) == raw(data(3, b"", end=True))

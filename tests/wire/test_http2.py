@@ -921,3 +921,28 @@ async def test_frames_of_a_stream_that_has_ended_are_dropped(gateway_for):
     await open_on(gateway, client)
     assert client.goaway is None
     assert not frames_of(client, GoAwayFrame)
+
+
+async def test_a_client_that_ends_its_side_and_takes_nothing_is_cut(gateway_for, monkeypatch):
+    monkeypatch.setattr(limits, "LINGER_TIMEOUT", 0.1)
+    gateway = await gateway_for()
+    client = await RawHttp2Client.connect(gateway.port, receive_buffer=4096)
+    gateway.clients.append(client)
+    head = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/metrics")]
+    for _ in range(400):
+        client.request(head, end_stream=True)
+    await client.flush()
+    client.wire.end()
+    await eventually(lambda: gateway.gateway._http2.open_connections == 0)
+
+
+async def test_a_drain_says_nothing_to_a_connection_that_is_closed_to_new_streams(gateway_for):
+    """GOAWAY's last stream never goes up (RFC 9113 §6.8)."""
+    gateway = await gateway_for()
+    client, _ = await gateway.open("http2")
+    (connection,) = gateway.gateway._http2._connections.open
+    connection._close_to_new(Code.ENHANCE_YOUR_CALM)
+    gateway.gateway._http2.announce_end()
+    await client.client.settled()
+    goaways = [frame for frame in client.client.seen if isinstance(frame, GoAwayFrame)]
+    assert [frame.last_stream_id for frame in goaways] == [1]

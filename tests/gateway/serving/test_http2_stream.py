@@ -284,14 +284,15 @@ async def test_a_client_that_leaves(started, cancelled):
     assert on.carrier.resets == []
 
 
-async def test_a_client_that_left_before_there_was_an_owner(started):
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_client_that_left_before_there_was_an_owner(started, cancelled):
     on = started()
     stream = Http2Stream(on.carrier, 7)
-    stream.lost(cancelled=True)
+    stream.lost(cancelled=cancelled)
     owner = Owner()
     stream.start(owner, high_water=1, low_water=1, call_later=on.clock.call_later)
     await asyncio.sleep(0)
-    assert owner.told == [("lost", True)]
+    assert owner.told == [("lost", cancelled)]
 
 
 async def test_who_waits_for_an_answer_is_cancelled_when_the_client_leaves(started):
