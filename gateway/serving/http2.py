@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gateway.serving.http2_connection import Connections, Dispatch, Http2Connection
+from gateway.serving.http2_connection import Http2Connection
+from gateway.serving.http2_connections import Connections, Dispatch
 from protocol.limits import HTTP2_MAX_STREAMS
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import cast
 
@@ -22,7 +21,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
-from gateway.serving.exchange import Exchange
+from gateway.serving.http2_connections import Connections
 from gateway.serving.http2_library import PlainData, server_library, settings_frame, text
 from gateway.serving.http2_stream import Http2Exchange, Http2Stream
 from gateway.serving.http2_turns import SendingTurns
@@ -33,42 +32,11 @@ from protocol.http2_gate import FrameGate, goaway, window_update
 
 log = logging.getLogger("partway.http2")
 
-Dispatch = Callable[[Exchange], Awaitable[None]]
-
 #: DATA is put together up to this size before it is written, and streams take turns.
 _WRITE_SIZE = 64 * limits.KIB
 
 #: GOAWAY of a server that will still answer what is under way to it (RFC 9113 §6.8).
 _EVERY_STREAM = 2**31 - 1
-
-
-class Connections:
-    """The connections of one server, and what they share.
-
-    Args:
-        dispatch: answers an exchange.
-        on_closed_to_new: told what a client sent too much of.
-        max_streams: of one connection, open at once.
-
-    Attributes:
-        open: the connections.
-        streams: how many are open on all of them.
-        closed: set when one of them closes.
-    """
-
-    def __init__(
-        self, dispatch: Dispatch, on_closed_to_new: Callable[[str], None], max_streams: int
-    ) -> None:
-        self.dispatch = dispatch
-        self.on_closed_to_new = on_closed_to_new
-        self.max_streams = max_streams
-        self.open: set[Http2Connection] = set()
-        self.streams = 0
-        self.closed = asyncio.Event()
-
-    def full(self) -> bool:
-        """Whether no more streams are taken, on whichever connection."""
-        return self.streams >= limits.HTTP2_MAX_STREAMS_IN_ALL
 
 
 class Http2Connection(asyncio.Protocol):

@@ -1,0 +1,44 @@
+"""What the HTTP/2 connections of one server share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from gateway.serving.exchange import Exchange
+from protocol import limits
+
+if TYPE_CHECKING:
+    from gateway.serving.http2_connection import Http2Connection
+
+Dispatch = Callable[[Exchange], Awaitable[None]]
+
+
+class Connections:
+    """The connections of one server, and what they share.
+
+    Args:
+        dispatch: answers an exchange.
+        on_closed_to_new: told what a client sent too much of.
+        max_streams: of one connection, open at once.
+
+    Attributes:
+        open: the connections.
+        streams: how many are open on all of them.
+        closed: set when one of them closes.
+    """
+
+    def __init__(
+        self, dispatch: Dispatch, on_closed_to_new: Callable[[str], None], max_streams: int
+    ) -> None:
+        self.dispatch = dispatch
+        self.on_closed_to_new = on_closed_to_new
+        self.max_streams = max_streams
+        self.open: set[Http2Connection] = set()
+        self.streams = 0
+        self.closed = asyncio.Event()
+
+    def full(self) -> bool:
+        """Whether no more streams are taken, on whichever connection."""
+        return self.streams >= limits.HTTP2_MAX_STREAMS_IN_ALL
