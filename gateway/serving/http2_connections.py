@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gateway.serving.exchange import Exchange
 from protocol import limits
 
-if TYPE_CHECKING:
-    from gateway.serving.http2_connection import Http2Connection
-
 Dispatch = Callable[[Exchange], Awaitable[None]]
+
+
+class Open(Protocol):
+    """A connection, as its server sees it."""
+
+    def announce_end(self) -> None:
+        """GOAWAY, while new streams are still answered."""
+
+    def close_when_idle(self) -> None:
+        """Take no new stream; close now, or once the last one is over."""
+
+    def abort(self) -> None:
+        """End the transport at once."""
 
 
 class Connections:
@@ -35,7 +45,7 @@ class Connections:
         self.dispatch = dispatch
         self.on_closed_to_new = on_closed_to_new
         self.max_streams = max_streams
-        self.open: set[Http2Connection] = set()
+        self.open: set[Open] = set()
         self.streams = 0
         self.closed = asyncio.Event()
 
