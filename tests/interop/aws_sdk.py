@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
+from protocol.limits import METRICS_AGE
+
 ROOT = Path(__file__).parents[2]
 CLIENT = Path(__file__).with_name("aws_sdk_client.py")
 
@@ -348,6 +350,7 @@ class ServedGateway:
 
     async def causes(self) -> Mapping[str, int]:
         """How streams have ended so far: ``partway_stream_ends_total`` by cause."""
+        await asyncio.sleep(METRICS_AGE)  # the page may be that old, and nothing tells of a new one
         text = await asyncio.to_thread(lambda: urlopen(f"{self.http}/metrics").read().decode())
         sample = r'^partway_stream_ends_total\{.*?cause="(\w+)".*?\} (\S+)$'
         found = re.findall(sample, text, re.MULTILINE)
