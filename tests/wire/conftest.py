@@ -33,6 +33,12 @@ def _no_leaks(no_leaks: None) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _fresh_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page of metrics says how things are, and not how they were a second ago."""
+    monkeypatch.setattr("gateway.operations.status.METRICS_AGE", 0)
+
+
+@pytest.fixture(autouse=True)
 def _reset_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that do not end their side are told to at once, and not after a second."""
     monkeypatch.setattr("protocol.limits.HTTP2_RESET_DELAY", 0.01)
