@@ -18,7 +18,14 @@ import pytest
 
 from gateway.streams.policy import StreamPolicy
 from gateway.streams.session import Session, State
-from protocol.limits import KIB, MAX_PART_BYTES, MAX_SOCKET_READ, MIB, WRITE_HIGH_WATER
+from protocol.limits import (
+    KIB,
+    MAX_PART_BYTES,
+    MAX_SOCKET_READ,
+    METRICS_AGE,
+    MIB,
+    WRITE_HIGH_WATER,
+)
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, TEXT, frame
 from tests.processes import ready_url
 from tests.wire.peers import (
@@ -312,6 +319,7 @@ class GatewayProcess:
 
     async def metric(self, name: str) -> float:
         """The sum over a metric's labels."""
+        await asyncio.sleep(METRICS_AGE)  # the page may be that old, and nothing tells of a new one
         client = await RawClient.connect(self.port)
         try:
             client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
