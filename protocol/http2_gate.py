@@ -7,42 +7,27 @@ seen a client's GOAWAY. Both are decided here, on frame headers alone.
 from __future__ import annotations
 
 from protocol import limits
+from protocol.http2_frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEAD_BYTES,
+    HEADERS,
+    PING,
+    RST_STREAM,
+    SETTINGS,
+    STREAM_ID,
+    WINDOW_UPDATE,
+    frame,
+    window_update,
+)
 from protocol.opening import HTTP2_PREFACE
 from protocol.rates import TokenBucket
 
-# Frame types and flags (RFC 9113 §6).
-_DATA = 0x0
-_HEADERS = 0x1
-_RST_STREAM = 0x3
-_SETTINGS = 0x4
-_PING = 0x6
-_GOAWAY = 0x7
-_WINDOW_UPDATE = 0x8
-_CONTINUATION = 0x9
-_ACK = 0x1
-_END_STREAM = 0x1
-_END_HEADERS = 0x4
-
-_HEADER = 9
-_STREAM_ID = 0x7FFF_FFFF
 _MAX_WINDOW = 2**31 - 1
-
-
-def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    """A frame's bytes (RFC 9113 §4.1)."""
-    head = len(payload).to_bytes(3, "big") + bytes((kind, flags))
-    return head + stream_id.to_bytes(4, "big") + payload
-
-
-def window_update(increment: int, stream_id: int = 0) -> bytes:
-    """A WINDOW_UPDATE frame (RFC 9113 §6.9)."""
-    return frame(_WINDOW_UPDATE, 0, stream_id, increment.to_bytes(4, "big"))
-
-
-def goaway(last_stream_id: int, error_code: int) -> bytes:
-    """A GOAWAY frame (RFC 9113 §6.8)."""
-    payload = last_stream_id.to_bytes(4, "big") + error_code.to_bytes(4, "big")
-    return frame(_GOAWAY, 0, 0, payload)
 
 
 class FrameGate:
@@ -154,10 +139,10 @@ class FrameGate:
         size = len(self._buffer)
         if self._preface_left:
             return size > 0
-        if self.oversized or size < _HEADER:
+        if self.oversized or size < HEAD_BYTES:
             return False
         length = int.from_bytes(self._buffer[:3], "big")
-        return size >= _HEADER + length or length > limits.HTTP2_MAX_FRAME
+        return size >= HEAD_BYTES + length or length > limits.HTTP2_MAX_FRAME
 
     # --- A turn ----------------------------------------------------------------------------------
 
@@ -172,7 +157,7 @@ class FrameGate:
         self._turn_left = limits.HTTP2_FRAMES_PER_TURN if not self._preface_left else 0
         while self._turn_left > 0 and not self.oversized:
             self._turn_left -= 1
-            start = at + _HEADER
+            start = at + HEAD_BYTES
             if start > len(buffer):
                 break
             length = int.from_bytes(buffer[at : at + 3], "big")
@@ -198,40 +183,40 @@ class FrameGate:
     ) -> bytes | None:
         """What stands for one frame: None for itself, other bytes, or nothing."""
         kind, flags = buffer[at + 3], buffer[at + 4]
-        stream_id = int.from_bytes(buffer[at + 5 : at + _HEADER], "big") & _STREAM_ID
-        if self._block is not None and kind != _CONTINUATION:
+        stream_id = int.from_bytes(buffer[at + 5 : at + HEAD_BYTES], "big") & STREAM_ID
+        if self._block is not None and kind != CONTINUATION:
             # Nothing may come inside a header block; h2 says so, unless it never sees the block.
             broken, self._block = b"".join(self._block), None
             if broken:
                 return broken + buffer[at:end]
-        if kind == _DATA:
-            return self._data(end - at - _HEADER, flags, stream_id, now)
-        if kind in (_HEADERS, _CONTINUATION):
+        if kind == DATA:
+            return self._data(end - at - HEAD_BYTES, flags, stream_id, now)
+        if kind in (HEADERS, CONTINUATION):
             return self._header_block(buffer[at:end], kind, flags, stream_id, now)
-        if kind == _RST_STREAM:
+        if kind == RST_STREAM:
             return self._rst_stream(stream_id, now)
-        if kind == _WINDOW_UPDATE:
-            return self._window_update(buffer[at + _HEADER : end], stream_id, now, updates)
-        if kind == _GOAWAY:  # rule 1
+        if kind == WINDOW_UPDATE:
+            return self._window_update(buffer[at + HEAD_BYTES : end], stream_id, now, updates)
+        if kind == GOAWAY:  # rule 1
             self.client_goes = True
             return b""
-        if kind == _PING and flags & _ACK and self._pongs_due:
+        if kind == PING and flags & ACK and self._pongs_due:
             self._pongs_due -= 1
             return None
-        bucket = self._settings if kind == _SETTINGS else self._controls
+        bucket = self._settings if kind == SETTINGS else self._controls
         return None if bucket.take(now) else self._overdo("control frames")
 
     def _data(self, length: int, flags: int, stream_id: int, now: float) -> bytes | None:
         if stream_id in self._reset or self._is_unseen(stream_id):  # rule 6
             self.owed_credit += length
-            if flags & _END_STREAM:
+            if flags & END_STREAM:
                 self._reset.pop(stream_id, None)
             return b""
         if self._is_over(stream_id):
             self.owed_credit += length
             self.reset_provoked(now)
             return b""
-        if length <= limits.HTTP2_TINY_DATA and not flags & _END_STREAM:
+        if length <= limits.HTTP2_TINY_DATA and not flags & END_STREAM:
             so_far = self._open[stream_id] = self._open.get(stream_id, 0) + 1
             # Whoever has sent few of them is not the one that used the bucket up.
             if not self._tiny.take(now) and so_far > limits.HTTP2_TINY_RATE:  # rule 4
@@ -242,7 +227,7 @@ class FrameGate:
         self, data: bytes, kind: int, flags: int, stream_id: int, now: float
     ) -> bytes | None:
         """Rule 5."""
-        if kind == _HEADERS:
+        if kind == HEADERS:
             self._block, self._block_head = [], (stream_id, flags)
             self._block_frames = self._block_size = 0
             if not self._is_unseen(stream_id) and not self._count_headers(1, now):  # rule 2
@@ -263,12 +248,12 @@ class FrameGate:
             self._overdo("a header block")
         if self._headers_lost:
             self._block.clear()
-        if not flags & _END_HEADERS:
+        if not flags & END_HEADERS:
             return b""
         whole, self._block = b"".join(self._block), None
         if self._headers_lost:
-            ends = stream_id in self._open and first_flags & _END_STREAM
-            return frame(_DATA, _END_STREAM, stream_id) if ends else b""
+            ends = stream_id in self._open and first_flags & END_STREAM
+            return frame(DATA, END_STREAM, stream_id) if ends else b""
         self._turn_left -= limits.HTTP2_HEADERS_IN_FRAMES
         self._turn_left -= len(whole) // limits.HTTP2_HEADER_BYTES_IN_A_FRAME
         self._count_headers((len(whole) - limits.HTTP2_LARGE_HEADERS) // limits.KIB, now)
@@ -300,7 +285,7 @@ class FrameGate:
     ) -> bytes | None:
         if stream_id in self._reset or self._is_unseen(stream_id) or self._is_over(stream_id):
             return b""
-        increment = int.from_bytes(payload, "big") & _STREAM_ID
+        increment = int.from_bytes(payload, "big") & STREAM_ID
         if self._updates.take(now) or len(payload) != 4 or not increment:
             return None
         updates[stream_id] = min(_MAX_WINDOW, updates.get(stream_id, 0) + increment)  # rule 3

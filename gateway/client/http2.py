@@ -33,7 +33,7 @@ from gateway.client.wire import Wire, WireOwner
 from gateway.dialling import Unreachable, reach
 from protocol import limits
 from protocol.eventstream import CONTENT_TYPE
-from protocol.http2_gate import goaway
+from protocol.http2_frames import goaway
 from protocol.part_events import EventFault, ResponseEvents, encode_part
 from protocol.parts import PayloadPart
 from protocol.sigv4 import EventSigner

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from protocol.http2_frames import GOAWAY, HEAD_BYTES, SETTINGS, STREAM_ID
 from protocol.limits import HTTP2_MAX_FRAME
-
-# Frame types (RFC 9113 §6) and the size of a frame's head.
-_SETTINGS = 0x4
-_GOAWAY = 0x7
-_HEADER = 9
-_STREAM_ID = 0x7FFF_FFFF
 
 #: A GOAWAY's two numbers; the debug data behind them is not looked at.
 _GOAWAY_NUMBERS = 8
@@ -76,9 +71,9 @@ class ServerFrames:
                 piece = data[at : at + self._goaway_left]
                 self._goaway_received(piece)
             else:
-                piece = data[at : at + _HEADER - len(self._head)]
+                piece = data[at : at + HEAD_BYTES - len(self._head)]
                 self._head += piece
-                if len(self._head) == _HEADER:
+                if len(self._head) == HEAD_BYTES:
                     yield self._head_received()
             at += len(piece)
 
@@ -87,13 +82,13 @@ class ServerFrames:
         if not self.begun:  # rule 1
             if head.startswith(b"HTTP/1"):
                 raise BadFrames("it speaks HTTP/1.1, not HTTP/2")
-            if head[3] != _SETTINGS:
+            if head[3] != SETTINGS:
                 raise BadFrames("what it says first is no HTTP/2")
             self.begun = True
         length, stream_id = int.from_bytes(head[:3], "big"), int.from_bytes(head[5:], "big")
         if length > HTTP2_MAX_FRAME:  # rule 3
             raise BadFrames("bad HTTP/2 from the gateway: a frame is too large")
-        if head[3] == _GOAWAY and length >= _GOAWAY_NUMBERS and not stream_id & _STREAM_ID:
+        if head[3] == GOAWAY and length >= _GOAWAY_NUMBERS and not stream_id & STREAM_ID:
             self._goaway_left, self._numbers = length, b""  # rule 2
             return b""
         self._left = length
@@ -105,5 +100,5 @@ class ServerFrames:
         if not self._goaway_left:
             last, code = self._numbers[:4], self._numbers[4:]
             self.goaway = Goaway(
-                int.from_bytes(last, "big") & _STREAM_ID, int.from_bytes(code, "big")
+                int.from_bytes(last, "big") & STREAM_ID, int.from_bytes(code, "big")
             )

@@ -28,7 +28,8 @@ from gateway.serving.http2_turns import SendingTurns
 from gateway.serving.outlet import Outlet
 from protocol import limits
 from protocol.gathering import gathering
-from protocol.http2_gate import FrameGate, goaway, window_update
+from protocol.http2_frames import goaway, window_update
+from protocol.http2_gate import FrameGate
 
 log = logging.getLogger("partway.http2")
 

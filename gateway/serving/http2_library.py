@@ -14,7 +14,7 @@ from h2.settings import SettingCodes, Settings
 from h2.stream import StreamState
 
 from protocol import limits
-from protocol.http2_gate import frame
+from protocol.http2_frames import SETTINGS, frame
 
 # It writes every header that it decodes at debug level, and so tokens and signatures.
 logging.getLogger("hpack").setLevel(logging.INFO)
@@ -151,7 +151,7 @@ def settings_frame(max_streams: int) -> bytes:
     pairs = [
         int(key).to_bytes(2, "big") + value.to_bytes(4, "big") for key, value in settings.items()
     ]
-    return frame(0x4, 0, 0, b"".join(pairs))
+    return frame(SETTINGS, 0, 0, b"".join(pairs))
 
 
 def text(value: str | bytes) -> str:

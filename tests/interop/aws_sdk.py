@@ -43,6 +43,31 @@ class Key(NamedTuple):
     session_token: str | None = None
 
 
+#: Who may do what at the gateways of these checks.
+KEY = Key("AKIDPARTWAYINTEROP01", "interop/secret+of/nobody0123456789abcdef")
+TEMPORARY = Key("ASIAPARTWAYINTEROP02", "temporary/secret+0123456789abcdefghijklm", "a/token+of==")
+LIMITED = Key("AKIDPARTWAYINTEROP03", "limited/secret+0123456789abcdefghijklmnop")
+
+PRINCIPALS = f"""
+[[principals]]
+name = "interop"
+[[principals.keys]]
+access_key_id = "{KEY.access_key_id}"
+secret_access_key = "{KEY.secret_access_key}"
+[[principals.keys]]
+access_key_id = "{TEMPORARY.access_key_id}"
+secret_access_key = "{TEMPORARY.secret_access_key}"
+session_token = "{TEMPORARY.session_token}"
+
+[[principals]]
+name = "limited"
+endpoints = ["nothing-here"]
+[[principals.keys]]
+access_key_id = "{LIMITED.access_key_id}"
+secret_access_key = "{LIMITED.secret_access_key}"
+"""
+
+
 class Part(NamedTuple):
     """A part as the SDK's user sees it."""
 

@@ -21,8 +21,12 @@ import pytest
 
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, PING, TEXT, close, frame
 from tests.interop.aws_sdk import (
+    KEY,
+    LIMITED,
+    PRINCIPALS,
     REGION,
     ROOT,
+    TEMPORARY,
     Hung,
     Key,
     Part,
@@ -33,29 +37,6 @@ from tests.interop.aws_sdk import (
     ServedGateway,
 )
 from tests.wire.peers import ModelStream, RawContainer, switching
-
-KEY = Key("AKIDPARTWAYINTEROP01", "interop/secret+of/nobody0123456789abcdef")
-TEMPORARY = Key("ASIAPARTWAYINTEROP02", "temporary/secret+0123456789abcdefghijklm", "a/token+of==")
-LIMITED = Key("AKIDPARTWAYINTEROP03", "limited/secret+0123456789abcdefghijklmnop")
-
-PRINCIPALS = f"""
-[[principals]]
-name = "interop"
-[[principals.keys]]
-access_key_id = "{KEY.access_key_id}"
-secret_access_key = "{KEY.secret_access_key}"
-[[principals.keys]]
-access_key_id = "{TEMPORARY.access_key_id}"
-secret_access_key = "{TEMPORARY.secret_access_key}"
-session_token = "{TEMPORARY.session_token}"
-
-[[principals]]
-name = "limited"
-endpoints = ["nothing-here"]
-[[principals.keys]]
-access_key_id = "{LIMITED.access_key_id}"
-secret_access_key = "{LIMITED.secret_access_key}"
-"""
 
 #: Endpoints on raw containers, with what is set on each.
 ENDPOINTS = {

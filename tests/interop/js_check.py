@@ -22,32 +22,9 @@ from hpack import Decoder
 from hyperframe.frame import DataFrame, GoAwayFrame, HeadersFrame
 
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, PING, TEXT, close, frame
-from tests.interop.aws_sdk import Key, ServedGateway
+from tests.interop.aws_sdk import KEY, LIMITED, PRINCIPALS, TEMPORARY, Key, ServedGateway
 from tests.interop.js_sdk import Chunk, JsClient, JsError, JsStream, Recorder, frames, installed
 from tests.wire.peers import ModelStream, RawContainer, switching
-
-KEY = Key("AKIDPARTWAYINTEROP11", "interop/secret+of/nobody0123456789abcdef")
-TEMPORARY = Key("ASIAPARTWAYINTEROP12", "temporary/secret+0123456789abcdefghijklm", "a/token+of==")
-LIMITED = Key("AKIDPARTWAYINTEROP13", "limited/secret+0123456789abcdefghijklmnop")
-
-PRINCIPALS = f"""
-[[principals]]
-name = "interop"
-[[principals.keys]]
-access_key_id = "{KEY.access_key_id}"
-secret_access_key = "{KEY.secret_access_key}"
-[[principals.keys]]
-access_key_id = "{TEMPORARY.access_key_id}"
-secret_access_key = "{TEMPORARY.secret_access_key}"
-session_token = "{TEMPORARY.session_token}"
-
-[[principals]]
-name = "limited"
-endpoints = ["nothing-here"]
-[[principals.keys]]
-access_key_id = "{LIMITED.access_key_id}"
-secret_access_key = "{LIMITED.secret_access_key}"
-"""
 
 #: Endpoints on raw containers, with what is set on each.
 ENDPOINTS = {

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import limits
-from protocol.http2_gate import FrameGate, frame, goaway, window_update
+from protocol.http2_frames import frame
+from protocol.http2_gate import FrameGate
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -395,12 +396,6 @@ def test_only_so_many_streams_that_we_reset_are_remembered(gate):
 
 
 # --- Bytes ---------------------------------------------------------------------------------------
-
-
-def test_frames_of_our_own():
-    assert window_update(77, 5) == raw(WindowUpdateFrame(5, 77))
-    assert goaway(9, 11) == raw(GoAwayFrame(0, last_stream_id=9, error_code=11))
-    assert frame(0, 1, 3, b"ab") == raw(data(3, b"ab", end=True))
 
 
 @given(st.binary(max_size=300))

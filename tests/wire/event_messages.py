@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from tests import event_factory
@@ -102,3 +102,12 @@ class EventBuffer:
         del self._bytes[:total]
         self.seen.append(EventMessage(*found))
         return self.seen[-1]
+
+    async def read(self, data: Callable[[], Awaitable[bytes | None]]) -> EventMessage | EndOfEvents:
+        """The next message of a body, or END behind it; ``data`` gives a piece, None at its end."""
+        while (found := self.next()) is None:
+            piece = await data()
+            if piece is None:
+                return END
+            self.feed(piece)
+        return found

@@ -198,13 +198,9 @@ class RawHttp2Stream:
         Raises:
             EOFError: the end is not in order, or inside a message.
         """
-        while (found := self.events.next()) is None:
-            data = await self.data()
-            if data is None:
-                if len(self.events):
-                    raise EOFError(f"{len(self.events)} bytes of a message, then {self.ends}")
-                return END
-            self.events.feed(data)
+        found = await self.events.read(self.data)
+        if found is END and len(self.events):
+            raise EOFError(f"{len(self.events)} bytes of a message, then {self.ends}")
         return found
 
     async def body(self) -> bytes:

@@ -1,0 +1,41 @@
+"""HTTP/2 frames as bytes (RFC 9113 §4.1, §6): what is read of their heads, and a few to send."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Types.
+DATA: Final = 0x0
+HEADERS: Final = 0x1
+RST_STREAM: Final = 0x3
+SETTINGS: Final = 0x4
+PING: Final = 0x6
+GOAWAY: Final = 0x7
+WINDOW_UPDATE: Final = 0x8
+CONTINUATION: Final = 0x9
+
+# Flags.
+ACK: Final = 0x1
+END_STREAM: Final = 0x1
+END_HEADERS: Final = 0x4
+
+#: Of a frame's head: its size, and which bits of its last four bytes are the stream's number.
+HEAD_BYTES: Final = 9
+STREAM_ID: Final = 0x7FFF_FFFF
+
+
+def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
+    """A frame's bytes (RFC 9113 §4.1)."""
+    head = len(payload).to_bytes(3, "big") + bytes((kind, flags))
+    return head + stream_id.to_bytes(4, "big") + payload
+
+
+def window_update(increment: int, stream_id: int = 0) -> bytes:
+    """A WINDOW_UPDATE frame (RFC 9113 §6.9)."""
+    return frame(WINDOW_UPDATE, 0, stream_id, increment.to_bytes(4, "big"))
+
+
+def goaway(last_stream_id: int, error_code: int) -> bytes:
+    """A GOAWAY frame (RFC 9113 §6.8)."""
+    payload = last_stream_id.to_bytes(4, "big") + error_code.to_bytes(4, "big")
+    return frame(GOAWAY, 0, 0, payload)
