@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.limits import KIB, MIB
+from protocol.limits import KIB, MAX_PART_BYTES, MIB
 
 #: Received bytes a handler has not taken at which its client stops being read, and the level at
 #: which it is read again. The same as for unsent bytes: 256 KiB is 50 ms of a 40 Mbit/s stream.
 #: Bound per stream: high-water mark + one frame + one socket read.
 RECEIVE_HIGH_WATER: Final = 256 * KIB
 RECEIVE_LOW_WATER: Final = 64 * KIB
+
+#: Largest message that is put together from its fragments: a frame's limit (clause 1.3-3). Those
+#: who read fragments may take messages of any length.
+MAX_MESSAGE_BYTES: Final = MAX_PART_BYTES
 
 #: A handler whose input is over says the rest and returns within this time, or it is cancelled:
 #: well before the gateway's patience for our Close ends (10 s, clause 1.5-12).
@@ -32,3 +36,33 @@ ACCEPT_BACKLOG: Final = 1024
 
 #: At the end of a shutdown a cancelled request may clean up for this long.
 CANCEL_GRACE: Final = 0.5
+
+#: For the model's word on its health. /ping answers within 2 s whatever the model does (1.1-2).
+HEALTH_TIMEOUT: Final = 1.5
+
+#: Its word is taken for good for so long: a flood of /ping asks it no more often.
+HEALTH_AGE: Final = 1.0
+
+#: Most time from a request's arrival to the head of its answer (clause 1.1-2).
+ANSWER_TIMEOUT: Final = 60.0
+
+#: For the model to look at a stream that asks to be opened. The gateway waits 60 s for the answer
+#: to an upgrade (clause 4-6).
+ADMIT_TIMEOUT: Final = 10.0
+
+#: Streams and requests under way in one process; over it a client gets 503. The gateway's limit
+#: for streams is the same.
+MAX_RUNNING: Final = 4096
+
+#: A handler that keeps the event loop for this long is stopped, and a loop that stood still for
+#: that long is spoken of in the log. /ping has 2 s.
+BLOCK_LIMIT: Final = 1.0
+BLOCK_WARNING: Final = 0.25
+
+#: Jobs that wait for a worker, and the time from asking until a job is done; /invocations has 60 s
+#: in all.
+QUEUE_LENGTH: Final = 16
+JOB_DEADLINE: Final = 60.0
+
+#: Items of a job that its client has not taken; then the worker waits.
+ITEMS_HELD: Final = 64

@@ -1,48 +1,143 @@
-"""The interface that a model implements."""
+"""The interface that a model implements, and what its requests and replies are."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Protocol
+import re
+from collections.abc import AsyncIterable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from multidict import CIMultiDictProxy, MultiMapping
 
 from container.stream import Stream
+from protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
+
+if TYPE_CHECKING:
+    from container.workers import Processes, Threads, Workers
+
+#: Where the platform finds a model's streams unless a client names another path (clause 1.1-4).
+DEFAULT_PATH = "invocations-bidirectional-stream"
+
+_FRAMING = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
+_PARAMETER = re.compile(r"[a-zA-Z0-9][A-Za-z0-9_-]*")  # as clause 1.6-1's query allows
+_Handler = TypeVar("_Handler", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
+class Request:
     """A request to ``/invocations``.
 
     Attributes:
-        content_type: of the body.
+        headers: as they came; any case finds them.
+        content_type: of the body; ``application/octet-stream`` where the client names none.
         length: of the body in bytes; None where it came chunked.
         body: its bytes as they arrive, chunk by chunk. A body that is too large, too slow or cut
             raises in the middle of it; let that pass, it becomes the right answer.
     """
 
+    headers: CIMultiDictProxy[str]
     content_type: str
     length: int | None
-    body: AsyncIterator[bytes]
+    body: AsyncIterable[bytes]
+
+    async def read(self) -> bytes:
+        """The whole body."""
+        return b"".join([chunk async for chunk in self.body])
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to an :class:`Invocation`.
+    """The answer to a :class:`Request`, where bytes alone do not say enough.
 
     Attributes:
-        content_type: of the body.
-        length: of the body in bytes; None to send it chunked, one chunk for each item
-            (clause 1.1-5).
-        body: its bytes; asked for the next item once the client has taken most of what came before.
+        body: whole, or as it is made: then it is sent chunked, one chunk for each item
+            (clause 1.1-5), and asked for the next item once the client has taken most of what
+            came before.
+        content_type: of the body; by default ``text/plain; charset=utf-8`` for text, and
+            ``application/octet-stream`` for bytes.
+        headers: to send along.
+        status: 200 unless set.
+        length: of a body that is made, in bytes, where it is known; it is not chunked then.
     """
 
-    content_type: str
-    length: int | None
-    body: AsyncIterator[bytes]
+    body: bytes | str | AsyncIterable[bytes | str]
+    content_type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    status: int = 200
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 200 <= self.status <= 599:
+            raise ValueError(f"{self.status} is no status of a final response: use 200 to 599")
+        forbidden = sorted({name.lower() for name in self.headers} & _FRAMING)
+        if forbidden:
+            raise ValueError(f"a reply does not set {', '.join(forbidden)}: the runtime does")
 
 
-class Model(Protocol):
-    """A model. One object serves every request of a process, many at a time."""
+#: What ``invoke`` may return.
+Answer = bytes | str | Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A stream that asks to be opened.
+
+    Attributes:
+        id: the gateway's request id (clause 1.6-1).
+        path: without its first slash.
+        query: the parameters; each may come more than once.
+        headers: as they came; any case finds them.
+    """
+
+    id: str
+    path: str
+    query: MultiMapping[str]
+    headers: CIMultiDictProxy[str]
+
+
+class Model:
+    """A model. One object serves every request of a process, many at a time.
+
+    Override what the model can do: :meth:`stream` for bidirectional streams, :meth:`invoke` for
+    ``/invocations``. Methods that compute are plain ``def`` and are called through
+    :attr:`workers`, so that they never keep the event loop.
+
+    Attributes:
+        runs_on: where :attr:`workers` computes: :class:`~container.workers.Threads` of this
+            process, or :class:`~container.workers.Processes` that each load the model.
+        workers: set by the runtime before :meth:`load`.
+        max_concurrent_transforms: what ``/execution-parameters`` tells a batch transform.
+        max_payload_mb: likewise.
+    """
+
+    runs_on: ClassVar[Threads | Processes | None] = None
+    workers: Workers
+    max_concurrent_transforms: int = 1
+    max_payload_mb: int = 6
+
+    def load(self, model_dir: Path) -> None:
+        """Load the model, on a worker; ``/ping`` answers 503 until it returns.
+
+        Args:
+            model_dir: ``/opt/ml/model``, or what ``SM_MODEL_DIR`` names. Read-only (clause 1.1-6).
+
+        Raising ends the process: a container that cannot load is replaced, not asked.
+        """
+
+    def healthy(self) -> bool:
+        """Whether the model can serve; called on a thread of its own, at most once a second.
+
+        False makes ``/ping`` answer 503; so does raising, with the reason of a
+        :class:`~container.errors.ModelError`, and not returning within 1.5 s.
+        """
+        return True
+
+    async def admit(self, opening: Opening) -> None:
+        """Look at a stream before it is accepted.
+
+        Raise :class:`~container.errors.ModelError` with a ``status`` to refuse it.
+        """
 
     async def stream(self, stream: Stream) -> None:
         """Handle one bidirectional stream (clause 1.1-4).
@@ -50,6 +145,66 @@ class Model(Protocol):
         Returning closes it, with 1000 or with the client's own code; raising closes it with 1011.
         It is cancelled when the client is lost, and a few seconds after its input has ended.
         """
+        raise NotImplementedError
 
-    async def invoke(self, invocation: Invocation) -> Reply:
-        """Answer one request to ``/invocations`` (clause 1.1-2); raising answers 500."""
+    async def invoke(self, request: Request) -> Answer:
+        """Answer one request to ``/invocations`` (clause 1.1-2).
+
+        May be an async generator instead: each item it yields is sent as a chunk (clause 1.1-5).
+        Raising answers 500, or the ``status`` of a :class:`~container.errors.ModelError`.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path that takes streams.
+
+    Attributes:
+        path: without its first slash.
+        query: the parameters it knows; None for any.
+        required: those that must come.
+    """
+
+    path: str = DEFAULT_PATH
+    query: frozenset[str] | None = None
+    required: frozenset[str] = frozenset()
+
+
+def route(
+    path: str = DEFAULT_PATH,
+    *,
+    query: Collection[str] | None = None,
+    required: Collection[str] = (),
+) -> Callable[[_Handler], _Handler]:
+    """Mount a method of a model on a path (clause 1.6-1), as its handler of streams.
+
+    ::
+
+        @route("v1/listen", query={"language"}, required={"model"})
+        async def listen(self, stream: Stream) -> None: ...
+
+    Args:
+        path: what clients name in ``X-Amzn-SageMaker-Model-Invocation-Path``.
+        query: the parameters it knows besides those that are required; a stream that comes with
+            another one is refused before it is accepted, and None lets any pass.
+        required: those without which it is refused.
+
+    Raises:
+        ValueError: no client could name that path, or such a parameter.
+    """
+    if isinstance(query, str) or isinstance(required, str):
+        raise TypeError("query and required are collections of names")
+    path = path.removeprefix("/")
+    if len(path) > MAX_INVOCATION_PATH or not INVOCATION_PATH.fullmatch(path):
+        raise ValueError(f"{path!r} can be no invocation path (clause 4-7)")
+    for name in (*(query or ()), *required):
+        if not _PARAMETER.fullmatch(name):
+            raise ValueError(f"{name!r} can be no parameter of a query (clause 4-7)")
+    known = None if query is None else frozenset(query) | frozenset(required)
+
+    def mount(handler: _Handler) -> _Handler:
+        handler.__partway_route__ = Route(path, known, frozenset(required))  # type: ignore[attr-defined]
+        return handler
+
+    return mount

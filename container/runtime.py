@@ -1,54 +1,51 @@
 """The HTTP and WebSocket surface of the contract (section 1.1), before one model.
 
 aiohttp parses every request, upgrades included. An upgrade's connection then belongs to its
-:class:`~container.stream.WebSocketStream`.
+:class:`~container.websocket_stream.WebSocketStream`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from container.limits import BODY_TIMEOUT, MAX_BODY_BYTES
-from container.model import Invocation, Model, Reply
-from container.stream import WebSocketStream
+from container.bodies import SERVER, Answering, BodyError, received, refusal, unread
+from container.errors import ModelError, TooSlow, log_failure, reason_of
+from container.guard import watch
+from container.health import Health
+from container.limits import (
+    ADMIT_TIMEOUT,
+    ANSWER_TIMEOUT,
+    BODY_TIMEOUT,
+    MAX_BODY_BYTES,
+    MAX_RUNNING,
+)
+from container.model import Model, Opening, Reply, Request
+from container.routes import Handler, Routes
+from container.websocket_stream import WebSocketStream
 from protocol.connection import HttpProtocol
 from protocol.handshake import UpgradeError, check_upgrade, is_upgrade, upgrade_headers
 from protocol.limits import (
-    FRAMES_PER_TURN,
     LINGER_TIMEOUT,
     MAX_HEADER_LINE,
     MAX_HEADERS,
     REQUEST_HEAD_TIMEOUT,
-    STALL_TIMEOUT,
 )
 
 PING = "/ping"
 INVOCATIONS = "/invocations"
-STREAM = "/invocations-bidirectional-stream"
+EXECUTION_PARAMETERS = "/execution-parameters"
 
 _log = logging.getLogger("partway.container.runtime")
 _http_log = logging.getLogger("partway.container.http")
-
-
-class BodyError(Exception):
-    """A request's body is the client's fault.
-
-    Attributes:
-        status: the HTTP status to answer.
-        reason: what was wrong.
-    """
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
 
 
 class Runtime:
@@ -56,25 +53,39 @@ class Runtime:
 
     Args:
         model: what answers.
+        health: whether it can.
         on_idle: called whenever the last stream and invocation has ended.
         head_timeout: seconds for a whole request head, and for an idle connection.
         max_body: largest body of a request.
         body_timeout: seconds spent waiting for a body in all.
+        answer_timeout: seconds from a request's arrival to the head of its answer.
+        max_running: streams and invocations at a time.
+
+    Raises:
+        TypeError: the model has handlers that cannot be called.
     """
 
     def __init__(
         self,
         model: Model,
+        health: Health,
         *,
         on_idle: Callable[[], None] = lambda: None,
         head_timeout: float = REQUEST_HEAD_TIMEOUT,
         max_body: int = MAX_BODY_BYTES,
         body_timeout: float = BODY_TIMEOUT,
+        answer_timeout: float = ANSWER_TIMEOUT,
+        max_running: int = MAX_RUNNING,
     ) -> None:
         self._model = model
+        self._health = health
+        self._routes = Routes(model)
+        self._invokes = _takes_invocations(model)
         self._on_idle = on_idle
         self._max_body = max_body
         self._body_timeout = body_timeout
+        self._answer_timeout = answer_timeout
+        self._max_running = max_running
         self._running: set[asyncio.Task[object]] = set()
         #: While set /ping answers 503 and nothing new begins.
         self.draining = False
@@ -82,6 +93,7 @@ class Runtime:
         self.streams: set[WebSocketStream] = set()
         self.http = web.Server(
             self._handle,
+            handler_cancellation=True,  # work of a client that has left is of use to nobody
             # aiohttp's only deadline: from a connection's start, and from its last response, to
             # the end of the next head. Bytes that dribble in do not move it.
             keepalive_timeout=head_timeout,
@@ -114,77 +126,104 @@ class Runtime:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.rel_url.raw_path
         if path == PING:
-            response: web.StreamResponse = self._ping(request)
+            response: web.StreamResponse = await self._ping(request)
         elif path == INVOCATIONS:
             response = await self._invocations(request)
-        elif path == STREAM:
-            response = await self._stream(request)
+        elif path == EXECUTION_PARAMETERS:
+            response = self._execution_parameters(request)
+        elif path.removeprefix("/") in self._routes or is_upgrade(request.headers):
+            response = await self._stream(request, path.removeprefix("/"))
         else:
-            response = _refusal(404, f"nothing is served here: use {PING}, {INVOCATIONS}, {STREAM}")
+            response = refusal(404, f"nothing is served here: use {PING}, {INVOCATIONS}")
         if not response.prepared and (self.draining or "Upgrade" in request.headers):
             # What follows a refused upgrade may be frames: nobody may read it as HTTP.
             response.force_close()
         return response
 
-    def _ping(self, request: web.BaseRequest) -> web.Response:
+    async def _ping(self, request: web.BaseRequest) -> web.Response:
         """Health (clause 1.1-2); the text says GET in one place and POST in another."""
         if request.method not in ("GET", "POST"):
-            return _refusal(405, "/ping takes GET and POST", Allow="GET, POST")
-        return web.Response(status=503 if self.draining else 200)
+            return refusal(405, "/ping takes GET and POST", Allow="GET, POST")
+        trouble = "the container is stopping" if self.draining else await self._health.trouble()
+        if trouble is not None:
+            return refusal(503, trouble)
+        return web.Response(status=200, headers={"Server": SERVER})
+
+    def _execution_parameters(self, request: web.BaseRequest) -> web.Response:
+        """What a batch transform asks before it begins."""
+        if request.method != "GET":
+            return refusal(405, f"{EXECUTION_PARAMETERS} takes GET", Allow="GET")
+        parameters = {
+            "MaxConcurrentTransforms": self._model.max_concurrent_transforms,
+            "BatchStrategy": "MULTI_RECORD",
+            "MaxPayloadInMB": self._model.max_payload_mb,
+        }
+        return web.Response(
+            text=json.dumps(parameters),
+            content_type="application/json",
+            headers={"Server": SERVER},
+        )
+
+    # --- Invocations -----------------------------------------------------------------------------
 
     async def _invocations(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method != "POST":
-            return _refusal(405, "/invocations takes POST", Allow="POST")
-        if self.draining:
-            return _refusal(503, "the container is stopping")
+            return refusal(405, "/invocations takes POST", Allow="POST")
+        if not self._invokes:
+            return unread(501, "this model takes streams, not invocations")
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            return unread(503, obstacle)
         length = request.content_length
         if length is None and not request.body_exists:
             length = 0
         if length is not None and length > self._max_body:
-            return _unread(413, f"the body is larger than {self._max_body} bytes")
+            return unread(413, f"the body is larger than {self._max_body} bytes")
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # so that a failure can still be answered
-
-        response: web.StreamResponse | None = None
-        content_type = request.headers.get("Content-Type", "application/octet-stream")
         with self._running_request():
-            try:
-                async with aclosing(self._body(request)) as body:
-                    reply = await self._model.invoke(Invocation(content_type, length, body))
-                    response = web.StreamResponse(headers={"Content-Type": reply.content_type})
-                    await _send(request, response, reply)
-            except ConnectionError:
-                raise  # the client left; aiohttp lets go of the connection
-            except BodyError as error:
-                if response is not None and response.prepared:
-                    raise _cut(request, error.reason) from error
-                return _unread(error.status, error.reason)
-            except Exception as error:
-                _log.exception("the model failed to answer %s", INVOCATIONS)
-                if response is not None and response.prepared:
-                    raise _cut(request, "the model failed") from error
-                # The type, not the message: that one may quote a payload.
-                return _unread(500, f"the model failed: {type(error).__name__}")
-        return response
+            return await self._answer(request, length)
 
-    async def _stream(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, length: int | None) -> web.StreamResponse:
+        answering = Answering(request)
+        patience = asyncio.timeout(self._answer_timeout)
+        try:
+            async with (
+                patience,
+                aclosing(received(request, self._max_body, self._body_timeout)) as body,
+            ):
+                asked = Request(
+                    headers=request.headers,
+                    content_type=request.headers.get("Content-Type", "application/octet-stream"),
+                    length=length,
+                    body=body,
+                )
+                answer = self._model.invoke(asked)
+                reply = Reply(answer) if isinstance(answer, AsyncIterable) else await answer
+                return await answering.send(reply, lambda: patience.reschedule(None))
+        except ConnectionError:
+            raise  # the client left; aiohttp lets go of the connection
+        except Exception as error:
+            late = TooSlow(f"the model has not answered within {self._answer_timeout:g} s")
+            cause = late if patience.expired() else error
+            status, reason = _failure(cause, _request_id(request))
+            if answering.response is not None:
+                raise answering.cut(reason) from error
+            return unread(status, reason)
+
+    # --- Streams ---------------------------------------------------------------------------------
+
+    async def _stream(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         try:
             key = self._check_upgrade(request)
+            handler = self._routes.handler(path, request.rel_url.query)
+            opening = Opening(_request_id(request), path, request.rel_url.query, request.headers)
+            with self._running_request():
+                await self._admit(opening)
+                return await self._run_stream(request, key, opening, handler)
         except UpgradeError as error:
-            return _refusal(error.status, error.reason, **error.headers)
-        response = web.StreamResponse(status=101, headers=upgrade_headers(key))
-        response.force_close()  # aiohttp expects no further request of this connection
-        # The gateway's request id (clause 1.6-1), for the log.
-        stream = WebSocketStream(request.headers.get("X-Amzn-SageMaker-Request-Id", "-")[:64])
-        with self._running_request():
-            await response.prepare(request)
-            self.streams.add(stream)
-            try:
-                await stream.run(cast("HttpProtocol", request.protocol), self._model.stream)
-            finally:
-                self.streams.discard(stream)
-        return response
+            return refusal(error.status, error.reason, **error.headers)
 
     def _check_upgrade(self, request: web.BaseRequest) -> str:
         if not is_upgrade(request.headers):
@@ -199,47 +238,61 @@ class Runtime:
             # The parser would still be in the body when we take its bytes for frames.
             raise UpgradeError(400, "an upgrade has no body")
         key = check_upgrade(request.method, request.headers)
-        if self.draining:
-            raise UpgradeError(503, "the container is stopping")
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            raise UpgradeError(503, obstacle)
         return key
 
-    # --- Bodies ----------------------------------------------------------------------------------
-
-    async def _body(self, request: web.BaseRequest) -> AsyncGenerator[bytes, None]:
-        """A request's body as it arrives; no item spans two chunks.
+    async def _admit(self, opening: Opening) -> None:
+        """Let the model look at it.
 
         Raises:
-            BodyError: too large (413), too slow (408), or not what its head announced (400).
+            UpgradeError: it refuses, or fails, or takes too long.
         """
-        clock = asyncio.get_running_loop().time
-        content = request.content
-        received = chunks = 0
-        patience = self._body_timeout
-        while not content.at_eof():
-            asked = clock()
-            try:
-                async with asyncio.timeout(patience):
-                    data, _ = await content.readchunk()
-            except TimeoutError:
-                raise BodyError(408, f"no body within {self._body_timeout:g} s") from None
-            except web.RequestPayloadError as error:
-                raise BodyError(400, "the body is broken") from error
-            # Time spent on the model, or on a client that is slow to read, is not the body's.
-            patience -= clock() - asked
-            received += len(data)
-            if received > self._max_body:
-                raise BodyError(413, f"the body is larger than {self._max_body} bytes")
-            chunks += 1
-            if not chunks % FRAMES_PER_TURN:
-                await asyncio.sleep(0)  # one read may hold thousands, and others want their turn
-            if data:
-                yield data
+        try:
+            async with asyncio.timeout(ADMIT_TIMEOUT):
+                await self._model.admit(opening)
+        except Exception as error:
+            log_failure(_log, f"stream {opening.id}", error)
+            status = error.status if isinstance(error, ModelError) else 500
+            raise UpgradeError(status, reason_of(error)) from error
+
+    async def _run_stream(
+        self, request: web.BaseRequest, key: str, opening: Opening, handler: Handler
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(
+            status=101, headers={**upgrade_headers(key), "Server": SERVER}
+        )
+        response.force_close()  # aiohttp expects no further request of this connection
+        stream = WebSocketStream(opening)
+        await response.prepare(request)
+        http = cast("HttpProtocol", request.protocol)
+        self.streams.add(stream)
+        try:
+            await stream.run(http, handler)
+        finally:
+            self.streams.discard(stream)
+            http.connection_lost(None)  # it has had no transport since the takeover
+        return response
+
+    # --- What runs -------------------------------------------------------------------------------
+
+    def _obstacle(self) -> str | None:
+        """Why nothing new may begin, if so."""
+        if self.draining:
+            return "the container is stopping"
+        if not self._health.loaded:
+            return "the model is loading"
+        if len(self._running) >= self._max_running:
+            return f"{self._max_running} streams and requests are under way, and that is the limit"
+        return None
 
     @contextmanager
     def _running_request(self) -> Iterator[None]:
         task = asyncio.current_task()
         assert task is not None, "a request is handled in a task"
         self._running.add(task)
+        watch(task)
         try:
             yield
         finally:
@@ -248,49 +301,29 @@ class Runtime:
                 self._on_idle()
 
 
-async def _send(request: web.BaseRequest, response: web.StreamResponse, reply: Reply) -> None:
-    """Send a reply, chunk by chunk where it has no length (clause 1.1-5).
+def _failure(error: Exception, request_id: str) -> tuple[int, str]:
+    """The status and reason of an invocation that failed; the log gets what is ours."""
+    if isinstance(error, BodyError):
+        return error.status, error.reason
+    log_failure(_log, f"invocation {request_id}", error)
+    return (error.status if isinstance(error, ModelError) else 500), reason_of(error)
+
+
+def _takes_invocations(model: Model) -> bool:
+    """Whether the model has an ``invoke`` of its own.
 
     Raises:
-        ConnectionError: the client left, or took nothing for the stall timeout.
-        ValueError: the body is not as long as the reply says.
+        TypeError: it is neither a coroutine nor an async generator.
     """
-    if reply.length is not None:
-        response.content_length = reply.length
-    await response.prepare(request)
-    sent = 0
-    try:
-        async for data in reply.body:
-            sent += len(data)
-            if reply.length is not None and sent > reply.length:
-                break
-            async with asyncio.timeout(STALL_TIMEOUT):
-                await response.write(data)
-        if reply.length is not None and sent != reply.length:
-            # The next response would be taken for the rest of this one.
-            raise ValueError(f"the reply's body is not the {reply.length} bytes it announced")
-        async with asyncio.timeout(STALL_TIMEOUT):
-            await response.write_eof()
-    except TimeoutError as error:
-        raise _cut(request, "the client takes nothing") from error
+    invoke = type(model).invoke
+    if not (inspect.iscoroutinefunction(invoke) or inspect.isasyncgenfunction(invoke)):
+        raise TypeError(f"{type(model).__name__}.invoke answers requests: make it async def")
+    return invoke is not Model.invoke
 
 
-def _cut(request: web.BaseRequest, why: str) -> ConnectionError:
-    """Abort the connection under a response that cannot be finished: a clean end would lie."""
-    if request.transport is not None:
-        request.transport.abort()
-    return ConnectionResetError(why)
-
-
-def _refusal(status: int, reason: str, **headers: str) -> web.Response:
-    return web.Response(status=status, text=f"{reason}\n", headers=headers)
-
-
-def _unread(status: int, reason: str) -> web.Response:
-    """A refusal that leaves a body unread: the connection can carry nothing more."""
-    response = _refusal(status, reason)
-    response.force_close()
-    return response
+def _request_id(request: web.BaseRequest) -> str:
+    """The gateway's (clause 1.6-1), for the log."""
+    return request.headers.get("X-Amzn-SageMaker-Request-Id", "-")[:64]
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

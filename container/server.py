@@ -1,16 +1,25 @@
-"""Listening, and coming to an end: what makes a runtime a process."""
+"""Listening, loading, and coming to an end: what makes a runtime a process."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
+from container.errors import LoadFailed
+from container.health import Health
 from container.limits import ACCEPT_BACKLOG, CANCEL_GRACE
 from container.model import Model
 from container.runtime import Runtime
+from container.workers import Workers
 from protocol.closing import GOING_AWAY
 from protocol.limits import SHUTDOWN_GRACE, SHUTDOWN_HARD, SHUTDOWN_SPREAD
+
+#: Where the platform puts a model's artifacts (clause 1.1-6).
+MODEL_DIR = Path("/opt/ml/model")
 
 _log = logging.getLogger("partway.container.server")
 
@@ -31,7 +40,7 @@ class ShutdownTimes:
 
 
 class ModelServer:
-    """A model on a TCP port, from :meth:`start` to the end of :meth:`stopped`.
+    """A model on a TCP port: everything of section 1.1, from :meth:`start` to :meth:`stopped`.
 
     Rules of the end (clause 1.1-1: SIGTERM, and SIGKILL 30 s later):
         1. At the first :meth:`stop` /ping answers 503 and nothing new begins. The port stays open,
@@ -46,6 +55,7 @@ class ModelServer:
         model: what answers.
         host: the address to listen on.
         port: 0 takes a free one.
+        model_dir: what the model loads from.
         times: of the shutdown.
     """
 
@@ -54,19 +64,24 @@ class ModelServer:
         model: Model,
         host: str = "127.0.0.1",
         port: int = 0,
+        model_dir: Path = MODEL_DIR,
         times: ShutdownTimes = ShutdownTimes(),
     ) -> None:
-        self.runtime = Runtime(model, on_idle=self._nudge_shutdown)
+        self._model = model
         self._host = host
         self._port = port
+        self._model_dir = model_dir
         self._times = times
+        self._workers = model.workers = Workers(model)
+        self._health = Health(model.healthy, self._workers.trouble)
+        self.runtime = Runtime(model, self._health, on_idle=self._nudge_shutdown)
         self._listener: asyncio.Server | None = None
         self._stopping = asyncio.Event()
         self._hastened = False
         self._nudge = asyncio.Event()
 
     async def start(self) -> int:
-        """Listen; returns the port.
+        """Listen; returns the port. /ping answers 503 from here until the model is loaded.
 
         Raises:
             OSError: the address is taken, or is none of ours.
@@ -78,6 +93,32 @@ class ModelServer:
         port: int = self._listener.sockets[0].getsockname()[1]
         return port
 
+    async def load(self) -> None:
+        """Load the model, on its workers; returns early if it is stopped.
+
+        Raises:
+            LoadFailed: it could not be loaded.
+        """
+        began = time.monotonic()
+        name = type(self._model).__name__
+        _log.info("loading %s from %s", name, self._model_dir)
+        loading = asyncio.create_task(self._workers.start(self._model_dir), name="loading")
+        stopping = asyncio.create_task(self._stopping.wait(), name="stopping")
+        try:
+            await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if loading.done():
+                loading.result()
+                gc.freeze()  # what a model has loaded stays: nobody needs to look through it
+                gc.set_threshold(5000, 10, 10)
+                self._health.set_loaded()
+                _log.info("%s is loaded, in %.1f s", name, time.monotonic() - began)
+        except Exception as error:
+            raise LoadFailed(f"{name} could not be loaded from {self._model_dir}") from error
+        finally:
+            for task in (loading, stopping):
+                task.cancel()
+            await asyncio.wait((loading, stopping))
+
     def stop(self) -> None:
         """Begin the end; a second time, hasten it. A signal handler may call this."""
         if self._stopping.is_set():
@@ -87,13 +128,18 @@ class ModelServer:
 
     async def stopped(self) -> None:
         """Wait for :meth:`stop`, then see everything to its end."""
-        assert self._listener is not None, "started before it is stopped"
         try:
             await self._stopping.wait()
             await self._drain()
         finally:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """End at once: connections are aborted, handlers cancelled, workers ended."""
+        if self._listener is not None:
             self._listener.close()
-            await self.runtime.abort(CANCEL_GRACE)  # rule 4
+        await self.runtime.abort(CANCEL_GRACE)  # rule 4
+        await self._workers.stop()
 
     async def _drain(self) -> None:
         runtime = self.runtime

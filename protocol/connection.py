@@ -17,6 +17,8 @@ from protocol.gathering import gathering, joined
 from protocol.limits import (
     FINISH_TIMEOUT,
     FRAMES_PER_TURN,
+    FRAMES_TOGETHER,
+    JOIN_UP_TO,
     LINGER_TIMEOUT,
     MAX_PART_BYTES,
     WRITE_HIGH_WATER,
@@ -133,6 +135,7 @@ class FrameConnection(asyncio.Protocol):
         self._reading = True
         self._delivering = False
         self._gathered: list[bytes] = []
+        self._call_soon: Callable[..., object] | None = None
         self._written = 0
         self._owed_pong: bytes | None = None
         self._writing_paused = False
@@ -192,10 +195,16 @@ class FrameConnection(asyncio.Protocol):
 
     # --- Intents ---------------------------------------------------------------------------------
 
-    def send(self, frame: Frame) -> None:
-        """Send a data frame. After a Close has been sent, or the end, it is dropped."""
+    def send(self, frame: Frame, *, more: bool = False) -> None:
+        """Send a data frame. After a Close has been sent, or the end, it is dropped.
+
+        Args:
+            frame: the frame.
+            more: whether others are about to follow: it may wait for them until the loop's next
+                turn, so that they leave in one write.
+        """
         if not self._close_sent:
-            self._write(frame)
+            self._write(frame, more)
 
     def ping(self, payload: bytes) -> int:
         """Send a Ping; returns its position for :meth:`flushed`."""
@@ -423,7 +432,7 @@ class FrameConnection(asyncio.Protocol):
         if self._side is Side.SERVER and self._transport is not None:
             self._transport.close()  # once what is unsent is flushed
 
-    def _write(self, frame: Frame) -> None:
+    def _write(self, frame: Frame, more: bool = False) -> None:
         """Write, or gather while a read is delivered: one system call for all that it brings."""
         transport = self._transport
         if transport is None:
@@ -434,12 +443,28 @@ class FrameConnection(asyncio.Protocol):
                 batch.append(self)
             self._gathered += self._encoder.encode(frame)
             return
+        if more or self._gathered:
+            if not self._gathered:
+                if self._call_soon is None:  # kept: asking for the loop is a system call
+                    self._call_soon = asyncio.get_running_loop().call_soon
+                self._call_soon(self.flush)
+            self._gathered += self._encoder.encode(frame)
+            if (
+                not more
+                or len(self._gathered) >= FRAMES_TOGETHER
+                or len(frame.payload) > JOIN_UP_TO
+            ):
+                self.flush()
+            return
         for piece in self._encoder.encode(frame):
             self._written += len(piece)
             transport.write(piece)
 
     def flush(self) -> None:
-        """Write what was gathered while a read was delivered (protocol.gathering's business)."""
+        """Write what was gathered.
+
+        While a read was delivered (protocol.gathering's business), or because more was to follow.
+        """
         if self._gathered and self._transport is not None:
             gathered, self._gathered = self._gathered, []
             self._written += sum(map(len, gathered))

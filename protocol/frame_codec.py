@@ -25,6 +25,8 @@ try:
 except ImportError:  # a platform without a compiled wheel
     from websockets.utils import apply_mask
 
+_new_utf8_decoder = codecs.getincrementaldecoder("utf-8")
+
 _CONTINUATION = Opcode.CONTINUATION
 _TEXT = Opcode.TEXT
 _CLOSE = Opcode.CLOSE
@@ -228,15 +230,18 @@ class FrameDecoder:
             self._at = 0
 
     def _check_utf8(self, opcode: Opcode, payload: bytes, fin: bool) -> None:
-        if opcode is _TEXT:
-            self._utf8 = codecs.getincrementaldecoder("utf-8")()
-        if self._utf8 is not None:
-            try:
+        try:
+            if opcode is _TEXT:
+                if fin:
+                    payload.decode()
+                    return
+                self._utf8 = _new_utf8_decoder()
+            if self._utf8 is not None:
                 self._utf8.decode(payload, fin)
-            except UnicodeDecodeError:  # rule 8
-                raise self._refuse("a text message is not UTF-8 (§8.1)", INVALID_DATA) from None
-            if fin:
-                self._utf8 = None
+                if fin:
+                    self._utf8 = None
+        except UnicodeDecodeError:  # rule 8
+            raise self._refuse("a text message is not UTF-8 (§8.1)", INVALID_DATA) from None
 
     def _refuse(self, reason: str, code: int = PROTOCOL_ERROR) -> FrameError:
         self._finish()

@@ -86,6 +86,10 @@ FRAMES_PER_TURN: Final = 64
 #: Up to here a copy costs less than a second buffer on the way to the socket.
 JOIN_UP_TO: Final = 16 * KIB
 
+#: Frames that wait for one another, to leave in one write. So many of that size are the high-water
+#: mark.
+FRAMES_TOGETHER: Final = WRITE_HIGH_WATER // JOIN_UP_TO
+
 #: Part bytes the Python client holds for a caller that does not iterate; then it stops reading.
 CLIENT_RECEIVE_HIGH_WATER: Final = 1 * MIB
 

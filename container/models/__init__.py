@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from container.model import Model
-from container.models.echo import Echo
-
-#: What ``--model`` can name.
-MODELS: Mapping[str, Callable[[], Model]] = {"echo": Echo}
+#: What ``--model`` can name besides ``module:Class``: names for it, so that each is imported only
+#: when it is asked for.
+MODELS: Mapping[str, str] = {"echo": "container.models.echo:Echo"}

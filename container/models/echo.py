@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from container.model import Invocation, Reply
+from container.model import Model, Reply, Request
 from container.stream import Stream
 
 
-class Echo:
+class Echo(Model):
     """Returns each frame, type, FIN and bytes, and each body."""
 
     async def stream(self, stream: Stream) -> None:
         async for part in stream.fragments():
-            await stream.send(part)
+            await stream.send_part(part)
 
-    async def invoke(self, invocation: Invocation) -> Reply:
-        return Reply(invocation.content_type, invocation.length, invocation.body)
+    async def invoke(self, request: Request) -> Reply:
+        return Reply(request.body, request.content_type, length=request.length)

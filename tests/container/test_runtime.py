@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,9 +12,12 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from container.model import Invocation, Model, Reply
+from container.errors import Busy, ModelError
+from container.health import Health
+from container.model import Model, Reply, Request
 from container.models.echo import Echo
-from container.runtime import Runtime
+from container.runtime import Runtime, _takes_invocations
+from container.stream import Stream
 from tests.container.wire import (
     STREAM,
     RawClient,
@@ -32,7 +36,9 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 @asynccontextmanager
 async def runtime(model: Model | None = None, **options: Any) -> AsyncIterator[int]:
     """A runtime with other limits than a process has; gives its port."""
-    runtime = Runtime(model or Echo(), **options)
+    health = Health(lambda: True)
+    health.set_loaded()
+    runtime = Runtime(model or Echo(), health, **options)
     listener = await asyncio.get_running_loop().create_server(runtime.http, "127.0.0.1", 0)
     try:
         yield listener.sockets[0].getsockname()[1]
@@ -205,15 +211,9 @@ async def test_a_stream_is_known_while_it_is_open() -> None:
 CHUNKED = b"POST /invocations HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-async def whole(invocation: Invocation) -> Reply:
+async def whole(request: Request) -> Reply:
     """A model that answers once it has everything."""
-    body = b"".join([data async for data in invocation.body])
-    return Reply("text/plain", len(body), items(body))
-
-
-async def items(*data: bytes) -> AsyncIterator[bytes]:
-    for each in data:
-        yield each
+    return Reply(await request.read(), "text/plain")
 
 
 async def test_a_body_without_length_is_empty() -> None:
@@ -270,9 +270,9 @@ async def test_a_body_that_dribbles() -> None:
 
 
 async def test_a_model_s_own_time_is_not_the_body_s() -> None:
-    async def slowly(invocation: Invocation) -> Reply:
+    async def slowly(request: Request) -> Reply:
         await asyncio.sleep(0.1)  # this model is slow
-        return await whole(invocation)
+        return await whole(request)
 
     async with runtime(ScriptedModel(on_invoke=slowly), body_timeout=0.05) as port:
         answer = await ask(port, CHUNKED + b"1\r\nx\r\n0\r\n\r\n" + PING_AND_CLOSE)
@@ -305,7 +305,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 
 
 async def test_a_model_that_fails_answers_500(caplog: pytest.LogCaptureFixture) -> None:
-    async def fail(invocation: Invocation) -> Reply:
+    async def fail(request: Request) -> Reply:
         raise LookupError("a payload's secret")
 
     async with runtime(ScriptedModel(on_invoke=fail)) as port:
@@ -326,8 +326,8 @@ async def test_an_answer_that_breaks_off_does_not_look_whole(
         if length is None:
             raise LookupError
 
-    async def fail(invocation: Invocation) -> Reply:
-        return Reply("text/plain", length, broken())
+    async def fail(request: Request) -> Reply:
+        return Reply(broken(), "text/plain", length=length)
 
     async with runtime(ScriptedModel(on_invoke=fail)) as port, raw_client(port) as client:
         client.send(CHUNKED + b"0\r\n\r\n")
@@ -341,9 +341,9 @@ async def test_an_answer_that_breaks_off_does_not_look_whole(
 async def test_a_client_that_leaves_is_nobody_s_failure(caplog: pytest.LogCaptureFixture) -> None:
     begun = asyncio.Event()
 
-    async def begin(invocation: Invocation) -> Reply:
+    async def begin(request: Request) -> Reply:
         begun.set()
-        return await whole(invocation)
+        return await whole(request)
 
     async with serving(ScriptedModel(on_invoke=begin)) as (server, port):
         async with raw_client(port) as client:
@@ -401,3 +401,197 @@ async def test_what_is_not_http_is_refused_and_not_logged(
     assert status_of(answer) == 400
     assert not errors(caplog)
     assert "secret" not in caplog.text
+
+
+# --- Answers -------------------------------------------------------------------------------------
+
+
+class Generating(Model):
+    """Answers as it makes the answer."""
+
+    def __init__(self, *items: bytes | str | Exception) -> None:
+        self.items = items
+        self.go_on = asyncio.Event()
+
+    async def invoke(self, request: Request) -> AsyncIterator[bytes | str]:  # type: ignore[override]
+        for item in self.items:
+            if isinstance(item, Exception):
+                raise item
+            yield item
+            await self.go_on.wait()
+
+
+POST = b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nhi"
+
+
+@pytest.mark.clause("1.1-5")
+async def test_a_model_that_yields_is_sent_chunk_by_chunk() -> None:
+    model = Generating("é", "", "b")
+    async with runtime(model) as port, raw_client(port) as client:
+        client.send(POST)
+        head = await client.head()
+        assert b"\r\nTransfer-Encoding: chunked\r\n" in head
+        assert b"\r\nContent-Type: text/plain; charset=utf-8\r\n" in head
+        assert b"\r\nServer: partway-container\r\n" in head
+        assert await client.reader.readexactly(7) == "2\r\né\r\n".encode()
+        model.go_on.set()
+        assert await client.reader.readuntil(b"0\r\n\r\n") == b"1\r\nb\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("items", "status", "body"),
+    [
+        ((LookupError("secret"),), 500, b"the model failed: LookupError\n"),
+        ((ModelError("too long", status=400),), 400, b"too long\n"),
+        ((Busy("16 jobs wait"),), 503, b"16 jobs wait\n"),
+        ((3,), 500, b"the model failed: TypeError\n"),
+    ],
+)
+async def test_a_failure_before_the_first_item_is_answered(
+    items: tuple[Any, ...], status: int, body: bytes
+) -> None:
+    async with runtime(Generating(*items)) as port:
+        answer = await ask(port, POST)
+    assert status_of(answer) == status
+    assert answer.endswith(b"\r\n\r\n" + body)
+
+
+@pytest.mark.parametrize(
+    ("answer", "content_type", "body"),
+    [
+        ("é", b"text/plain; charset=utf-8", "é".encode()),
+        (b"\x00", b"application/octet-stream", b"\x00"),
+        ("", b"text/plain; charset=utf-8", b""),
+        (Reply("{}", "application/json"), b"application/json", b"{}"),
+        (Reply(b"x", headers={"Content-Type": "a/b", "X-Own": "1"}), b"a/b", b"x"),
+    ],
+)
+async def test_whole_answers(answer: Any, content_type: bytes, body: bytes) -> None:
+    async def give(request: Request) -> Any:
+        return answer
+
+    async with runtime(ScriptedModel(on_invoke=give)) as port, raw_client(port) as client:
+        client.send(POST)
+        head = await client.head()
+        assert b"\r\nContent-Type: " + content_type + b"\r\n" in head
+        assert b"\r\nContent-Length: %d\r\n" % len(body) in head
+        assert await client.reader.readexactly(len(body)) == body
+
+
+@pytest.mark.parametrize("answer", [None, 3, {"a": 1}, Reply(None)])  # type: ignore[arg-type]
+async def test_what_is_no_answer(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def give(request: Request) -> Any:
+        return answer
+
+    async with runtime(ScriptedModel(on_invoke=give)) as port:
+        got = await ask(port, POST)
+    assert status_of(got) == 500
+    assert "an answer is bytes, str or Reply, not" in caplog.text
+
+
+async def test_what_a_request_says() -> None:
+    async def describe(request: Request) -> Reply:
+        custom = request.headers["x-amzn-sagemaker-custom-attributes"]
+        return Reply(f"{request.content_type} {request.length} {custom}", status=201)
+
+    async with runtime(ScriptedModel(on_invoke=describe)) as port, raw_client(port) as client:
+        client.send(
+            b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Type: text/csv\r\n"
+            b"X-Amzn-SageMaker-Custom-Attributes: trace\r\nContent-Length: 2\r\n\r\nhi"
+        )
+        assert status_of(await client.head()) == 201
+        assert await client.reader.readexactly(16) == b"text/csv 2 trace"
+
+
+@pytest.mark.clause("1.1-2")
+async def test_a_model_that_does_not_answer() -> None:
+    ended: list[str] = []
+
+    async def never(request: Request) -> bytes:
+        try:
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+        finally:
+            ended.append("cancelled")
+
+    async with runtime(ScriptedModel(on_invoke=never), answer_timeout=0.05) as port:
+        answer = await ask(port, POST)
+    assert status_of(answer) == 504
+    assert answer.endswith(b"the model has not answered within 0.05 s\n")
+    assert ended == ["cancelled"]
+
+
+async def test_an_answer_that_has_begun_may_take_its_time() -> None:
+    model = Generating("a", "b")
+    async with runtime(model, answer_timeout=0.05) as port, raw_client(port) as client:
+        client.send(POST)
+        await client.head()
+        await asyncio.sleep(0.1)  # twice the time for its head
+        model.go_on.set()
+        assert (await client.reader.readuntil(b"0\r\n\r\n")).endswith(b"b\r\n0\r\n\r\n")
+
+
+async def test_work_of_a_client_that_left_is_given_up() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def compute(request: Request) -> bytes:
+        begun.set()
+        try:
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+        finally:
+            ended.set()
+
+    async with runtime(ScriptedModel(on_invoke=compute)) as port:
+        async with raw_client(port) as client:
+            client.send(POST)
+            await begun.wait()
+        async with asyncio.timeout(5):
+            await ended.wait()
+
+
+async def test_a_model_without_invocations() -> None:
+    class Streams(Model):
+        async def stream(self, stream: Stream) -> None: ...
+
+    async with runtime(Streams()) as port:
+        answer = await ask(port, POST)
+    assert status_of(answer) == 501
+    assert answer.endswith(b"this model takes streams, not invocations\n")
+
+
+def test_an_invoke_that_is_not_async() -> None:
+    class Sync(Model):
+        def invoke(self, request: Request) -> bytes:  # type: ignore[override]
+            return b""
+
+    with pytest.raises(TypeError, match=r"Sync\.invoke answers requests: make it async def"):
+        _takes_invocations(Sync())
+
+
+async def test_execution_parameters() -> None:
+    class Tuned(Echo):
+        max_concurrent_transforms = 4
+
+    async with runtime(Tuned()) as port:
+        answer = await ask(port, request_line("GET /execution-parameters"))
+        refused = await ask(port, request_line("POST /execution-parameters"))
+    assert status_of(answer) == 200
+    assert b"\r\nContent-Type: application/json" in answer
+    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {
+        "MaxConcurrentTransforms": 4,
+        "BatchStrategy": "MULTI_RECORD",
+        "MaxPayloadInMB": 6,
+    }
+    assert status_of(refused) == 405
+
+
+def request_line(line: str) -> bytes:
+    return f"{line} HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n".encode()
+
+
+async def test_no_more_than_so_many_at_a_time() -> None:
+    async with runtime(max_running=1) as port, raw_stream(port):
+        for request in (POST, upgrade_request()):
+            answer = await ask(port, request)
+            assert status_of(answer) == 503
+            assert b"1 streams and requests are under way, and that is the limit" in answer
+        assert status_of(await ask(port, request_line("GET /ping"))) == 200

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from container.errors import LoadFailed
+from container.model import Model, Request
 from container.models.echo import Echo
 from container.server import ModelServer, ShutdownTimes
 from container.stream import Stream
 from tests.container.wire import (
+    QUICK,
     RawClient,
     ScriptedModel,
     raw_client,
@@ -38,6 +43,74 @@ async def status(port: int, request: bytes) -> bytes:
         return (await client.head()).split(b"\r\n")[0]
 
 
+PING = b"GET /ping HTTP/1.1\r\nHost: c\r\n\r\n"
+
+
+class Slow(Model):
+    """Loads when it is told to."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.loaded_from: Path | None = None
+
+    def load(self, model_dir: Path) -> None:
+        if not self.go_on.wait(10):
+            raise TimeoutError
+        self.loaded_from = model_dir
+
+    async def stream(self, stream: Stream) -> None: ...
+
+    async def invoke(self, request: Request) -> bytes:
+        return b"loaded"
+
+
+@pytest.mark.clause("1.1-3", "1.1-6")
+async def test_until_the_model_is_loaded_nothing_begins(tmp_path: Path) -> None:
+    model = Slow()
+    server = ModelServer(model, model_dir=tmp_path, times=QUICK)
+    port = await server.start()
+    loading = asyncio.create_task(server.load())
+    post = b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 0\r\n\r\n"
+    try:
+        for request in (PING, post, upgrade_request()):
+            assert await status(port, request) == b"HTTP/1.1 503 Service Unavailable"
+        model.go_on.set()
+        await loading
+        assert model.loaded_from == tmp_path
+        for request in (PING, post):
+            assert await status(port, request) == b"HTTP/1.1 200 OK"
+        assert await status(port, upgrade_request()) == b"HTTP/1.1 101 Switching Protocols"
+    finally:
+        await server.aclose()
+
+
+async def test_a_model_that_cannot_be_loaded(tmp_path: Path) -> None:
+    class Broken(Model):
+        def load(self, model_dir: Path) -> None:
+            raise LookupError("no weights")
+
+    server = ModelServer(Broken(), model_dir=tmp_path)
+    await server.start()
+    with pytest.raises(LoadFailed, match=f"Broken could not be loaded from {tmp_path}") as raised:
+        await server.load()
+    assert isinstance(raised.value.__cause__, LookupError)
+    await server.aclose()
+
+
+async def test_a_stop_while_the_model_loads() -> None:
+    model = Slow()
+    server = ModelServer(model, times=ENDLESS)
+    await server.start()
+    loading = asyncio.create_task(server.load())
+    async with asyncio.timeout(5):
+        await asyncio.sleep(0)
+        server.stop()
+        await loading
+        await server.stopped()
+    assert model.loaded_from is None
+    model.go_on.set()
+
+
 def test_all_of_it_is_over_before_the_kill() -> None:
     times = ShutdownTimes()
     assert times.grace + times.spread + times.hard <= 25
@@ -60,13 +133,13 @@ async def test_nothing_to_wait_for() -> None:
 async def test_draining_refuses_what_is_new_and_lets_the_rest_end() -> None:
     server = ModelServer(Echo(), times=ENDLESS)
     port = await server.start()
+    await server.load()
     stopped = asyncio.create_task(server.stopped())
     async with asyncio.timeout(5), raw_stream(port) as client:
         await open_stream(client)
         server.stop()
         await until(lambda: server.runtime.draining)
-        ping = b"GET /ping HTTP/1.1\r\nHost: c\r\n\r\n"
-        assert await status(port, ping) == b"HTTP/1.1 503 Service Unavailable"
+        assert await status(port, PING) == b"HTTP/1.1 503 Service Unavailable"
         assert await status(port, upgrade_request()) == b"HTTP/1.1 503 Service Unavailable"
         post = b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nhi"
         assert await status(port, post) == b"HTTP/1.1 503 Service Unavailable"
@@ -76,19 +149,26 @@ async def test_draining_refuses_what_is_new_and_lets_the_rest_end() -> None:
         assert (await client.frame()).close_code == 1000
         await stopped
     with pytest.raises(ConnectionError):
-        await status(port, ping)
+        await status(port, PING)
 
 
 async def test_an_invocation_may_end_too() -> None:
+    begun = asyncio.Event()
+
+    async def answer(request: Request) -> bytes:
+        begun.set()
+        return await request.read()
+
     async with (
         asyncio.timeout(5),
-        serving(times=ENDLESS) as (server, port),
+        serving(ScriptedModel(on_invoke=answer), ENDLESS) as (server, port),
         raw_client(port) as client,
     ):
         client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\n")
-        await client.head()
+        await begun.wait()
         server.stop()
         client.send(b"hi")
+        await client.head()
         assert await client.reader.readexactly(2) == b"hi"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 import time
@@ -13,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from container.errors import ModelError
 from container.limits import RECEIVE_HIGH_WATER
 from container.models.echo import Echo
-from container.stream import Stream, StreamClosed, WebSocketStream
+from container.stream import Stream, StreamClosed
+from container.websocket_stream import WebSocketStream
 from protocol.limits import MAX_SOCKET_READ, PART_OVERHEAD, WRITE_HIGH_WATER
 from protocol.parts import CompletionState, DataType, PayloadPart
-from tests.container.wire import RawClient, raw_client, until
+from tests.container.wire import RawClient, opening, raw_client, until
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, frame
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -69,7 +72,7 @@ async def streaming(
             if send_buffer is not None:
                 sock = http.transport.get_extra_info("socket")
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-            stream = WebSocketStream("test", **options)
+            stream = WebSocketStream(opening(), **options)
             run = asyncio.create_task(stream.run(http, handler))
             yield stream, client, run
             await client.close()
@@ -116,9 +119,9 @@ async def test_fragments_have_type_completion_and_bytes() -> None:
 
 async def test_what_a_handler_sends_is_frames() -> None:
     async def handler(stream: Stream) -> None:
-        await stream.send(PayloadPart(b"a", DataType.UTF8, CompletionState.PARTIAL))
-        await stream.send(PayloadPart(b"b", DataType.BINARY))  # continues the text (1.2-4)
-        await stream.send(PayloadPart(b""))
+        await stream.send_part(PayloadPart(b"a", DataType.UTF8, CompletionState.PARTIAL))
+        await stream.send_part(PayloadPart(b"b", DataType.BINARY))  # continues the text (1.2-4)
+        await stream.send_part(PayloadPart(b""))
 
     async with streaming(handler) as (_, client, _run):
         assert await client.frames(3) == [
@@ -144,10 +147,10 @@ async def test_fragments_have_one_reader_at_a_time() -> None:
 async def test_a_reader_may_stop_and_go_on() -> None:
     async def handler(stream: Stream) -> None:
         async for part in stream.fragments():
-            await stream.send(part)
+            await stream.send_part(part)
             break
         async for part in stream.fragments():
-            await stream.send(PayloadPart(part.payload.upper()))
+            await stream.send_part(PayloadPart(part.payload.upper()))
 
     async with streaming(handler) as (_, client, _run):
         for payload in (b"a", b"b"):
@@ -188,6 +191,91 @@ async def test_a_handler_that_raises_closes_with_1011_and_is_logged(
     assert record.exc_info[0] is LookupError
 
 
+async def test_a_model_s_own_error_has_its_code_and_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def handler(stream: Stream) -> None:
+        async with stream.message(text=True) as out:
+            await out.send("half")
+            raise ModelError("no such voice: 'x'", code=4404)
+
+    with caplog.at_level(logging.INFO, "partway.container.stream"):
+        async with streaming(handler) as (_, client, run):
+            assert await client.frames(1) == [(TEXT, b"half", False)]
+            assert await end_of(client) == (4404, "no such voice: 'x'")
+            client.send_close(4404)
+            await run
+    assert "stream test: the model gave up: no such voice: 'x'" in caplog.text
+    assert "code=4404 reason=\"no such voice: 'x'\"" in caplog.text
+    assert not [each for each in caplog.records if each.exc_info]
+
+
+async def test_a_reason_that_is_too_long_is_cut_on_a_code_point() -> None:
+    async def handler(stream: Stream) -> None:
+        raise ModelError("é" * 100)
+
+    async with streaming(handler) as (_, client, _run):
+        assert await end_of(client) == (1011, "é" * 61)
+
+
+async def test_messages_and_fragmented_replies() -> None:
+    async def handler(stream: Stream) -> None:
+        async for message in stream.messages():
+            async with stream.message(text=True) as out:
+                for word in message.split():  # type: ignore[union-attr]
+                    await out.send(word)  # type: ignore[arg-type]
+
+    async with streaming(handler) as (_, client, _run):
+        client.send_frame(TEXT, "zé ".encode(), fin=False)
+        client.send_frame(CONTINUATION, b"Bo")
+        assert await client.frames(2) == [
+            (TEXT, "zé".encode(), False),
+            (CONTINUATION, b"Bo", True),
+        ]
+
+
+async def test_messages_that_came_together_are_answered_in_one_write() -> None:
+    async def handler(stream: Stream) -> None:
+        async for message in stream.messages():
+            await stream.send(message)
+
+    async with streaming(handler) as (stream, client, _run):
+        client.send_frame(TEXT, b"first")
+        await client.frame()
+        writes = 0
+        data = b"".join(frame(TEXT, b"%d" % each, mask=b"abcd") for each in range(10))
+        transport = stream._connection._transport
+        assert transport is not None
+
+        class Counting:
+            def __getattr__(self, name: str) -> Any:
+                nonlocal writes
+                writes += name in ("write", "writelines")
+                return getattr(transport, name)
+
+        stream._connection._transport = Counting()  # type: ignore[assignment]
+        client.send(data)
+        expected = [(TEXT, b"%d" % each, True) for each in range(10)]
+        assert await client.frames(10) == expected
+        assert writes == 1
+        stream._connection._transport = transport
+
+
+async def test_the_end_is_logged_with_its_counts(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "partway.container.stream"):
+        async with streaming(Echo().stream) as (_, client, run):
+            client.send_frame(TEXT, b"abc")
+            await client.frame()
+            client.send_close(1000, b"bye")
+            await client.eof()
+            await run
+    (record,) = caplog.records
+    assert re.sub(r"duration=\d\.\d{3}", "duration=#", record.getMessage()) == (
+        "stream ended id=test path=x duration=# parts_in=1 bytes_in=3 parts_out=1 bytes_out=3 "
+        "code=1000 reason='bye'"
+    )
+
+
 async def test_a_handler_that_cancels_itself_closes_with_1011() -> None:
     async def handler(stream: Stream) -> None:
         raise asyncio.CancelledError
@@ -202,11 +290,11 @@ async def test_a_handler_s_own_close_counts_once() -> None:
     async def handler(stream: Stream) -> None:
         with pytest.raises(ValueError, match="1005"):
             stream.close(1005)
-        await stream.send(PayloadPart(b"last"))
+        await stream.send_part(PayloadPart(b"last"))
         stream.close(4000, "enough")
         stream.close(4001, "too late")
         with pytest.raises(StreamClosed) as raised:
-            await stream.send(PayloadPart(b"too late"))
+            await stream.send_part(PayloadPart(b"too late"))
         seen.append((raised.value.code, raised.value.reason))
         seen.extend([part async for part in stream.fragments()])
 
@@ -236,7 +324,7 @@ async def test_what_is_left_to_say_after_the_client_s_close_still_goes_out() -> 
     async def handler(stream: Stream) -> None:
         async for _ in stream.fragments():
             pass
-        await stream.send(PayloadPart(b"tail"))
+        await stream.send_part(PayloadPart(b"tail"))
 
     async with streaming(handler) as (_, client, run):
         client.send_close(1001, b"bye")
@@ -281,7 +369,7 @@ async def test_a_handler_that_does_not_end_is_cancelled(ours: bool) -> None:
 async def test_a_handler_may_let_the_end_pass(caplog: pytest.LogCaptureFixture) -> None:
     async def handler(stream: Stream) -> None:
         stream.close()
-        await stream.send(PayloadPart(b"too late"))
+        await stream.send_part(PayloadPart(b"too late"))
 
     async with streaming(handler) as (_, client, _run):
         assert await end_of(client) == (1000, "")
@@ -368,7 +456,7 @@ async def test_cancelling_a_run_takes_everything_down() -> None:
 async def test_a_client_that_left_during_the_handshake() -> None:
     http = BareHttp(lambda _: None)
     seen: list[object] = []
-    await WebSocketStream("test").run(http, closing(seen))
+    await WebSocketStream(opening()).run(http, closing(seen))
     assert seen == ["cancelled"]
 
 
@@ -445,7 +533,7 @@ async def test_a_client_that_takes_nothing_for_too_long_is_given_up() -> None:
     async def handler(stream: Stream) -> None:
         try:
             while True:
-                await stream.send(PayloadPart(bytes(100_000)))
+                await stream.send_part(PayloadPart(bytes(100_000)))
         except StreamClosed as closed:
             seen.append(closed.reason)
             raise
@@ -466,7 +554,7 @@ async def test_a_slow_client_is_not_given_up() -> None:
         nonlocal waited
         began = time.monotonic()
         for size in sizes:
-            await stream.send(PayloadPart(bytes(size)))
+            await stream.send_part(PayloadPart(bytes(size)))
         waited = time.monotonic() - began
 
     timeout = 0.5
@@ -487,7 +575,7 @@ async def test_a_waiting_sender_hears_of_the_end() -> None:
     async def handler(stream: Stream) -> None:
         try:
             while True:
-                await stream.send(PayloadPart(bytes(100_000)))
+                await stream.send_part(PayloadPart(bytes(100_000)))
         except StreamClosed as closed:
             raised.append(closed)
 

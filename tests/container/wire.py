@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from container.model import Invocation, Model, Reply
+from multidict import CIMultiDict, CIMultiDictProxy, MultiDict
+
+from container.model import Answer, Model, Opening, Request
 from container.models.echo import Echo
 from container.server import ModelServer, ShutdownTimes
 from container.stream import Stream
@@ -19,20 +21,20 @@ STREAM = "/invocations-bidirectional-stream"
 QUICK = ShutdownTimes(grace=0.2, spread=0.1, hard=0.2)
 
 
-@dataclass
-class ScriptedModel:
+@dataclass(eq=False)
+class ScriptedModel(Model):
     """A model made of the functions a test gives it."""
 
     on_stream: Callable[[Stream], Awaitable[None]] = Echo().stream
-    on_invoke: Callable[[Invocation], Awaitable[Reply]] = Echo().invoke
+    on_invoke: Callable[[Request], Awaitable[Answer]] = Echo().invoke
     streams: list[Stream] = field(default_factory=list)
 
     async def stream(self, stream: Stream) -> None:
         self.streams.append(stream)
         await self.on_stream(stream)
 
-    async def invoke(self, invocation: Invocation) -> Reply:
-        return await self.on_invoke(invocation)
+    async def invoke(self, request: Request) -> Answer:
+        return await self.on_invoke(request)
 
 
 @asynccontextmanager
@@ -43,11 +45,16 @@ async def serving(
     port = await server.start()
     stopped = asyncio.create_task(server.stopped())
     try:
+        await server.load()
         yield server, port
     finally:
         server.stop()
         server.stop()
         await stopped
+
+
+def opening(path: str = "x", **query: str) -> Opening:
+    return Opening("test", path, MultiDict(query), CIMultiDictProxy(CIMultiDict()))
 
 
 class RawClient:

@@ -533,6 +533,46 @@ class Keeping(AlwaysFull):
         self.pieces += pieces
 
 
+async def test_frames_with_more_to_follow_leave_in_one_write():
+    connection = FrameConnection(Owner(), Side.SERVER)
+    kept = Keeping()
+    connection.connection_made(kept)
+    for payload in (b"a", b"b"):
+        connection.send(Frame(Opcode.BINARY, payload), more=True)
+    assert kept.pieces == []
+    assert connection.unsent_bytes == 6
+    connection.send(Frame(Opcode.BINARY, b"c"))
+    assert kept.pieces == [b"".join(raw.frame(BINARY, each) for each in (b"a", b"b", b"c"))]
+    assert connection.taken_bytes == 9
+    await turns()
+    assert len(kept.pieces) == 1
+
+
+async def test_what_was_to_follow_and_did_not_is_not_waited_for():
+    connection = FrameConnection(Owner(), Side.SERVER)
+    kept = Keeping()
+    connection.connection_made(kept)
+    connection.send(Frame(Opcode.BINARY, b"a"), more=True)
+    await turns()
+    assert kept.pieces == [raw.frame(BINARY, b"a")]
+    connection.send(Frame(Opcode.BINARY, b"b"), more=True)
+    connection.data_received(raw.frame(PING, b"1", mask=KEY))
+    connection.close()
+    assert b"".join(kept.pieces[1:]) == (
+        raw.frame(BINARY, b"b") + raw.frame(PONG, b"1") + raw.close(1000)
+    ), "nothing overtakes what waits"
+
+
+@pytest.mark.parametrize(("size", "most"), [(1, 16), (16 * 1024, 16), (16 * 1024 + 1, 1)])
+async def test_more_does_not_go_on_for_ever(size, most):
+    connection = FrameConnection(Owner(), Side.SERVER)
+    kept = Keeping()
+    connection.connection_made(kept)
+    for count in range(1, 40):
+        connection.send(Frame(Opcode.BINARY, bytes(size)), more=True)
+        assert bool(kept.pieces) is (count >= most)
+
+
 async def test_a_pong_that_fills_the_buffer_again_resumes_nothing():
     """A real transport does this when the socket takes a little and no more."""
     owner = Owner()

@@ -1,0 +1,183 @@
+"""Bodies of ``/invocations``: the request's as it arrives, the reply's as it is made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+
+from aiohttp import web
+
+from container.model import Answer, Reply
+from protocol.limits import FRAMES_PER_TURN, STALL_TIMEOUT
+
+#: What responses name as their server, in place of the library that it is built on.
+SERVER = "partway-container"
+_BYTES = "application/octet-stream"
+_TEXT = "text/plain; charset=utf-8"
+
+
+class BodyError(Exception):
+    """A request's body is the client's fault.
+
+    Attributes:
+        status: the HTTP status to answer.
+        reason: what was wrong.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+async def received(
+    request: web.BaseRequest, max_body: int, patience: float
+) -> AsyncGenerator[bytes, None]:
+    """A request's body as it arrives; no item spans two chunks.
+
+    Args:
+        request: whose body has not been read.
+        max_body: bytes.
+        patience: seconds spent waiting for it in all.
+
+    Raises:
+        BodyError: too large (413), too slow (408), or not what its head announced (400).
+    """
+    clock = asyncio.get_running_loop().time
+    content = request.content
+    received = chunks = 0
+    left = patience
+    while not content.at_eof():
+        asked = clock()
+        try:
+            async with asyncio.timeout(left):
+                data, _ = await content.readchunk()
+        except TimeoutError:
+            raise BodyError(408, f"no body within {patience:g} s") from None
+        except web.RequestPayloadError as error:
+            raise BodyError(400, "the body is broken") from error
+        # Time spent on the model, or on a client that is slow to read, is not the body's.
+        left -= clock() - asked
+        received += len(data)
+        if received > max_body:
+            raise BodyError(413, f"the body is larger than {max_body} bytes")
+        chunks += 1
+        if not chunks % FRAMES_PER_TURN:
+            await asyncio.sleep(0)  # one read may hold thousands, and others want their turn
+        if data:
+            yield data
+
+
+def refusal(status: int, reason: str, **headers: str) -> web.Response:
+    """An answer that says no, in a line of text."""
+    return web.Response(status=status, text=f"{reason}\n", headers={"Server": SERVER, **headers})
+
+
+def unread(status: int, reason: str, **headers: str) -> web.Response:
+    """A refusal that leaves a body unread: the connection can carry nothing more."""
+    response = refusal(status, reason, **headers)
+    response.force_close()
+    return response
+
+
+class Answering:
+    """One answer on its way to the client.
+
+    Attributes:
+        response: None until its head has left, with the first item of the body: a failure before
+            that can still be answered.
+    """
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self._request = request
+        self.response: web.StreamResponse | None = None
+
+    async def send(self, answer: Answer, on_head: Callable[[], None]) -> web.StreamResponse:
+        """Send what a model answers, chunk by chunk where it has no length (clause 1.1-5).
+
+        Args:
+            answer: as ``invoke`` gave it.
+            on_head: called when the head leaves.
+
+        Raises:
+            TypeError: it is no answer, or no bytes in it.
+            ValueError: the body is not as long as the reply says.
+            ConnectionError: the client left, or took nothing for the stall timeout.
+        """
+        reply = answer if isinstance(answer, Reply) else Reply(answer)
+        length = reply.length
+        if isinstance(reply.body, AsyncIterable):
+            items = aiter(reply.body)
+        else:
+            whole = as_bytes(reply.body)
+            length = len(whole)
+            items = _once(whole)
+        try:
+            first = await anext(items, b"")
+            data = as_bytes(first)
+            text = isinstance(reply.body, str) or isinstance(first, str)
+            await self._begin(reply, length, _TEXT if text else _BYTES)
+            on_head()
+            try:
+                await self._rest(data, items, length)
+            except TimeoutError as error:
+                raise self.cut("the client takes nothing") from error
+        finally:
+            if isinstance(items, AsyncGenerator):
+                await items.aclose()
+        assert self.response is not None, "it has begun"
+        return self.response
+
+    def cut(self, why: str) -> ConnectionError:
+        """Abort the connection under a response that cannot be finished: a clean end would lie."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+        return ConnectionResetError(why)
+
+    async def _begin(self, reply: Reply, length: int | None, content_type: str) -> None:
+        headers = {"Content-Type": reply.content_type or content_type, **reply.headers}
+        response = web.StreamResponse(status=reply.status, headers={**headers, "Server": SERVER})
+        if length is not None:
+            response.content_length = length
+        await response.prepare(self._request)
+        self.response = response
+
+    async def _rest(
+        self, data: bytes, items: AsyncIterator[bytes | str], length: int | None
+    ) -> None:
+        response = self.response
+        assert response is not None, "it has begun"
+        sent = 0
+        while True:
+            sent += len(data)
+            if length is not None and sent > length:
+                break
+            if data:  # an empty chunk would be the last
+                async with asyncio.timeout(STALL_TIMEOUT):
+                    await response.write(data)
+            item = await anext(items, None)
+            if item is None:
+                break
+            data = as_bytes(item)
+        if length is not None and sent != length:
+            # The next response would be taken for the rest of this one.
+            raise ValueError(f"the reply's body is not the {length} bytes it announced")
+        async with asyncio.timeout(STALL_TIMEOUT):
+            await response.write_eof()
+
+
+def as_bytes(item: object) -> bytes:
+    """A piece of a body.
+
+    Raises:
+        TypeError: it is neither text nor bytes.
+    """
+    if isinstance(item, str):
+        return item.encode()
+    if isinstance(item, bytes | bytearray | memoryview):
+        return bytes(item)
+    raise TypeError(f"an answer is bytes, str or Reply, not {type(item).__name__}")
+
+
+async def _once(whole: bytes) -> AsyncGenerator[bytes, None]:
+    yield whole

@@ -1,0 +1,86 @@
+"""What a model, or the runtime on its behalf, tells a client that gets no answer."""
+
+from __future__ import annotations
+
+import logging
+from typing import ClassVar
+
+from protocol.closing import INTERNAL_ERROR, TRY_AGAIN_LATER, is_legal
+
+
+class ModelError(Exception):
+    """An error whose reason is meant for the client. Other exceptions show it their type alone.
+
+    Args:
+        reason: what the client is told.
+        code: of the Close, once the stream is open: 1011, or 4000–4999 for codes of your own.
+        status: of the HTTP response, before that and on ``/invocations``.
+
+    Raises:
+        ValueError: a code that may not travel (RFC 6455 §7.4), a status that is no error's.
+    """
+
+    #: Whether the model meant it: then the log needs no traceback.
+    foreseen: ClassVar[bool] = True
+
+    def __init__(self, reason: str, *, code: int = INTERNAL_ERROR, status: int = 500) -> None:
+        super().__init__(reason)
+        if not is_legal(code):
+            raise ValueError(f"close code {code} may not travel (RFC 6455 §7.4)")
+        if not 400 <= status <= 599:
+            raise ValueError(f"{status} is no error's status: use 400 to 599")
+        self.reason = reason
+        self.code = code
+        self.status = status
+
+
+class Busy(ModelError):
+    """Too much waits already: Close 1013, or 503."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, code=TRY_AGAIN_LATER, status=503)
+
+
+class TooSlow(ModelError):
+    """A job's deadline passed while it was computing: Close 1011, or 504."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, status=504)
+
+
+class WorkerDied(ModelError):
+    """The process that computed is gone: Close 1011, or 500."""
+
+
+class HandlerBlocked(ModelError):
+    """A handler kept the event loop, and with it every other client, for too long."""
+
+    foreseen = False
+
+
+class LoadFailed(Exception):
+    """The model could not be loaded; ``__cause__`` says why."""
+
+
+def reason_of(error: BaseException) -> str:
+    """What a client may know of an exception that a model raised.
+
+    The reason of a :class:`ModelError`, else the type: a message may quote what others have sent.
+    """
+    if isinstance(error, ModelError):
+        return error.reason
+    return f"the model failed: {type(error).__name__}"
+
+
+def log_failure(log: logging.Logger, what: str, error: BaseException) -> None:
+    """Tell the log of something that a model's handler raised, with a traceback if it needs one.
+
+    Args:
+        log: where to.
+        what: the kind and id of what has failed.
+        error: what was raised.
+    """
+    if isinstance(error, ModelError) and error.foreseen:
+        log.info("%s: the model gave up: %s", what, error.reason)
+    else:
+        log.error("%s: the model failed", what, exc_info=error)

@@ -1,0 +1,108 @@
+"""Keeping the event loop free: a handler that computes on it is stopped (clause 1.1-2).
+
+Every client of the process waits while a handler neither awaits nor returns, and ``/ping`` with
+them. A timer of the system ends that: it interrupts the main thread, in the handler's own code and
+nowhere else, with an exception that is the handler's alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import weakref
+from types import FrameType
+
+from container.errors import HandlerBlocked
+from container.limits import BLOCK_LIMIT, BLOCK_WARNING
+
+_log = logging.getLogger("partway.container.guard")
+
+#: Looked at so many times within the limit.
+_BEATS = 4
+#: After an alarm that fell into code that may not be interrupted.
+_AGAIN = 0.02
+#: Seconds between two warnings.
+_QUIET = 10.0
+
+#: Code in which an exception out of nowhere would leave something undone. The runtime's own is
+#: there too, but for the models that come with it.
+_PROTECTED = frozenset(
+    {"aiohttp", "asyncio", "concurrent", "contextlib", "container", "h11", "logging", "multidict",
+     "protocol", "queue", "selectors", "signal", "ssl", "threading", "uvloop", "weakref", "yarl"}
+)  # fmt: skip
+_MODELS = "container.models."
+
+_handlers: weakref.WeakSet[asyncio.Task[object]] = weakref.WeakSet()
+
+
+def watch(task: asyncio.Task[object]) -> None:
+    """Say that a task runs a model's handler."""
+    _handlers.add(task)
+
+
+class LoopGuard:
+    """Stops handlers that keep the running loop; for the main thread's loop.
+
+    Owns SIGALRM and the process's real-time timer from :meth:`start` to :meth:`stop`.
+
+    Args:
+        limit: seconds that a handler may keep the loop.
+        warning: seconds after which the log speaks of it.
+    """
+
+    def __init__(self, limit: float = BLOCK_LIMIT, warning: float = BLOCK_WARNING) -> None:
+        self._limit = limit
+        self._warning = warning
+        self._loop = asyncio.get_running_loop()
+        self._beat: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._quiet_until = 0.0
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            ValueError: this is not the main thread.
+        """
+        signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.siginterrupt(signal.SIGALRM, False)  # other system calls go on by themselves
+        self._due = self._loop.time()
+        self._on_beat()
+
+    def stop(self) -> None:
+        """End; the signal is as it was in a new process."""
+        if self._beat is not None:
+            self._beat.cancel()
+            self._beat = None
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    def _on_beat(self) -> None:
+        now = self._loop.time()
+        late = now - self._due
+        if late >= self._warning and now >= self._quiet_until:
+            self._quiet_until = now + _QUIET
+            _log.warning(
+                "the event loop stood still for %.2f s: what computes belongs on self.workers", late
+            )
+        signal.setitimer(signal.ITIMER_REAL, self._limit)
+        self._due = now + self._limit / _BEATS
+        self._beat = self._loop.call_at(self._due, self._on_beat)
+
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        task = asyncio.current_task()
+        if task is None or task not in _handlers or frame is None or not _interruptible(frame):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+            return
+        signal.setitimer(signal.ITIMER_REAL, self._limit)  # it may catch this, and go on
+        raise HandlerBlocked(
+            f"the model kept the event loop for {self._limit:g} s: "
+            "what computes belongs on self.workers"
+        )
+
+
+def _interruptible(frame: FrameType) -> bool:
+    """Whether a frame is a model's, or of what a model calls."""
+    module = frame.f_globals.get("__name__", "")
+    return module.startswith(_MODELS) or module.partition(".")[0] not in _PROTECTED

@@ -1,0 +1,84 @@
+"""Whether the model can serve: what ``/ping`` answers (clause 1.1-2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from container.errors import reason_of
+from container.limits import HEALTH_AGE, HEALTH_TIMEOUT
+from container.threads import in_thread
+
+_log = logging.getLogger("partway.container.health")
+
+
+class Health:
+    """The model's health, never older than ``HEALTH_AGE`` and never long in coming.
+
+    Args:
+        healthy: the model's own word, called on a thread: it may block, or hang.
+        workers: why its workers cannot serve; None if they can.
+        timeout: seconds for its word; ``/ping`` has two in all.
+        age: seconds for which its word is taken for good.
+    """
+
+    def __init__(
+        self,
+        healthy: Callable[[], bool],
+        workers: Callable[[], str | None] = lambda: None,
+        *,
+        timeout: float = HEALTH_TIMEOUT,
+        age: float = HEALTH_AGE,
+    ) -> None:
+        self._healthy = healthy
+        self._workers = workers
+        self._timeout = timeout
+        self._age = age
+        self._loop = asyncio.get_running_loop()
+        self._asked = 0.0
+        self._answer: asyncio.Future[bool] | None = None
+        self._loading_since: float | None = self._loop.time()
+        self._said: str | None = None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the model has been loaded."""
+        return self._loading_since is None
+
+    def set_loaded(self) -> None:
+        """From here on the model is asked."""
+        self._loading_since = None
+
+    async def trouble(self) -> str | None:
+        """Why the model cannot serve; None if it can."""
+        reason = await self._trouble()
+        if reason != self._said:
+            if reason is None:
+                _log.info("the model is well")
+            else:
+                _log.warning("/ping answers 503: %s", reason)
+            self._said = reason
+        return reason
+
+    async def _trouble(self) -> str | None:
+        now = self._loop.time()
+        if self._loading_since is not None:
+            return f"the model is loading, for {now - self._loading_since:.0f} s now"
+        reason = self._workers()
+        if reason is not None:
+            return reason
+        if self._answer is None or (self._answer.done() and now - self._asked >= self._age):
+            self._asked = now
+            self._answer = in_thread(self._healthy, name="partway-health")
+        # However many ask, they wait for the same word, and no longer than its time.
+        left = self._asked + self._timeout - now
+        if not self._answer.done() and left > 0:
+            await asyncio.wait((self._answer,), timeout=left)
+        if not self._answer.done():
+            waited = self._loop.time() - self._asked
+            return f"the model's healthy() has not returned for {waited:.1f} s"
+        error = self._answer.exception()
+        if error is not None:
+            return reason_of(error)
+        return None if self._answer.result() else "the model says that it is not healthy"

@@ -1,0 +1,172 @@
+"""What a client has sent and its handler has not taken yet, as parts or as messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+from container.limits import MAX_MESSAGE_BYTES, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
+from protocol.closing import TOO_BIG, Close
+from protocol.limits import PART_OVERHEAD
+from protocol.parts import CompletionState, DataType, PayloadPart
+
+_PARTIAL = CompletionState.PARTIAL
+_UTF8 = DataType.UTF8
+
+
+class Inbox:
+    """Parts in the order in which they came, for one reader at a time.
+
+    Args:
+        pause: called when more than ``high_water`` bytes wait; the owner stops reading.
+        resume: called when no more than ``low_water`` are left.
+        high_water: of the parts' bytes, with ``PART_OVERHEAD`` for each.
+        low_water: likewise.
+    """
+
+    def __init__(
+        self,
+        pause: Callable[[], None],
+        resume: Callable[[], None],
+        *,
+        high_water: int = RECEIVE_HIGH_WATER,
+        low_water: int = RECEIVE_LOW_WATER,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pause = pause
+        self._resume = resume
+        self._high_water = high_water
+        self._low_water = low_water
+        self._parts: deque[PayloadPart] = deque()
+        self._paused = False
+        self._ended = False
+        self._arrival: asyncio.Future[None] | None = None
+        #: Bytes that wait, overhead included.
+        self.held_bytes = 0
+        #: Of all that has come.
+        self.parts_in = 0
+        self.bytes_in = 0
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def put(self, part: PayloadPart) -> None:
+        """Take a part in."""
+        size = len(part.payload)
+        self.parts_in += 1
+        self.bytes_in += size
+        self.held_bytes += size + PART_OVERHEAD
+        self._parts.append(part)
+        if self.held_bytes > self._high_water and not self._paused:
+            self._paused = True
+            self._pause()
+        self._wake()
+
+    def end(self) -> None:
+        """Nothing more will come; what has come can still be taken."""
+        self._ended = True
+        self._wake()
+
+    def drop(self) -> None:
+        """End, and forget what has not been taken."""
+        self._parts.clear()
+        self.held_bytes = 0
+        self.end()
+
+    async def next(self) -> PayloadPart | None:
+        """The next part; None after the last.
+
+        Raises:
+            RuntimeError: somebody else waits for it.
+        """
+        while not self._parts:
+            if self._ended:
+                return None
+            if self._arrival is not None:
+                raise RuntimeError("a stream's input has one reader at a time")
+            self._arrival = self._loop.create_future()
+            try:
+                await self._arrival
+            finally:
+                self._arrival = None
+        part = self._parts.popleft()
+        self.held_bytes -= len(part.payload) + PART_OVERHEAD
+        if self._paused and self.held_bytes <= self._low_water:
+            self._paused = False
+            self._resume()
+        return part
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+
+# Neither of these is an async generator: one that is left early is closed by a task that nobody
+# owns.
+
+
+class Fragments(AsyncIterator[PayloadPart]):
+    """An inbox's parts."""
+
+    __slots__ = ("_inbox",)
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+
+    async def __anext__(self) -> PayloadPart:
+        part = await self._inbox.next()
+        if part is None:
+            raise StopAsyncIteration
+        return part
+
+
+class Messages(AsyncIterator[str | bytes]):
+    """An inbox's messages, each whole: text as ``str``, binary as ``bytes``.
+
+    A message that the client left unfinished is not one.
+
+    Args:
+        inbox: whose decoder has checked that text is UTF-8 (clause 1.1-8).
+        close: called with 1009 when a message is larger than ``max_message``.
+        max_message: bytes, however many fragments they came in.
+    """
+
+    __slots__ = ("_close", "_inbox", "_max_message")
+
+    def __init__(
+        self, inbox: Inbox, close: Callable[[Close], None], max_message: int = MAX_MESSAGE_BYTES
+    ) -> None:
+        self._inbox = inbox
+        self._close = close
+        self._max_message = max_message
+
+    async def __anext__(self) -> str | bytes:
+        part = await self._inbox.next()
+        if part is None:
+            raise StopAsyncIteration
+        payload, data_type, completion = part
+        if completion is _PARTIAL:
+            payload = await self._whole(payload)
+        elif len(payload) > self._max_message:
+            raise self._too_big()
+        return payload.decode() if data_type is _UTF8 else payload
+
+    async def _whole(self, beginning: bytes) -> bytes:
+        message = bytearray(beginning)  # a list of single bytes would weigh fifty times its size
+        completion = _PARTIAL
+        while completion is _PARTIAL:
+            if len(message) > self._max_message:
+                raise self._too_big()
+            part = await self._inbox.next()
+            if part is None:
+                raise StopAsyncIteration
+            message += part.payload
+            completion = part.completion
+        if len(message) > self._max_message:
+            raise self._too_big()
+        return bytes(message)
+
+    def _too_big(self) -> StopAsyncIteration:
+        self._close(Close(TOO_BIG, f"a message is larger than {self._max_message} bytes"))
+        return StopAsyncIteration()

@@ -1,0 +1,166 @@
+"""What a handler sends: messages that leave one after the other, whole or in fragments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+from protocol.frames import Frame, Opcode, PartsToFrames
+from protocol.parts import PayloadPart
+
+_CONTINUATION = Opcode.CONTINUATION
+_TEXT = Opcode.TEXT
+_BINARY = Opcode.BINARY
+
+
+class Outbox:
+    """One stream's messages on their way out.
+
+    Any number of tasks may send; the fragments of two messages never mix (RFC 6455 §5.4).
+
+    Args:
+        write: takes a frame at once.
+        writable: returns when a frame may be written, or raises why none may be any more.
+    """
+
+    def __init__(
+        self, write: Callable[[Frame], None], writable: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._write = write
+        self._writable = writable
+        self._parts = PartsToFrames()
+        #: Whose block is open.
+        self._open: OutgoingMessage | None = None
+        #: Whose block was left by an exception, in the middle of its message.
+        self._torn: OutgoingMessage | None = None
+        #: Of all that was sent.
+        self.parts_out = 0
+        self.bytes_out = 0
+
+    async def send(self, message: str | bytes) -> None:
+        """Send a whole message in one frame."""
+        if isinstance(message, str):
+            frame = Frame(_TEXT, message.encode())
+        elif isinstance(message, bytes | bytearray | memoryview):
+            frame = Frame(_BINARY, bytes(message))
+        else:
+            raise TypeError(f"a message is str or bytes, not {type(message).__name__}")
+        await self._my_turn()
+        self.write(frame)
+
+    async def send_part(self, part: PayloadPart) -> None:
+        """Send a part as one frame."""
+        if self._parts.mid_message:  # the turn is its sender's already
+            await self._writable()
+        else:
+            await self._my_turn()
+        self.write(self._parts.frame(part))
+
+    async def begin(self, message: OutgoingMessage) -> None:
+        """Let a message in fragments have its turn."""
+        await self._my_turn()
+        self._open = message
+
+    def end(self, message: OutgoingMessage, *, torn: bool) -> None:
+        """Let the next one have its turn."""
+        self._open = None
+        if torn:
+            self._torn = message
+
+    def cut(self) -> None:
+        """A Close is next: what is held back leaves, and its message stays unfinished."""
+        for message in (self._torn, self._open):
+            if message is not None:
+                message.release(fin=False)
+        self._torn = None
+
+    def write(self, frame: Frame) -> None:
+        """Count a frame and write it."""
+        self.parts_out += 1
+        self.bytes_out += len(frame.payload)
+        self._write(frame)
+
+    async def writable(self) -> None:
+        """Wait until a frame may be written."""
+        await self._writable()
+
+    async def _my_turn(self) -> None:
+        """Wait until a message may begin."""
+        while True:
+            await self._writable()
+            if self._open is None:
+                break
+            await self._open.wait_end()
+        if self._parts.mid_message:
+            raise RuntimeError("send_part has begun a message: its COMPLETE part comes first")
+        if self._torn is not None:
+            torn, self._torn = self._torn, None
+            torn.release(fin=True)
+
+
+class OutgoingMessage:
+    """One message in fragments (:class:`container.stream.Outgoing`), as a context manager.
+
+    One fragment is held back, so that the last one carries FIN and no empty frame has to.
+    """
+
+    def __init__(self, outbox: Outbox, *, text: bool) -> None:
+        self._outbox = outbox
+        self._text = text
+        self._opcode = _TEXT if text else _BINARY
+        self._held: bytes | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._ended = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self._outbox.begin(self)
+        self._task = asyncio.current_task()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        whole = False
+        try:
+            if error is None:
+                await self._outbox.writable()
+                self._held = self._held or b""
+                self.release(fin=True)
+                whole = True
+        finally:
+            self._outbox.end(self, torn=not whole)
+            self._ended.set()
+
+    async def send(self, fragment: str | bytes) -> None:
+        if self._ended.is_set():
+            raise RuntimeError("the message's block is over")
+        if isinstance(fragment, str) is not self._text:
+            wanted = "str" if self._text else "bytes"
+            raise TypeError(f"this message's fragments are {wanted}: see message(text=…)")
+        payload = fragment.encode() if isinstance(fragment, str) else bytes(fragment)
+        if self._held is not None:
+            await self._outbox.writable()
+            self.release(fin=False)
+        self._held = payload
+
+    def release(self, *, fin: bool) -> None:
+        """Write what is held back, if anything is."""
+        if self._held is not None:
+            payload, self._held = self._held, None
+            self._outbox.write(Frame(self._opcode, payload, fin))
+            self._opcode = _CONTINUATION
+
+    async def wait_end(self) -> None:
+        """Wait for the block's end.
+
+        Raises:
+            RuntimeError: its own task would wait.
+        """
+        if self._task is asyncio.current_task():
+            raise RuntimeError("a message is open in this task: send its fragments, or leave it")
+        await self._ended.wait()

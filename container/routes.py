@@ -1,0 +1,73 @@
+"""Which handler of a model takes a stream, by its path and its query (clause 1.6-1)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from multidict import MultiMapping
+
+from container.model import Model, Route
+from container.stream import Stream
+from protocol.handshake import UpgradeError
+
+Handler = Callable[[Stream], Coroutine[Any, Any, None]]
+
+
+class Routes:
+    """The paths of one model.
+
+    Raises:
+        TypeError: a handler is no ``async def``, or two share a path.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._handlers: dict[str, tuple[Route, Handler]] = {}
+        kind = type(model)
+        for name in dir(kind):
+            method = getattr(kind, name, None)
+            route = getattr(method, "__partway_route__", None)
+            if name == "stream" and kind.stream is not Model.stream:
+                route = route or Route()
+            if not isinstance(route, Route):
+                continue
+            if not inspect.iscoroutinefunction(method):
+                raise TypeError(f"{kind.__name__}.{name} handles streams: make it async def")
+            if route.path in self._handlers:
+                raise TypeError(f"{kind.__name__} has two handlers for /{route.path}")
+            self._handlers[route.path] = (route, getattr(model, name))
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths that take streams, without their first slash."""
+        return sorted(self._handlers)
+
+    def handler(self, path: str, query: MultiMapping[str]) -> Handler:
+        """Who handles a stream.
+
+        Raises:
+            UpgradeError: 404 for a path that nobody mounted, 400 for a query that its handler
+                does not take, 501 where the model takes no streams at all.
+        """
+        if not self._handlers:
+            raise UpgradeError(501, "this model takes invocations, not streams")
+        if path not in self._handlers:
+            known = ", ".join(f"/{path}" for path in self.paths)
+            raise UpgradeError(404, f"no streams are taken here: use {known}")
+        route, handler = self._handlers[path]
+        unknown = sorted(set(query) - route.query) if route.query is not None else []
+        if unknown:
+            raise UpgradeError(400, f"unknown parameter {unknown[0]!r}; {_known(route)}")
+        missing = sorted(route.required - set(query))
+        if missing:
+            raise UpgradeError(400, f"parameter {missing[0]!r} is missing; {_known(route)}")
+        return handler
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._handlers
+
+
+def _known(route: Route) -> str:
+    names = ", ".join(sorted(route.query)) if route.query else "none"
+    return f"/{route.path} takes {names}" if route.query is not None else "it is required"

@@ -1,0 +1,249 @@
+"""The :class:`~container.stream.Stream` that the runtime runs on a WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+from multidict import CIMultiDictProxy, MultiMapping
+
+from container.errors import ModelError, log_failure, reason_of
+from container.guard import watch
+from container.incoming import Fragments, Inbox, Messages
+from container.limits import HANDLER_GRACE, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
+from container.model import Opening
+from container.outgoing import Outbox, OutgoingMessage
+from container.stream import Stream, StreamClosed
+from protocol.closing import ABNORMAL, INTERNAL_ERROR, NO_STATUS, NORMAL, Close, encode_close
+from protocol.connection import FrameConnection, HttpProtocol, Side
+from protocol.frame_codec import FrameError
+from protocol.frames import Frame, FramesToParts
+from protocol.limits import LOGGED_CHARACTERS, STALL_TIMEOUT
+from protocol.parts import PayloadPart
+
+_log = logging.getLogger("partway.container.stream")
+
+
+class WebSocketStream:
+    """A stream on a connection whose 101 has been written.
+
+    Args:
+        opening: what the client asked for.
+        high_water: received bytes, unread by the handler, at which the client stops being read.
+        low_water: the level at which it is read again.
+        stall_timeout: seconds without a byte of progress after which a waiting ``send`` gives the
+            client up.
+        handler_grace: seconds from the end of the input until the handler is cancelled.
+
+    Every stream ends in one of these ways, and the first one counts:
+        1. The handler returns: Close 1000. It raises: Close 1011, or the code of a
+           :class:`~container.errors.ModelError`, and a traceback in the log.
+        2. The client's Close ends the input. The handler says the rest and returns: the same Close
+           back, as late as that (RFC 6455 §5.5.1). It does not return: Close 1011.
+        3. The handler, or a shutdown, calls :meth:`close`.
+        4. The client breaks RFC 6455, or sends text that is not UTF-8 (clause 1.1-8).
+        5. The connection is lost, or moves nothing for ``stall_timeout``.
+
+    After 4 and 5 the handler is cancelled at once, after 2 and 3 when ``handler_grace`` is over.
+    """
+
+    def __init__(
+        self,
+        opening: Opening,
+        *,
+        high_water: int = RECEIVE_HIGH_WATER,
+        low_water: int = RECEIVE_LOW_WATER,
+        stall_timeout: float = STALL_TIMEOUT,
+        handler_grace: float = HANDLER_GRACE,
+    ) -> None:
+        self.id = opening.id
+        self.path = opening.path
+        self.query: MultiMapping[str] = opening.query
+        self.headers: CIMultiDictProxy[str] = opening.headers
+        self._loop = asyncio.get_running_loop()
+        self._stall_timeout = stall_timeout
+        self._handler_grace = handler_grace
+        self._connection = FrameConnection(self, Side.SERVER, check_text=True, answer_close=False)
+        self._parts_of = FramesToParts()
+        self._inbox = Inbox(
+            self._connection.pause_reading,
+            self._connection.resume_reading,
+            high_water=high_water,
+            low_water=low_water,
+        )
+        self._outbox = Outbox(self._write, self._ready)
+        self._writable: asyncio.Future[None] | None = None  # while the client is behind
+        self._client_close: Close | None = None  # the input is over
+        self._end: Close | None = None  # the stream is over
+        self._lost = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._overdue: asyncio.TimerHandle | None = None
+
+    # --- For the handler (container.stream.Stream) -----------------------------------------------
+
+    def messages(self) -> AsyncIterator[str | bytes]:
+        return Messages(self._inbox, self._close)
+
+    def fragments(self) -> AsyncIterator[PayloadPart]:
+        return Fragments(self._inbox)
+
+    async def send(self, message: str | bytes) -> None:
+        await self._outbox.send(message)
+
+    async def send_part(self, part: PayloadPart) -> None:
+        await self._outbox.send_part(part)
+
+    def message(self, *, text: bool = False) -> Any:
+        return OutgoingMessage(self._outbox, text=text)
+
+    def close(self, code: int = NORMAL, reason: str = "") -> None:
+        self._close(Close(code, reason))
+
+    # --- For the runtime -------------------------------------------------------------------------
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes held in this process for the stream, both ways."""
+        return self._inbox.held_bytes + self._connection.buffered_bytes
+
+    async def run(
+        self, http: HttpProtocol, handler: Callable[[Stream], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Take the connection over, run the handler, and return once both are at their end.
+
+        The HTTP server is not told of the connection's end: the caller owes it that.
+        Cancelling this cancels the handler and aborts the connection.
+        """
+        began = self._loop.time()
+        task = self._task = asyncio.create_task(handler(self), name=f"stream {self.id}")
+        watch(task)
+        try:
+            self._connection.take_over_from(http, tell_end=False)
+            await asyncio.wait((task,))
+            self._handler_ended(task)
+            await self._lost.wait()  # FrameConnection's linger bounds this
+        finally:
+            if not self._lost.is_set():  # we are cancelled
+                self.abort()
+                await asyncio.wait((task,))
+                self._handler_ended(task)
+            if self._overdue is not None:
+                self._overdue.cancel()
+            self._log_end(self._loop.time() - began)
+
+    def abort(self) -> None:
+        """End the connection and the handler at once."""
+        self._connection.abort()
+        if self._end is None:
+            self._ended(Close(ABNORMAL, "aborted"))
+        self._cancel_handler()
+
+    # --- What the connection tells (protocol.connection.FrameHandler) ----------------------------
+
+    def frame_received(self, frame: Frame) -> None:
+        self._inbox.put(self._parts_of.part(frame))
+
+    def pong_received(self, payload: bytes) -> None:
+        """The runtime sends no pings: liveness is the gateway's to watch (clause 1.4-1)."""
+
+    def close_received(self, close: Close) -> None:
+        self._client_close = close  # answered once the handler has ended
+        self._input_ended()
+
+    def peer_failed(self, error: FrameError) -> None:
+        self._connection.finish()
+        self._ended(Close(error.code, error.reason))
+        self._cancel_handler()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._end is None:
+            self._ended(Close(ABNORMAL, f"the connection was lost: {error or 'end of file'}"))
+            self._cancel_handler()
+        self._lost.set()
+
+    def writing_paused(self) -> None:
+        if self._writable is None and self._end is None:
+            self._writable = self._loop.create_future()
+
+    def writing_resumed(self) -> None:
+        waited, self._writable = self._writable, None
+        if waited is not None:
+            waited.set_result(None)
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _write(self, frame: Frame) -> None:
+        # With more input at hand the handler is about to answer that too: one write for all of it.
+        self._connection.send(frame, more=bool(self._inbox))
+
+    async def _ready(self) -> None:
+        """Wait until a frame may be written.
+
+        Raises:
+            StreamClosed: none may be any more.
+        """
+        while self._writable is not None:
+            await self._wait_writable(self._writable)
+        if self._end is not None:
+            raise StreamClosed(self._end.code or NO_STATUS, self._end.reason)
+
+    async def _wait_writable(self, writable: asyncio.Future[None]) -> None:
+        """Wait until the client has caught up, or the stream is over, or nothing has moved."""
+        unsent = self._connection.unsent_bytes
+        await asyncio.wait((writable,), timeout=self._stall_timeout)
+        stalled = not writable.done() and self._connection.unsent_bytes >= unsent
+        if stalled and self._end is None:
+            self._connection.abort()  # a Close would queue behind what it does not take
+            self._ended(Close(ABNORMAL, "the client took nothing for too long"))
+            self._cancel_handler()
+
+    def _close(self, close: Close) -> None:
+        if self._end is None:
+            encode_close(close)  # raises before anything has happened
+            self._outbox.cut()
+            self._connection.finish(close)
+            self._ended(close)
+
+    def _input_ended(self) -> None:
+        self._inbox.end()
+        if self._overdue is None:
+            self._overdue = self._loop.call_later(self._handler_grace, self._cancel_handler)
+
+    def _ended(self, end: Close) -> None:
+        """Note how the stream ended, and wake whoever waits for it."""
+        self._end = end
+        self._inbox.drop()
+        self.writing_resumed()
+        self._input_ended()
+
+    def _cancel_handler(self) -> None:
+        if self._task is not None:
+            self._task.cancel()  # without effect on one that is done
+
+    def _handler_ended(self, task: asyncio.Task[None]) -> None:
+        """Close as the handler's end demands, unless the stream is over already (rules 1, 2)."""
+        if task.cancelled():
+            if self._client_close is not None:
+                self.close(INTERNAL_ERROR, "the model did not end with its input")
+            else:  # not by us: a cancellation of the handler's own leaked
+                self.close(INTERNAL_ERROR, "the model's handler was cancelled")
+            return
+        error = task.exception()
+        if error is None or (isinstance(error, StreamClosed) and self._end is not None):
+            self._close(self._client_close or Close(NORMAL))
+            return
+        log_failure(_log, f"stream {self.id}", error)
+        code = error.code if isinstance(error, ModelError) else INTERNAL_ERROR
+        self.close(code, reason_of(error))
+
+    def _log_end(self, duration: float) -> None:
+        end = self._end or Close(ABNORMAL)
+        _log.info(
+            "stream ended id=%s path=%s duration=%.3f parts_in=%d bytes_in=%d parts_out=%d "
+            "bytes_out=%d code=%s reason=%.*r",
+            *(self.id, self.path, duration, self._inbox.parts_in, self._inbox.bytes_in),
+            *(self._outbox.parts_out, self._outbox.bytes_out, end.code or NO_STATUS),
+            *(LOGGED_CHARACTERS, end.reason),
+        )

@@ -1,0 +1,143 @@
+"""The guard of the loop: whom it stops, and whom it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from container import guard
+from container.errors import HandlerBlocked
+from container.guard import LoopGuard, watch
+
+LIMIT = 0.2
+
+
+@pytest.fixture
+async def running_guard(anyio_backend: object) -> AsyncIterator[LoopGuard]:
+    guard = LoopGuard(limit=LIMIT, warning=0.1)
+    guard.start()
+    yield guard
+    guard.stop()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def for_ever() -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        pass
+
+
+async def spin() -> None:
+    for_ever()
+
+
+async def sleep() -> None:
+    time.sleep(10)  # noqa: ASYNC251 (the fault that is looked for)
+
+
+@pytest.mark.clause("1.1-2")
+@pytest.mark.parametrize("handler", [spin, sleep])
+@pytest.mark.usefixtures("running_guard")
+async def test_a_handler_that_keeps_the_loop_is_stopped(handler: object) -> None:
+    began = time.monotonic()
+    task: asyncio.Task[None] = asyncio.create_task(handler())  # type: ignore[operator]
+    watch(task)
+    await asyncio.wait((task,))
+    assert isinstance(task.exception(), HandlerBlocked)
+    assert str(task.exception()) == (
+        "the model kept the event loop for 0.2 s: what computes belongs on self.workers"
+    )
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.usefixtures("running_guard")
+async def test_one_that_catches_it_and_goes_on_is_stopped_again() -> None:
+    caught = 0
+
+    async def stubborn() -> None:
+        nonlocal caught
+        while caught < 2:
+            try:
+                for_ever()
+            except HandlerBlocked:
+                caught += 1
+        for_ever()
+
+    task = asyncio.create_task(stubborn())
+    watch(task)
+    await asyncio.wait((task,))
+    assert caught == 2
+    assert isinstance(task.exception(), HandlerBlocked)
+
+
+@pytest.mark.usefixtures("running_guard")
+async def test_handlers_that_take_turns_are_left_alone() -> None:
+    async def polite() -> int:
+        deadline = time.monotonic() + 2 * LIMIT
+        turns = 0
+        while time.monotonic() < deadline:
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    tasks = [asyncio.create_task(polite()) for _ in range(2)]
+    for task in tasks:
+        watch(task)
+    assert all(await asyncio.gather(*tasks))
+
+
+async def test_code_that_may_not_be_interrupted_is_not(
+    running_guard: LoopGuard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The runtime's own, within a handler's task: what it does would be left half done."""
+    own = {"__name__": "container.outgoing", "time": time}
+    exec("def busy():\n end = time.monotonic() + 0.5\n while time.monotonic() < end: pass", own)
+
+    async def handler() -> str:
+        own["busy"]()  # type: ignore[operator]
+        return "done"
+
+    task = asyncio.create_task(handler())
+    watch(task)
+    assert await task == "done"
+
+
+@pytest.mark.parametrize(
+    ("module", "may"),
+    [
+        ("chat", True),
+        ("numpy.linalg", True),
+        ("container.models.echo", True),
+        ("containers", True),
+        ("container.websocket_stream", False),
+        ("protocol.connection", False),
+        ("asyncio.locks", False),
+        ("logging", False),
+        ("threading", False),
+    ],
+)
+def test_whose_code_it_is(module: str, may: bool) -> None:
+    names = {"__name__": module, "sys": __import__("sys")}
+    exec("def frame(): return sys._getframe()", names)
+    assert guard._interruptible(names["frame"]()) is may  # type: ignore[operator]
+
+
+@pytest.mark.usefixtures("running_guard")
+async def test_other_tasks_are_left_alone_and_the_log_speaks_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def other() -> str:
+        time.sleep(2 * LIMIT)  # noqa: ASYNC251 (the fault that is looked for)
+        return "done"
+
+    with caplog.at_level(logging.WARNING, "partway.container.guard"):
+        assert await asyncio.create_task(other()) == "done"
+        await asyncio.sleep(LIMIT)  # the guard's next beat
+    (record,) = caplog.records
+    assert "what computes belongs on self.workers" in record.getMessage()

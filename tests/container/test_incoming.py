@@ -1,0 +1,150 @@
+"""The inbox, and the two ways of reading it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from container.incoming import Fragments, Inbox, Messages
+from protocol.closing import Close
+from protocol.limits import PART_OVERHEAD
+from protocol.parts import CompletionState, DataType, PayloadPart
+
+
+class Peer:
+    """Counts what an inbox asks of the connection."""
+
+    def __init__(self, **options: int) -> None:
+        self.asked: list[str] = []
+        self.closed: list[Close] = []
+        self.inbox = Inbox(
+            lambda: self.asked.append("pause"), lambda: self.asked.append("resume"), **options
+        )
+
+    def messages(self, max_message: int = 100) -> Messages:
+        return Messages(self.inbox, self._close, max_message)
+
+    def _close(self, close: Close) -> None:
+        self.closed.append(close)
+        self.inbox.drop()
+
+
+def text(payload: bytes, *, partial: bool = False) -> PayloadPart:
+    completion = CompletionState.PARTIAL if partial else CompletionState.COMPLETE
+    return PayloadPart(payload, DataType.UTF8, completion)
+
+
+def binary(payload: bytes, *, partial: bool = False) -> PayloadPart:
+    return text(payload, partial=partial)._replace(data_type=DataType.BINARY)
+
+
+async def test_messages_are_whole_and_have_the_type_of_their_first_frame() -> None:
+    peer = Peer()
+    for part in (
+        text("één ".encode()),
+        binary(b"\xff"),
+        text(b"\xe2\x82", partial=True),
+        text(b"", partial=True),
+        text(b"\xac"),
+        binary(b"a", partial=True),
+        binary(b"b"),
+        text(b""),
+    ):
+        peer.inbox.put(part)
+    peer.inbox.end()
+    assert [message async for message in peer.messages()] == ["één ", b"\xff", "€", b"ab", ""]
+
+
+async def test_a_message_that_the_client_left_unfinished_is_not_one() -> None:
+    peer = Peer()
+    peer.inbox.put(text(b"whole"))
+    peer.inbox.put(text(b"half", partial=True))
+    peer.inbox.end()
+    assert [message async for message in peer.messages()] == ["whole"]
+
+
+@pytest.mark.parametrize("sizes", [(101,), (60, 41), (100, 1), (101, 0), (1,) * 101])
+async def test_a_message_that_is_too_large_ends_the_stream(sizes: tuple[int, ...]) -> None:
+    peer = Peer()
+    *beginning, last = sizes
+    for size in beginning:
+        peer.inbox.put(binary(bytes(size), partial=True))
+    peer.inbox.put(binary(bytes(last)))
+    peer.inbox.put(binary(b"next"))
+    assert [message async for message in peer.messages()] == []
+    assert peer.closed == [Close(1009, "a message is larger than 100 bytes")]
+
+
+@pytest.mark.parametrize("sizes", [(100,), (60, 40), (100, 0)])
+async def test_a_message_of_the_largest_size(sizes: tuple[int, ...]) -> None:
+    peer = Peer()
+    *beginning, last = sizes
+    for size in beginning:
+        peer.inbox.put(binary(bytes(size), partial=True))
+    peer.inbox.put(binary(bytes(last)))
+    assert await anext(peer.messages()) == bytes(100)
+    assert peer.closed == []
+
+
+async def test_an_endless_message_is_refused_before_it_ends() -> None:
+    peer = Peer()
+    reading = asyncio.create_task(anext(peer.messages(), "over"))
+    while not peer.closed:
+        peer.inbox.put(binary(b"xxxxxxxxxx", partial=True))
+        await asyncio.sleep(0)
+    assert await reading == "over"
+    assert peer.inbox.bytes_in <= 120
+
+
+async def test_over_the_high_water_mark_the_client_is_not_read() -> None:
+    peer = Peer(high_water=2 * PART_OVERHEAD + 20, low_water=PART_OVERHEAD)
+    for _ in range(3):
+        peer.inbox.put(binary(bytes(10)))
+    assert peer.asked == ["pause"]
+    assert peer.inbox.held_bytes == 3 * PART_OVERHEAD + 30
+    await peer.inbox.next()
+    await peer.inbox.next()
+    assert peer.asked == ["pause"], "the low-water mark is not reached"
+    await peer.inbox.next()
+    assert peer.asked == ["pause", "resume"]
+    assert peer.inbox.held_bytes == 0
+
+
+async def test_what_came_before_the_end_is_still_there_and_what_is_dropped_is_not() -> None:
+    peer = Peer()
+    for payload in (b"a", b"b"):
+        peer.inbox.put(binary(payload))
+    peer.inbox.end()
+    assert await peer.inbox.next() == PayloadPart(b"a")
+    peer.inbox.drop()
+    assert peer.inbox.held_bytes == 0
+    assert [part async for part in Fragments(peer.inbox)] == []
+
+
+async def test_an_end_wakes_the_reader() -> None:
+    peer = Peer()
+    reading = asyncio.create_task(peer.inbox.next())
+    await asyncio.sleep(0)
+    peer.inbox.end()
+    assert await reading is None
+
+
+async def test_a_reader_that_was_cancelled_leaves_its_place() -> None:
+    peer = Peer()
+    reading = asyncio.create_task(peer.inbox.next())
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.wait((reading,))
+    peer.inbox.put(binary(b"x"))
+    assert await peer.inbox.next() == PayloadPart(b"x")
+
+
+async def test_two_readers() -> None:
+    peer = Peer()
+    reading = asyncio.create_task(peer.inbox.next())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="one reader"):
+        await peer.inbox.next()
+    peer.inbox.end()
+    await reading
