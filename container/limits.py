@@ -50,6 +50,12 @@ ANSWER_TIMEOUT: Final = 60.0
 #: to an upgrade (clause 4-6).
 ADMIT_TIMEOUT: Final = 10.0
 
+#: A platform that says nothing for this long is asked by TCP whether it is there; so many questions
+#: without an answer, each as long apart, and its streams are lost. Its own pings come every 60 s
+#: (clause 1.4-1), and after five without a pong it gives up too.
+PLATFORM_SILENCE: Final = 60.0
+PLATFORM_PROBES: Final = 5
+
 #: Streams and requests under way in one process; over it a client gets 503. The gateway's limit
 #: for streams is the same.
 MAX_RUNNING: Final = 4096

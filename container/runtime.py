@@ -27,11 +27,13 @@ from container.limits import (
     BODY_TIMEOUT,
     MAX_BODY_BYTES,
     MAX_RUNNING,
+    PLATFORM_PROBES,
+    PLATFORM_SILENCE,
 )
 from container.model import Model, Opening, Reply, Request
 from container.routes import Handler, Routes
 from container.websocket_stream import WebSocketStream
-from protocol.connection import HttpProtocol
+from protocol.connection import HttpProtocol, watch_by_tcp
 from protocol.handshake import UpgradeError, check_upgrade, is_upgrade, upgrade_headers
 from protocol.limits import (
     LINGER_TIMEOUT,
@@ -267,6 +269,9 @@ class Runtime:
         stream = WebSocketStream(opening)
         await response.prepare(request)
         http = cast("HttpProtocol", request.protocol)
+        if http.transport is not None:
+            # A platform's machine may vanish, and its pings with it.
+            watch_by_tcp(http.transport, PLATFORM_SILENCE, PLATFORM_PROBES)
         self.streams.add(stream)
         try:
             await stream.run(http, handler)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -482,6 +483,25 @@ class FrameConnection(asyncio.Protocol):
             self._finishing = self._call_later(self._linger, self._keep_finishing)
         else:
             self.abort()
+
+
+def watch_by_tcp(transport: asyncio.Transport, interval: float, unanswered: int) -> None:
+    """Let TCP notice a peer that has vanished, where nothing above it asks.
+
+    Args:
+        transport: of the connection; keepalive is on.
+        interval: seconds of silence before a probe, and between two.
+        unanswered: so many, and the connection is lost.
+    """
+    connection = transport.get_extra_info("socket")
+    options = {
+        "TCP_KEEPIDLE": round(interval),
+        "TCP_KEEPINTVL": round(interval),
+        "TCP_KEEPCNT": unanswered,
+    }
+    for name, value in options.items():
+        if connection is not None and hasattr(socket, name):  # macOS has not all of them
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _close_for(failure: FrameError) -> Close:

@@ -26,7 +26,7 @@ FORBIDDEN = {
 #: The one module of ``protocol`` with IO.
 #: The one module with IO; and what is gathered, is gathered by loop, and so by thread.
 EXCEPTIONS = {
-    "protocol/connection.py": {"asyncio"},
+    "protocol/connection.py": {"asyncio", "socket"},
     "protocol/gathering.py": {"threading"},
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
@@ -15,7 +14,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from gateway.serving.exchange import NO_HEADERS, Duplex, Exchange, UpgradableExchange
 from gateway.serving.http1_duplex import Http1Duplex
-from protocol.connection import FrameConnection, HttpProtocol
+from protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
 from protocol.errors import ApiError, InputValidationError, InternalServerError
 from protocol.handshake import is_upgrade
 from protocol.limits import (
@@ -247,7 +246,8 @@ class Http1Exchange(UpgradableExchange):
         await response.prepare(self._request)
         if protocol.transport is None:
             raise ConnectionResetError("the client left")
-        _watch_by_tcp(protocol.transport)
+        # HTTP/1.1 has no ping (clause 1.4-4).
+        watch_by_tcp(protocol.transport, CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED)
         duplex = Http1Duplex(self._request.content, protocol.transport)
         protocol.duplex = duplex
         self._handed_over = True
@@ -282,19 +282,6 @@ def _origin_form(target: str) -> str:
         _, slash, rest = target.partition("://")[2].partition("/")
         return slash + rest or "/"
     return target
-
-
-def _watch_by_tcp(transport: asyncio.Transport) -> None:
-    """Let TCP notice a client that has vanished: HTTP/1.1 has no ping (clause 1.4-4)."""
-    connection = transport.get_extra_info("socket")
-    options = {
-        "TCP_KEEPIDLE": round(CLIENT_PING_INTERVAL),
-        "TCP_KEEPINTVL": round(CLIENT_PING_INTERVAL),
-        "TCP_KEEPCNT": CLIENT_PINGS_UNANSWERED,
-    }
-    for name, value in options.items():
-        if connection is not None and hasattr(socket, name):  # macOS has not all of them
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _quiet_logger() -> logging.Logger:
