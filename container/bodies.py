@@ -123,8 +123,9 @@ class Answering:
             except TimeoutError as error:
                 raise self.cut("the client takes nothing") from error
         finally:
-            if isinstance(items, AsyncGenerator):
-                await items.aclose()
+            close = getattr(items, "aclose", None)  # a generator's, or that of a worker's items
+            if close is not None:
+                await close()
         assert self.response is not None, "it has begun"
         return self.response
 

@@ -16,6 +16,7 @@ from typing import cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from container.bodies import SERVER, Answering, BodyError, received, refusal, unread
 from container.errors import ModelError, TooSlow, log_failure, reason_of
@@ -228,7 +229,8 @@ class Runtime:
             return refusal(error.status, error.reason, **error.headers)
 
     def _check_upgrade(self, request: web.BaseRequest) -> str:
-        if not is_upgrade(request.headers):
+        headers = _joined(request.headers)
+        if not is_upgrade(headers):
             raise UpgradeError(426, "this path speaks WebSocket", {"Upgrade": "websocket"})
         if request.version != HttpVersion11:
             raise UpgradeError(400, "a WebSocket opens over HTTP/1.1 (RFC 6455 §4.2.1)")
@@ -239,7 +241,7 @@ class Runtime:
         if request.body_exists:
             # The parser would still be in the body when we take its bytes for frames.
             raise UpgradeError(400, "an upgrade has no body")
-        key = check_upgrade(request.method, request.headers)
+        key = check_upgrade(request.method, headers)
         obstacle = self._obstacle()
         if obstacle is not None:
             raise UpgradeError(503, obstacle)
@@ -324,6 +326,11 @@ def _takes_invocations(model: Model) -> bool:
     if not (inspect.iscoroutinefunction(invoke) or inspect.isasyncgenfunction(invoke)):
         raise TypeError(f"{type(model).__name__}.invoke answers requests: make it async def")
     return invoke is not Model.invoke
+
+
+def _joined(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    """Headers of one name in one line (RFC 9110 §5.3): what may come once is refused twice."""
+    return CIMultiDict({name: ", ".join(headers.getall(name)) for name in headers})
 
 
 def _request_id(request: web.BaseRequest) -> str:

@@ -110,7 +110,7 @@ class RawClient:
 
 @asynccontextmanager
 async def raw_client(port: int, *, receive_buffer: int | None = None) -> AsyncIterator[RawClient]:
-    sock = socket.socket()
+    sock = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY on these alone
     sock.setblocking(False)
     if receive_buffer is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
