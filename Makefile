@@ -28,8 +28,8 @@ bench-codecs: .venv/installed-bench  ## the frame codecs that were weighed, behi
 bench-http2: .venv/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn's
 	$(BIN)/python -m benchmarks.http2 $(BENCH_ARGS)
 
-browser: .venv/installed-test  ## the browser page of the docs in a real Chromium
-	$(BIN)/python -m pytest tests/interop/browser_check.py
+browser: .venv/installed-test  ## the pages of the docs and of partway dev in a real Chromium
+	$(BIN)/python -m pytest tests/interop/browser_check.py tests/interop/dev_page_check.py
 
 interop: sdk-python .venv/installed-test  ## AWS's SDK for Python; SDK_PYTHON is an interpreter that has it
 	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest tests/interop/aws_sdk_check.py

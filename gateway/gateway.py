@@ -44,6 +44,7 @@ class Gateway:
         settings: the whole tree.
         tls: what the TLS port shows; None for none.
         wall_clock: epoch seconds, for signatures.
+        further_routes: operations besides the gateway's own, which go first.
 
     Raises:
         PrincipalsError: the file of principals is of no use.
@@ -54,6 +55,7 @@ class Gateway:
         settings: Settings,
         tls: ssl.SSLContext | None = None,
         wall_clock: Callable[[], float] = time.time,
+        further_routes: tuple[routes.Route, ...] = (),
     ) -> None:
         self.settings = settings
         self.streams = Streams(settings.max_streams)
@@ -83,6 +85,7 @@ class Gateway:
             routes.Route(reading, routes.READYZ, status.readyz),
             routes.Route(reading, routes.METRICS, status.metrics),
             routes.Route(frozenset({"GET", "POST"}), routes.BIDIRECTIONAL, bidirectional),
+            *further_routes,
         )
 
     async def start(self) -> Listening:

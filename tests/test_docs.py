@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from container import cli as container_cli
-from gateway.cli import certs, invoke, serve
+from container.cli import new as container_new
+from container.cli import serve as container_serve
+from gateway.cli import certs, dev, invoke, serve
 from gateway.fleet.endpoints import Endpoint
 from gateway.metrics import Metrics
 from gateway.serving.principals import Principals
@@ -174,20 +175,22 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    if name == "partway-container serve":
-        commands = container_cli._parser()._subparsers
-    else:
-        top = argparse.ArgumentParser()
-        adding = top.add_subparsers()
-        for command in (serve, invoke, certs):
-            command.add_to(adding)
-        commands = top._subparsers
+    ours = (container_serve, container_new)
+    theirs = (serve, invoke, certs, dev)
+    top = argparse.ArgumentParser()
+    adding = top.add_subparsers()
+    for command in ours if name.startswith("partway-container") else theirs:
+        command.add_to(adding)
+    commands = top._subparsers
     assert commands is not None
     choices: dict[str, Any] = commands._group_actions[0].choices  # type: ignore[assignment]
     return choices[name.split()[1]]
 
 
-COMMANDS = ["partway serve", "partway invoke", "partway certs", "partway-container serve"]
+COMMANDS = [
+    *("partway serve", "partway invoke", "partway certs", "partway dev"),
+    *("partway-container serve", "partway-container new"),
+]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -93,7 +93,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel):
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.suffix == ".py" or path.name == "py.typed"
+        if path.is_file() and "__pycache__" not in path.parts
     }
     assert inside == expected
     assert any(name.endswith("licenses/LICENSE") for name in names)

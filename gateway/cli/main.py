@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from gateway.cli import certs, invoke, serve
+from gateway.cli import certs, dev, invoke, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     serve.add_to(commands)
     invoke.add_to(commands)
     certs.add_to(commands)
+    dev.add_to(commands)
     options = parser.parse_args(arguments)
     status: int = options.run(options)
     return status

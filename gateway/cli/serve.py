@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import dataclasses
-import importlib.util
 import logging
 import os
-import signal
 import sys
-from collections.abc import Coroutine
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gateway import settings
+from gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
 from gateway.gateway import Gateway
 from gateway.serving.principals import PrincipalsError
 from gateway.settings import Settings, SettingsError
@@ -112,13 +108,9 @@ def run(options: argparse.Namespace) -> int:
     except SettingsError as error:
         print(f"partway serve: {error}", file=sys.stderr)
         return 2
-    logging.basicConfig(
-        level=loaded.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
-    _raise_descriptor_limit(loaded.max_connections + loaded.max_streams)
-    return _run_loop(serve(loaded))
+    start_log(loaded.log_level)
+    raise_descriptor_limit(loaded.max_connections + loaded.max_streams)
+    return run_loop(serve(loaded))
 
 
 async def serve(loaded: Settings) -> int:
@@ -129,16 +121,7 @@ async def serve(loaded: Settings) -> int:
     except (PrincipalsError, SettingsError, TlsError) as error:
         print(f"partway serve: {error}", file=sys.stderr)
         return 2 if isinstance(error, SettingsError) else 1
-    stop = asyncio.Event()
-
-    def signalled() -> None:
-        if stop.is_set():
-            gateway.hasten()
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
+    stop = stop_on_signals(again=gateway.hasten)
     try:
         listening = await gateway.start()
     except OSError as error:
@@ -196,37 +179,3 @@ class Tls:
         self.reloaded = ReloadedContext(files)
         self.watch = CertificateWatch(self.reloaded, LoopClock(), renew)
         self.authority = "" if files.ca is None else f" (CA: {files.ca})"
-
-
-def _raise_descriptor_limit(needed: int) -> None:
-    """Let this process have all the file descriptors it may; warn if they may not suffice.
-
-    At the limit uvloop closes new connections without a word.
-
-    Args:
-        needed: one for each connection, and one more for each stream's container.
-    """
-    try:
-        import resource
-    except ImportError:  # not POSIX
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # macOS says "unlimited", and does not take it
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        soft = hard
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        log.warning(
-            "the limit of open files is %d; max_connections and max_streams can need %d: "
-            "raise it (ulimit -Hn) or lower them",
-            soft,
-            needed,
-        )
-
-
-def _run_loop(main: Coroutine[Any, Any, int]) -> int:
-    """Run on uvloop where there is one, else on asyncio's own loop."""
-    if importlib.util.find_spec("uvloop") is None:
-        return asyncio.run(main)
-    import uvloop
-
-    return uvloop.run(main)

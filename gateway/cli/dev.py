@@ -1,0 +1,172 @@
+"""``partway dev``: gateway, container and a page to talk to it, in one command."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway import settings
+from gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
+from gateway.dev.changes import Changes, WatchFailed
+from gateway.dev.leash import Leash
+from gateway.dev.page import Page
+from gateway.dev.supervisor import Supervisor
+from gateway.gateway import Gateway
+from gateway.settings import Settings, SettingsError
+from protocol.limits import MAX_ENDPOINT_NAME, is_name
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_HOST = "127.0.0.1"
+
+_EXAMPLES = """\
+examples:
+  partway dev                             # the model that ships: echo
+  partway dev model:Chat --reload
+  partway dev --script code/inference.py --model-dir .
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "dev",
+        help="run a model with a gateway and a page to talk to it",
+        description=(
+            "Run a model's container and a gateway before it, on this machine alone, with a web "
+            "page to talk to it: see docs/how-to/develop.md."
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    served = parser.add_mutually_exclusive_group()
+    served.add_argument(
+        "model", nargs="?", metavar="MODEL", help="module:Class, or one that ships (echo)"
+    )
+    served.add_argument("--app", metavar="MODULE:NAME", help="an ASGI or WSGI application")
+    served.add_argument("--script", metavar="FILE", help="a file with model_fn and its kin")
+    parser.add_argument("--model-dir", metavar="DIR", help="what the model loads from")
+    parser.add_argument(
+        "--reload",
+        action="store_true",
+        help="start the container again when a .py file below the current folder changes",
+    )
+    parser.add_argument(
+        "--port", type=int, default=8090, help="the gateway's port, 0 for a free one (%(default)s)"
+    )
+    parser.add_argument(
+        "--name", type=_name, default="model", help="the endpoint's name (%(default)s)"
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        default="info",
+        help="of gateway and container (%(default)s)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit status."""
+    port = _free_port()
+    try:
+        loaded = _settings(options, port)
+        changes = Changes(Path.cwd()) if options.reload else None
+    except (SettingsError, WatchFailed) as error:
+        return _fail(str(error), status=2)
+    start_log(loaded.log_level)
+    raise_descriptor_limit(loaded.max_connections + loaded.max_streams)
+    shown = options.model or options.app or options.script or options.name
+    return run_loop(develop(loaded, _command(options, port), changes, shown))
+
+
+async def develop(loaded: Settings, command: list[str], changes: Changes | None, shown: str) -> int:
+    """Run gateway and container until SIGTERM or SIGINT, or the container's own end.
+
+    Args:
+        loaded: the gateway's settings, with the container's endpoint.
+        command: starts the container.
+        changes: what has it started again; None for nothing.
+        shown: what the page calls the model.
+    """
+    (endpoint,) = loaded.endpoints
+    gateway = Gateway(loaded, further_routes=(Page(endpoint.name, shown).route,))
+    with contextlib.closing(Leash()) as leash:
+        ready_line = f"listening on http://{endpoint.container}"
+        supervisor = Supervisor(command, ready_line, leash, changes, _say)
+        stop = stop_on_signals(again=supervisor.kill)
+        try:
+            listening = await gateway.start()
+        except OSError as error:
+            return _fail(
+                f"cannot listen on {error.filename}: {error.strerror}; choose another with --port"
+            )
+        url = f"http://{listening.host}:{listening.port}"
+        _say(f"page       {url}/")
+        _say(f"endpoint   {url}/endpoints/{endpoint.name}/invocations-bidirectional-stream")
+        _say(f"container  http://{endpoint.container}")
+        try:
+            async with changes or contextlib.nullcontext():
+                return await supervisor.run(stop)
+        except WatchFailed as error:
+            return _fail(str(error))
+        finally:
+            await gateway.drain()
+            await supervisor.end()
+
+
+def _settings(options: argparse.Namespace, container_port: int) -> Settings:
+    """The gateway's: this machine's, whatever the environment says of another one."""
+    flags: dict[str, Any] = {
+        "host": _HOST,
+        "port": options.port,
+        "log_level": options.log_level,
+        "endpoints": [f"{options.name}=http://{_HOST}:{container_port}"],
+        # Nobody is to wait for the end: an open page would hold it up for as long as it may.
+        "shutdown_grace": 0.0,
+        "shutdown_spread": 0.0,
+    }
+    return settings.load(flags, {})
+
+
+def _command(options: argparse.Namespace, port: int) -> list[str]:
+    """What starts the container: the other command, met on the wire alone."""
+    # -P: a folder of the model's author may be called container as well. -B: what Python keeps of a
+    # module counts as fresh when its size and its second are the same, and edits come quickly.
+    command = [sys.executable, "-P", "-B", "-m", "container", "serve"]
+    command += ["--host", _HOST, "--port", str(port), "--log-level", options.log_level]
+    for name in ("model", "app", "script", "model_dir"):
+        value = getattr(options, name)
+        if value is not None:
+            command.append(f"--{name.replace('_', '-')}={value}")
+    return command
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _fail(why: str, status: int = 1) -> int:
+    print(f"partway dev: {why}", file=sys.stderr)
+    return status
+
+
+def _free_port() -> int:
+    """A port for the container, which keeps it from one start to the next."""
+    with socket.create_server((_HOST, 0)) as sock:
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def _name(text: str) -> str:
+    if not is_name(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no endpoint's name: up to {MAX_ENDPOINT_NAME} letters, digits and hyphens"
+        )
+    return text

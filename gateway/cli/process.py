@@ -1,0 +1,72 @@
+"""What commands that run a gateway have in common as processes: log, loop, signals, descriptors."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+log = logging.getLogger("partway.serve")
+
+
+def start_log(level: str) -> None:
+    """Log to standard error; ``level`` is a setting's, in lower case."""
+    logging.basicConfig(
+        level=level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+
+
+def stop_on_signals(again: Callable[[], None]) -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; ``again`` is called on each further one."""
+    stop = asyncio.Event()
+
+    def signalled() -> None:
+        if stop.is_set():
+            again()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled)
+    return stop
+
+
+def raise_descriptor_limit(needed: int) -> None:
+    """Let this process have all the file descriptors it may; warn if they may not suffice.
+
+    At the limit uvloop closes new connections without a word.
+
+    Args:
+        needed: one for each connection, and one more for each stream's container.
+    """
+    try:
+        import resource
+    except ImportError:  # not POSIX
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS says "unlimited", and does not take it
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        log.warning(
+            "the limit of open files is %d; max_connections and max_streams can need %d: "
+            "raise it (ulimit -Hn) or lower them",
+            soft,
+            needed,
+        )
+
+
+def run_loop(main: Coroutine[Any, Any, int]) -> int:
+    """Run on uvloop where there is one, else on asyncio's own loop."""
+    if importlib.util.find_spec("uvloop") is None:
+        return asyncio.run(main)
+    import uvloop
+
+    return uvloop.run(main)
