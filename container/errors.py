@@ -33,6 +33,16 @@ class ModelError(Exception):
         self.code = code
         self.status = status
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """So that it crosses from a worker process whatever the ``__init__`` of its kin takes."""
+        return _revived, (type(self), self.args, self.__dict__)
+
+
+def _revived(kind: type[ModelError], args: tuple[object, ...], state: dict[str, object]) -> object:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
 
 class Busy(ModelError):
     """Too much waits already: Close 1013, or 503."""

@@ -70,5 +70,25 @@ BLOCK_WARNING: Final = 0.25
 QUEUE_LENGTH: Final = 16
 JOB_DEADLINE: Final = 60.0
 
-#: Items of a job that its client has not taken; then the worker waits.
+#: Items of a job that its client has not taken; then the worker waits. It goes on when half of
+#: them have been taken, so that not every item costs a word to the worker.
 ITEMS_HELD: Final = 64
+
+#: What nobody waits for any more may be computed for so long in a worker process, which is then
+#: killed and replaced. A generator needs only until its next item.
+GIVE_UP_GRACE: Final = 1.0
+
+#: Threads cannot be killed. When each of them has computed for so long what nobody waits for,
+#: /ping answers 503, so that the platform replaces the container.
+HUNG_AFTER: Final = 30.0
+
+#: Before a worker process that did not get as far as its first job is replaced: doubled each time,
+#: up to the limit.
+RESTART_DELAY: Final = 1.0
+RESTART_DELAY_LIMIT: Final = 60.0
+
+#: For worker processes to be gone once they have been killed, or have closed their pipe.
+REAP_TIMEOUT: Final = 1.0
+
+#: Longest traceback that comes out of a worker process, in characters.
+MAX_TRACEBACK: Final = 16 * KIB

@@ -16,10 +16,24 @@ def in_thread(call: Callable[..., _Result], *args: Any, name: str) -> asyncio.Fu
     The thread is a daemon: a call that never returns keeps no process from ending. Cancelling the
     future gives its result up, and does not end the call.
     """
+    future, make = deferred(call, *args)
+    threading.Thread(target=make, name=name, daemon=True).start()
+    return future
+
+
+def deferred(
+    call: Callable[..., _Result], *args: Any
+) -> tuple[asyncio.Future[_Result], Callable[[], None]]:
+    """A call that another thread is going to make.
+
+    Returns:
+        The future of its result, and what makes it, once. Whatever the call raises is the
+        future's, as :func:`ordinary` has it.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_Result] = loop.create_future()
 
-    def settle(result: _Result | None, error: BaseException | None) -> None:
+    def settle(result: _Result | None, error: Exception | None) -> None:
         if future.done():
             return
         if error is not None:
@@ -27,20 +41,29 @@ def in_thread(call: Callable[..., _Result], *args: Any, name: str) -> asyncio.Fu
         else:
             future.set_result(result)  # type: ignore[arg-type]  # the call's own
 
-    def run() -> None:
-        result: _Result | None = None
-        failure: BaseException | None = None
+    def make() -> None:
         try:
             result = call(*args)
-        except StopIteration as error:  # which no future takes
-            failure = RuntimeError(f"{call!r} raised StopIteration")
-            failure.__cause__ = error
         except BaseException as error:
-            failure = error
-        post(loop, settle, result, failure)
+            post(loop, settle, None, ordinary(error))
+        else:
+            post(loop, settle, result, None)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return future
+    return future, make
+
+
+def ordinary(error: BaseException) -> Exception:
+    """What a task may raise in place of something that was raised on a thread.
+
+    Most are raised as they are. SystemExit would end the loop, CancelledError look as if the task
+    had been cancelled, StopIteration as if an iterator had come to its end: each becomes a
+    RuntimeError that names it.
+    """
+    if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
+        return error
+    replacement = RuntimeError(f"the model's code raised {type(error).__name__}: {error}")
+    replacement.__cause__ = error
+    return replacement
 
 
 def post(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: Any) -> None:

@@ -1,0 +1,1 @@
+"""The commands of ``partway-container``, one module each."""

@@ -1,0 +1,325 @@
+"""``partway-container serve``: run a container until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from container.cli.errors import CommandError
+from container.cli.target import KINDS, Target, choose, make_model, one_line, put_on_path
+from container.errors import LoadFailed
+from container.guard import LoopGuard
+from container.limits import CANCEL_GRACE
+from container.model import Model
+from container.models import MODELS
+from container.server import MODEL_DIR, ModelServer
+
+try:
+    import uvloop
+except ImportError:  # a platform it is not made for
+    _new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+else:
+    _new_event_loop = uvloop.new_event_loop
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_log = logging.getLogger("partway.container.cli")
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_LOG_LEVELS = ("debug", "info", "warning", "error")
+
+#: After the orderly end Python waits for threads and for what is registered at exit, a model's
+#: own among them. With the 25.5 s of a whole shutdown this stays below SIGKILL at 30 s (1.1-1).
+EXIT_GRACE = 1.0
+
+_EPILOG = """\
+A flag goes before its variable, and a variable before the default. The platform can add no flags:
+an image sets PARTWAY_MODEL, PARTWAY_APP or PARTWAY_SCRIPT.
+
+examples:
+  partway-container serve --model echo --host 127.0.0.1
+  partway-container serve --model model:Chat --port 0
+"""
+
+
+class Server(Protocol):
+    """What runs here: a model's server, or an application's."""
+
+    async def start(self) -> int: ...
+    async def load(self) -> None: ...
+    def stop(self) -> None: ...
+    async def stopped(self) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen.
+
+    Attributes:
+        host: a name or an address.
+        port: 0 takes a free one.
+    """
+
+    host: str
+    port: int
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "serve",  # the platform appends this word to the image's entry point (clause 1.1-1)
+        help="serve a model until SIGTERM",
+        description="Serve a model, an application or a classic inference script until SIGTERM.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help=f"module:Class, or one that ships: {', '.join(sorted(MODELS))}; "
+        "also PARTWAY_MODEL (echo)",
+    )
+    parser.add_argument(
+        "--app", metavar="MODULE:NAME", help="an ASGI or WSGI application; also PARTWAY_APP"
+    )
+    parser.add_argument(
+        "--script", metavar="FILE", help="a file with model_fn and its kin; also PARTWAY_SCRIPT"
+    )
+    parser.add_argument(
+        "--model-dir",
+        metavar="DIR",
+        help=f"what the model loads from; also SM_MODEL_DIR ({MODEL_DIR})",
+    )
+    parser.add_argument(
+        "--host",
+        default="0.0.0.0",  # noqa: S104 (a container is reached from outside: clause 1.1-2)
+        help="address to listen on (%(default)s)",
+    )
+    parser.add_argument(
+        "--port", help="TCP port, 0 for a free one; also SAGEMAKER_BIND_TO_PORT (8080)"
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=_LOG_LEVELS,
+        help="what is written to standard error; also PARTWAY_LOG_LEVEL (info)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit status.
+
+    Raises:
+        CommandError: it cannot do what it was asked.
+    """
+    logging.basicConfig(
+        level=_log_level(options.log_level, os.environ).upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    target = choose({kind: getattr(options, kind) for kind in KINDS}, os.environ)
+    address = Address(options.host, _port(options.port, os.environ))
+    model_dir = _model_dir(options.model_dir, os.environ)
+    _leave_on_signal(0)  # importing may take a minute
+    make_server = _server_for(target, address, model_dir)
+    return _run_loop(_serve(target, make_server, address))
+
+
+# --- What it was asked ---------------------------------------------------------------------------
+
+
+def _log_level(flag: str | None, environ: Mapping[str, str]) -> str:
+    level = flag or environ.get("PARTWAY_LOG_LEVEL") or "info"
+    if level in _LOG_LEVELS:
+        return level
+    raise CommandError(f"PARTWAY_LOG_LEVEL {level!r} is none of {', '.join(_LOG_LEVELS)}")
+
+
+def _port(flag: str | None, environ: Mapping[str, str]) -> int:
+    source, text = "--port", flag
+    if text is None:
+        source, text = "SAGEMAKER_BIND_TO_PORT", environ.get("SAGEMAKER_BIND_TO_PORT") or "8080"
+    if text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535:
+        return int(text)
+    raise CommandError(f"{source} {text!r} is no port: give a number from 0 to 65535")
+
+
+def _model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
+    source, text = "--model-dir", flag
+    if text is None:
+        source, text = "SM_MODEL_DIR", environ.get("SM_MODEL_DIR") or None
+    if text is None:
+        return MODEL_DIR
+    if not Path(text).is_dir():
+        raise CommandError(f"{source} {text}: there is no such folder")
+    return Path(text)
+
+
+def _server_for(target: Target, address: Address, model_dir: Path) -> Callable[[], Server]:
+    """Import what is served; gives what makes its server, on a running loop.
+
+    Raises:
+        CommandError: there is no such thing.
+    """
+    if target.kind == "app":
+        from container.hosting.asgi import AppServer
+
+        put_on_path(Path.cwd())
+        return lambda: AppServer(target.name, address.host, address.port)
+    if target.kind == "script":
+        from container.hosting.script import Script  # numpy, which other models may not need
+
+        path = Path(target.name)
+        if not path.is_file():
+            raise target.error(f"there is no such file in {Path.cwd()}")
+        model: Model = Script(path)
+    else:
+        model = make_model(target)
+    if not model_dir.is_dir():
+        _log.info("there is no %s; files for the model can be named by --model-dir", model_dir)
+    return lambda: ModelServer(model, address.host, address.port, model_dir)
+
+
+# --- Serving -------------------------------------------------------------------------------------
+
+
+async def _serve(target: Target, make_server: Callable[[], Server], address: Address) -> int:
+    """Serve until a signal, then see everything to its end; a second signal hastens."""
+    try:
+        server = make_server()
+    except TypeError as error:  # handlers that are not async
+        raise target.error(str(error), status=1) from error
+    except LoadFailed as error:  # an extra that is not installed
+        raise target.error(f"{error.__cause__}", status=1) from error
+    stopping = False
+
+    def on_signal() -> None:
+        nonlocal stopping
+        stopping = True
+        server.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal)
+    guard = LoopGuard()
+    guard.start()
+    try:
+        port = await _start(server, address)
+        await _load(server)
+        if not stopping:
+            shown = f"[{address.host}]" if ":" in address.host else address.host
+            sys.stdout.write(f"listening on http://{shown}:{port}\n")  # in one piece, for who waits
+            sys.stdout.flush()
+        await server.stopped()
+    except BaseException:
+        await server.aclose()
+        raise
+    finally:
+        guard.stop()
+    return 0
+
+
+async def _start(server: Server, address: Address) -> int:
+    try:
+        return await server.start()
+    except OSError as error:
+        # asyncio words a failed bind at length; a failed look-up of a name has negative numbers.
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise CommandError(
+            f"cannot listen on {address.host} port {address.port}: {why}; "
+            "choose another with --host or --port",
+            status=1,
+        ) from None
+
+
+async def _load(server: Server) -> None:
+    try:
+        await server.load()
+    except LoadFailed as error:
+        _log.error("%s", error, exc_info=error.__cause__)
+        raise CommandError(f"{error}: {one_line(error.__cause__)}", status=1) from error
+
+
+# --- Beginning and ending a process --------------------------------------------------------------
+
+
+def _leave_on_signal(status: int) -> None:
+    """Have a signal end the process at once, while there is no loop to take it.
+
+    By default one would too, but not with our status; nor at all in a container's first process.
+    """
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        os._exit(status)
+
+    for number in _SIGNALS:
+        signal.signal(number, leave)
+
+
+def _run_loop(main: Coroutine[Any, Any, int]) -> int:
+    """Run on a loop of its own; what the model leaves running there gets no say in the end."""
+    status = 1
+    loop = _new_event_loop()
+    try:
+        status = loop.run_until_complete(main)
+    except CommandError as error:
+        status = error.status
+        raise
+    finally:
+        # Not asyncio.Runner: it waits for tasks and threads of the model, however long they hang.
+        loop.run_until_complete(_cancel_the_rest())
+        loop.close()
+        _leave_on_signal(status)
+        _leave_soon(status)
+    return status
+
+
+async def _cancel_the_rest() -> None:
+    """Cancel tasks of the model's own; those that ignore it are left."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=CANCEL_GRACE)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CANCEL_GRACE):
+            await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def _leave_soon(status: int) -> None:
+    """See to it that the process leaves, whatever the model's threads do.
+
+    Python waits at its exit for all that are no daemons, those of executors among them.
+    """
+
+    def leave() -> None:
+        left = [
+            thread.name
+            for thread in threading.enumerate()
+            if thread is not threading.main_thread() and not thread.daemon
+        ]
+        _log.warning("left running at the end: %s", ", ".join(left) or "what is called at exit")
+        logging.shutdown()
+        os._exit(status)
+
+    timer = threading.Timer(EXIT_GRACE, leave)
+    timer.daemon = True
+    timer.name = "partway-exit"
+    timer.start()
+    with suppress(OSError):  # whoever has read it is gone
+        sys.stdout.flush()

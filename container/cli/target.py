@@ -1,0 +1,143 @@
+"""What ``partway-container serve`` is asked to serve, by its name."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from container.cli.errors import CommandError
+from container.model import Model
+from container.models import MODELS
+
+_log = logging.getLogger("partway.container.cli")
+
+#: Each way to name what is served, as its flag, and the variable that stands for it.
+KINDS: Mapping[str, str] = {
+    "model": "PARTWAY_MODEL",
+    "app": "PARTWAY_APP",
+    "script": "PARTWAY_SCRIPT",
+}
+_DEFAULT = "echo"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is served.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        name: as it was given.
+        source: the flag or variable that gave it; errors name it.
+    """
+
+    kind: str
+    name: str
+    source: str
+
+    def error(self, text: str, status: int = 2) -> CommandError:
+        """An error that says where the name came from."""
+        return CommandError(f"{self.source} {self.name}: {text}", status)
+
+
+def choose(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Target:
+    """Find the one thing that is asked for; any flag goes before the environment.
+
+    Args:
+        flags: the value of each flag, by its kind; None where it was not given.
+        environ: an empty variable counts as none.
+
+    Raises:
+        CommandError: two of them are given.
+    """
+    given = [
+        Target(kind, flags[kind] or "", f"--{kind}") for kind in KINDS if flags[kind] is not None
+    ]
+    if not given:
+        given = [
+            Target(kind, environ[variable], variable)
+            for kind, variable in KINDS.items()
+            if environ.get(variable)
+        ]
+    if len(given) > 1:
+        both = " and ".join(f"{target.source} {target.name}" for target in given)
+        raise CommandError(f"{both} are given: one container serves one of them")
+    return given[0] if given else Target("model", _DEFAULT, "--model")
+
+
+def make_model(target: Target) -> Model:
+    """Import a model's class and make the model.
+
+    Raises:
+        CommandError: there is none of that name, or it cannot be made.
+    """
+    kind = _model_class(target)
+    try:
+        return kind()
+    except Exception as error:
+        raise _failed(target, f"{kind.__name__}() failed", error) from error
+
+
+def _model_class(target: Target) -> type[Model]:
+    name = MODELS.get(target.name, target.name)
+    if ":" not in name:
+        shipped = ", ".join(sorted(MODELS))
+        raise target.error(f"name a model that ships ({shipped}), or your own as module:Class")
+    if name == target.name:
+        put_on_path(Path.cwd())
+    module_name, _, attribute = name.partition(":")
+    module = _import(target, module_name)
+    found = getattr(module, attribute, None)
+    if isinstance(found, type) and issubclass(found, Model) and found is not Model:
+        return found
+    if found is None:
+        problem = f"{module_name} has no {attribute!r}"
+    else:
+        problem = f"{attribute} is no subclass of container.Model"
+    raise target.error(f"{problem}; {_models_in(module)}")
+
+
+def _import(target: Target, name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise target.error(f"{name!r} is no module's name; the file model.py is the module model")
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            raise target.error(
+                f"there is no module {missing} in {Path.cwd()} or on Python's path; "
+                "run this in the folder that has it"
+            ) from None
+        raise _failed(target, f"importing {name} failed", error) from error
+
+
+def _models_in(module: ModuleType) -> str:
+    names = sorted(
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Model) and value is not Model
+    )
+    return f"models in {module.__file__ or module.__name__}: {', '.join(names) or 'none'}"
+
+
+def _failed(target: Target, what: str, error: Exception) -> CommandError:
+    """The author's own code raised: the log gets the traceback, from there on."""
+    _log.error("%s", what, exc_info=error)
+    return target.error(f"{what}: {one_line(error)}", status=1)
+
+
+def one_line(error: BaseException | None) -> str:
+    """An exception as the end of a line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def put_on_path(folder: Path) -> None:
+    """Have a folder's modules found, before those that are installed."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))

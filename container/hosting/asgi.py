@@ -1,0 +1,176 @@
+"""An application in the place of a model: ASGI, or WSGI, on uvicorn (section 1.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from container.errors import LoadFailed
+from container.hosting.asgi_app import load_app, missing_extra
+from container.hosting.asgi_guard import Guard
+from container.hosting.asgi_lifespan import Lifespan
+from container.hosting.asgi_messages import App
+from container.limits import CANCEL_GRACE
+from container.server import ShutdownTimes
+from container.threads import in_thread
+from protocol.closing import GOING_AWAY
+
+if TYPE_CHECKING:
+    from container.hosting.asgi_uvicorn import WebServer
+
+__all__ = ["AppServer", "load_app"]
+
+#: What an app has for its lifespan's end at least, however long the rest of the shutdown took: with
+#: it, and the cancelling before and after, all is over 27 s after SIGTERM.
+LIFESPAN_GRACE = 1.0
+
+_TIMES = ShutdownTimes()
+
+_log = logging.getLogger("partway.container.server")
+
+
+class AppServer:
+    """An application on a TCP port, from :meth:`start` to :meth:`stopped`.
+
+    It begins and ends as a :class:`~container.server.ModelServer` does, by the same rules; once
+    nothing runs any more, and before the process ends, the app's lifespan has its shutdown.
+
+    Args:
+        app: ``module:attribute``; imported by :meth:`load`.
+        host: the address to listen on.
+        port: 0 takes a free one.
+        times: of the shutdown.
+
+    Raises:
+        LoadFailed: uvicorn is not installed.
+    """
+
+    def __init__(
+        self,
+        app: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        times: ShutdownTimes = _TIMES,
+    ) -> None:
+        try:
+            from container.hosting.asgi_uvicorn import WebServer
+        except ModuleNotFoundError as error:
+            raise LoadFailed(f"the application {app} cannot be served") from missing_extra(error)
+        self._name = app
+        self._host = host
+        self._port = port
+        self._times = times
+        self.guard = Guard(on_idle=self._nudge_shutdown)
+        self._web: WebServer = WebServer(self.guard)
+        self._lifespan: Lifespan | None = None
+        self._stopping = asyncio.Event()
+        self._hastened = False
+        self._nudge = asyncio.Event()
+        self._over_at = 0.0
+
+    async def start(self) -> int:
+        """Listen; returns the port. /ping answers 503 from here until the app is loaded.
+
+        Raises:
+            OSError: the address is taken, or is none of ours.
+        """
+        return await self._web.listen(self._host, self._port)
+
+    async def load(self) -> None:
+        """Import the app, on a thread, and see its lifespan's startup through.
+
+        Returns early if it is stopped.
+
+        Raises:
+            LoadFailed: it could not be loaded.
+        """
+        loading = asyncio.create_task(self._load(), name="loading")
+        stopping = asyncio.create_task(self._stopping.wait(), name="stopping")
+        try:
+            await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if loading.done():
+                loading.result()
+        except Exception as error:
+            raise LoadFailed(f"the application {self._name} could not be loaded") from error
+        finally:
+            for task in (loading, stopping):
+                task.cancel()
+            await asyncio.wait((loading, stopping))
+
+    async def _load(self) -> None:
+        began = time.monotonic()
+        _log.info("loading the application %s", self._name)
+        loop = asyncio.get_running_loop()
+        app = await in_thread(_import, self._name, loop, name="partway-load")
+        self._lifespan = Lifespan(app)
+        await self._lifespan.startup()
+        self.guard.let_answer(app, self._lifespan.state)
+        _log.info("%s is loaded, in %.1f s", self._name, time.monotonic() - began)
+
+    def stop(self) -> None:
+        """Begin the end; a second time, hasten it. A signal handler may call this."""
+        if self._stopping.is_set():
+            self._hastened = True
+            self._nudge.set()
+        self._stopping.set()
+
+    async def stopped(self) -> None:
+        """Wait for :meth:`stop`, then see everything to its end."""
+        try:
+            await self._stopping.wait()
+            await self._drain()
+        finally:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """End at once: connections are aborted, handlers cancelled, the lifespan ended."""
+        self._web.abort()
+        await self.guard.abort(CANCEL_GRACE)
+        if self._lifespan is not None:
+            left = self._over_at - asyncio.get_running_loop().time()
+            await self._lifespan.shutdown(max(left, LIFESPAN_GRACE))
+        await self._web.aclose()
+
+    async def _drain(self) -> None:
+        guard, times, clock = self.guard, self._times, asyncio.get_running_loop().time
+        self._over_at = clock() + times.grace + times.spread + times.hard
+        guard.draining = True
+        _log.info("stopping: %d streams open", len(guard.streams))
+        await self._pause(times.grace)
+        left = list(guard.streams)
+        for stream in left:
+            stream.close(GOING_AWAY, "the container is stopping")
+            await self._pause(times.spread / len(left))
+        if self._hastened:
+            self._over_at = clock() + times.hard
+        self._hastened = False
+        self._nudge.clear()
+        hard_end = clock() + times.hard
+        await self._pause(times.hard)
+        if guard.idle:
+            await self._web.finish(hard_end - clock())
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not once nothing runs or the end is hastened."""
+        if self.guard.idle or self._hastened:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._nudge.wait()
+        except TimeoutError:
+            return
+
+    def _nudge_shutdown(self) -> None:
+        if self.guard.draining:
+            self._nudge.set()
+
+
+def _import(name: str, loop: asyncio.AbstractEventLoop) -> App:
+    """Import an app on this thread, for a loop of another one.
+
+    A module that asks for the event loop gets the one that its handlers will run on.
+    """
+    asyncio.set_event_loop(loop)
+    return load_app(name)

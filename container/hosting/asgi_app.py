@@ -1,0 +1,83 @@
+"""Finding an application by its name, and making ASGI of it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from functools import reduce
+from typing import Any, cast
+
+from container.hosting.asgi_messages import App
+
+
+def load_app(name: str) -> App:
+    """Import an application, ASGI or WSGI; the latter comes as ASGI.
+
+    It may take long and runs the app's own code: call it on a thread.
+
+    Args:
+        name: ``module:attribute``; the attribute may have dots.
+
+    Raises:
+        ValueError: the name is no such name.
+        ImportError: there is no such module, or something it imports is missing.
+        AttributeError: the module has no such attribute.
+        TypeError: what it names is no application.
+        Exception: whatever the module raises.
+    """
+    module_name, _, path = name.partition(":")
+    if not module_name or not path:
+        raise ValueError(f"{name!r} does not say where the application is: use module:attribute")
+    try:
+        module = importlib.import_module(module_name)
+    except SystemExit as error:
+        raise RuntimeError(f"{module_name} called sys.exit({error.code}) at its import") from error
+    app: Any = reduce(getattr, path.split("."), module)
+    if _is_asgi(name, app):
+        return cast("App", app)
+    try:
+        from container.hosting.asgi_wsgi import WsgiApp
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) from error
+    return WsgiApp(app)
+
+
+def missing_extra(error: ModuleNotFoundError) -> ImportError:
+    """What to say where a package of the extra is not there."""
+    return ImportError(
+        f"serving an application needs {error.name}: pip install 'partway[asgi]'", name=error.name
+    )
+
+
+def _is_asgi(name: str, app: Any) -> bool:
+    """Whether an app is ASGI; otherwise it is WSGI.
+
+    ASGI apps are coroutine functions, or objects that are called like one. Middleware may hand the
+    coroutine through from a plain function, so then the arguments decide.
+    """
+    if not callable(app):
+        raise TypeError(f"{name} is no application, but of type {type(app).__name__}")
+    if inspect.iscoroutinefunction(app):
+        return True
+    if not inspect.isclass(app) and inspect.iscoroutinefunction(app.__call__):
+        return True
+    try:
+        signature = inspect.signature(app)
+    except ValueError:  # written in C: WSGI is what such servers' apps are
+        return False
+    if _takes(signature, 2):
+        return False
+    if _takes(signature, 3):
+        return True
+    raise TypeError(
+        f"{name} takes neither (scope, receive, send) nor (environ, start_response); "
+        "of a factory, name what it returns"
+    )
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,288 @@
+"""What a hosted app lacks of the contract (section 1.1): it stands before the app as middleware.
+
+What the app says itself passes untouched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from container.errors import log_failure, reason_of
+from container.hosting.asgi_messages import (
+    App,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    answer,
+    refuse,
+    refuse_upgrade,
+)
+from container.hosting.asgi_request import Answer, BoundedBody, HeldAnswer
+from container.hosting.asgi_stream import HostedStream
+from container.limits import BODY_TIMEOUT, HEALTH_TIMEOUT, MAX_BODY_BYTES, MAX_RUNNING
+from container.model import Model
+from container.runtime import EXECUTION_PARAMETERS, PING
+
+_log = logging.getLogger("partway.container.app")
+
+#: What a batch transform is told where the app has no word on it.
+_PARAMETERS = {
+    "MaxConcurrentTransforms": Model.max_concurrent_transforms,
+    "BatchStrategy": "MULTI_RECORD",
+    "MaxPayloadInMB": Model.max_payload_mb,
+}
+
+_OF_A_BODY = frozenset({b"content-length", b"content-type", b"transfer-encoding"})
+
+
+class Guard:
+    """An ASGI app that lets another one answer.
+
+    Args:
+        on_idle: called whenever the last stream and request has ended.
+        max_running: streams and requests at a time, ``/ping`` aside.
+        max_body: largest body of a request.
+        body_timeout: seconds spent waiting for a body in all.
+        ping_timeout: seconds that the app has for ``/ping``.
+    """
+
+    def __init__(
+        self,
+        on_idle: Callable[[], None] = lambda: None,
+        *,
+        max_running: int = MAX_RUNNING,
+        max_body: int = MAX_BODY_BYTES,
+        body_timeout: float = BODY_TIMEOUT,
+        ping_timeout: float = HEALTH_TIMEOUT,
+    ) -> None:
+        self._on_idle = on_idle
+        self._max_running = max_running
+        self._max_body = max_body
+        self._body_timeout = body_timeout
+        self._ping_timeout = ping_timeout
+        self._app: App | None = None
+        self._state: Mapping[str, Any] = {}
+        self._loop = asyncio.get_running_loop()
+        self._made = self._loop.time()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._asked: set[asyncio.Task[None]] = set()
+        self._aborted = False
+        self._trouble: str | None = None
+        #: While set /ping answers 503 and nothing new begins.
+        self.draining = False
+        #: The streams that are open, or ask to be.
+        self.streams: set[HostedStream] = set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no stream and no request is running."""
+        return not self._running
+
+    def let_answer(self, app: App, state: Mapping[str, Any]) -> None:
+        """From here on the app is asked; each of its requests has a copy of the state."""
+        self._app = app
+        self._state = state
+
+    async def abort(self, grace: float) -> None:
+        """Cancel whatever the app is doing; what ignores that is left after ``grace`` seconds."""
+        self._aborted = True
+        tasks = self._running | self._asked
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, ignoring = await asyncio.wait(tasks, timeout=grace)
+            if ignoring:
+                _log.warning("%d of the app's handlers ignore their cancellation", len(ignoring))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"] = dict(self._state)
+        try:
+            if scope["type"] == "websocket":
+                await self._stream(scope, receive, send)
+            elif scope["path"] == PING and scope["method"] in ("GET", "POST"):
+                await self._ping(scope, receive, send)
+            else:
+                await self._request(scope, receive, send)
+        except asyncio.CancelledError:
+            # uvicorn, which called this, would log its own cancelling as a fault of the app.
+            if not self._aborted:
+                raise
+
+    # --- Streams and requests --------------------------------------------------------------------
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if any(name == b"origin" for name, _ in scope["headers"]):
+            # The platform sends none. A browser does, and no page has business with a container
+            # that happens to listen where it can reach it.
+            reason = "a container takes streams from its platform, not from pages"
+            await refuse_upgrade(send, 403, reason)
+            return
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            await refuse_upgrade(send, 503, obstacle)
+            return
+        stream = HostedStream(receive, send)
+        self.streams.add(stream)
+        try:
+            with self._counted():
+                await stream.run(self._loaded_app(), scope)
+        finally:
+            self.streams.discard(stream)
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            await refuse(send, 503, obstacle)
+            return
+        body = BoundedBody(receive, self._max_body, self._body_timeout)
+        stands_in = scope["path"] == EXECUTION_PARAMETERS and scope["method"] == "GET"
+        said = Answer(send, lambda status: body.fault is not None or (stands_in and status == 404))
+        with self._counted():
+            if body.fits(scope):
+                try:
+                    await self._loaded_app()(scope, body.receive, said.send)
+                except Exception:
+                    if body.fault is None or said.begun:
+                        raise
+            if said.begun:
+                return
+            if body.fault is not None:
+                await refuse(send, *body.fault)
+            elif said.replaced:
+                await answer(send, 200, json.dumps(_PARAMETERS).encode(), "application/json")
+
+    # --- Health ----------------------------------------------------------------------------------
+
+    async def _ping(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Health (clause 1.1-2): the app's word where it has one."""
+        try:
+            said = await self._health(scope, receive)
+        except _Unwell as trouble:
+            self._speak_of(trouble.reason)
+            await refuse(send, 503, trouble.reason)
+            return
+        self._speak_of(None)
+        if said.status in (404, 405):  # it knows no /ping, with neither method
+            await answer(send, 200)
+            return
+        for message in said.messages:
+            await send(message)
+
+    async def _health(self, scope: Scope, receive: Receive) -> HeldAnswer:
+        absent = self._absent()
+        if absent is not None:
+            raise _Unwell(absent)
+        if any(task.cancelling() for task in self._asked):
+            raise _Unwell(f"the app is still at an earlier {PING}")
+        try:
+            async with asyncio.timeout(self._ping_timeout):
+                said = await self._ask(scope, receive)
+                if said.status == 405:
+                    said = await self._ask(_with_other_method(scope), _no_body())
+        except TimeoutError:
+            raise _Unwell(f"the app's {PING} took longer than {self._ping_timeout:g} s") from None
+        return said
+
+    async def _ask(self, scope: Scope, receive: Receive) -> HeldAnswer:
+        said = HeldAnswer()
+        call = self._loaded_app()(scope, receive, said.send)
+        task = asyncio.create_task(_finish(call), name="ping")
+        self._asked.add(task)
+        task.add_done_callback(self._on_asked)
+        try:
+            await asyncio.wait((task, said.whole), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not said.whole.done():
+            error = task.exception()
+            raise _Unwell(reason_of(error) if error else f"the app gave no answer to {PING}")
+        if said.too_long:
+            task.cancel()
+            raise _Unwell(f"the app's answer to {PING} is too long")
+        return said
+
+    def _on_asked(self, task: asyncio.Task[None]) -> None:
+        self._asked.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log_failure(_log, PING, error)
+
+    def _speak_of(self, trouble: str | None) -> None:
+        """Tell the log what /ping says, when that changes."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            if trouble is None:
+                _log.info("the app is well")
+            else:
+                _log.warning("/ping answers 503: %s", trouble)
+
+    # --- What runs -------------------------------------------------------------------------------
+
+    def _loaded_app(self) -> App:
+        assert self._app is not None, "nothing is asked of an app that is absent"
+        return self._app
+
+    def _absent(self) -> str | None:
+        """Why the app is not asked, if so."""
+        if self.draining:
+            return "the container is stopping"
+        if self._app is None:
+            return f"the app is loading, for {self._loop.time() - self._made:.0f} s now"
+        return None
+
+    def _obstacle(self) -> str | None:
+        """Why nothing new may begin, if so."""
+        if len(self._running) >= self._max_running:
+            return f"{self._max_running} streams and requests are under way, and that is the limit"
+        return self._absent()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None, "uvicorn handles each in a task"
+        self._running.add(task)
+        try:
+            yield
+        finally:
+            self._running.discard(task)
+            if not self._running:
+                self._on_idle()
+
+
+class _Unwell(Exception):
+    """Why /ping answers 503."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+async def _finish(call: Awaitable[None]) -> None:
+    """An awaitable as the coroutine that a task takes."""
+    await call
+
+
+def _with_other_method(scope: Scope) -> Scope:
+    """The same ping by GET instead of POST, or the other way round, without a body."""
+    headers = [(name, value) for name, value in scope["headers"] if name not in _OF_A_BODY]
+    method = "GET" if scope["method"] == "POST" else "POST"
+    return {**scope, "method": method, "headers": headers}
+
+
+def _no_body() -> Receive:
+    """What is received of a request without a body, from a client that stays."""
+    messages: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    leaving: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    async def receive() -> Message:
+        return messages.pop() if messages else await leaving
+
+    return receive

@@ -1,0 +1,102 @@
+"""An app's lifespan: what it does before its first request and after its last one.
+
+uvicorn could run it, but opens the port only then; ``/ping`` has to say meanwhile that it loads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from container.hosting.asgi_messages import App, Message, Scope
+from container.limits import CANCEL_GRACE
+
+_log = logging.getLogger("partway.container.app")
+
+
+class Lifespan:
+    """Runs an app's lifespan, in a task of its own.
+
+    Whoever has called :meth:`startup` calls :meth:`shutdown`, whatever became of it.
+
+    Attributes:
+        state: what the app has put there for its requests.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.state: dict[str, Any] = {}
+        self._task: asyncio.Future[None] | None = None
+        loop = asyncio.get_running_loop()
+        #: What the app says of its startup: None, or why it has failed.
+        self._startup: asyncio.Future[str | None] = loop.create_future()
+        self._shutdown: asyncio.Future[None] = loop.create_future()
+        self._told_to_start = False
+        self._told_to_stop = asyncio.Event()
+        self._ready = False
+
+    async def startup(self) -> None:
+        """Wait until the app is ready. One that knows no lifespan is ready at once.
+
+        Raises:
+            Exception: what the app raised once it had said that its startup failed.
+            RuntimeError: it said so, and raised nothing.
+        """
+        scope: Scope = {
+            "type": "lifespan",
+            "asgi": {"version": "3.0", "spec_version": "2.0"},
+            "state": self.state,
+        }
+        task = self._task = asyncio.ensure_future(self._app(scope, self._receive, self._send))
+        await asyncio.wait((task, self._startup), return_when=asyncio.FIRST_COMPLETED)
+        if not self._startup.done():
+            # uvicorn's rule: an app that raises, or returns, at the word alone does not know it.
+            _log.debug("the app knows no lifespan", exc_info=task.exception())
+            return
+        failure = self._startup.result()
+        if failure is not None:
+            await asyncio.wait((task,), timeout=CANCEL_GRACE)
+            error = task.exception() if task.done() and not task.cancelled() else None
+            raise error or RuntimeError(failure or "the app says that its startup has failed")
+        self._ready = True
+
+    async def shutdown(self, patience: float) -> None:
+        """Have the app clean up; after so many seconds it is cancelled."""
+        task = self._task
+        if task is None:
+            return
+        if self._ready and not task.done():
+            self._told_to_stop.set()
+            await asyncio.wait(
+                (task, self._shutdown), timeout=patience, return_when=asyncio.FIRST_COMPLETED
+            )
+            if self._shutdown.done():
+                await asyncio.wait((task,), timeout=CANCEL_GRACE)
+            elif not task.done():
+                _log.warning("the app's lifespan did not end within %.1f s", patience)
+        task.cancel()
+        await asyncio.wait((task,), timeout=CANCEL_GRACE)
+        if self._ready and task.done() and not task.cancelled() and task.exception() is not None:
+            _log.error("the app's lifespan failed", exc_info=task.exception())
+
+    async def _receive(self) -> Message:
+        if not self._told_to_start:
+            self._told_to_start = True
+            return {"type": "lifespan.startup"}
+        await self._told_to_stop.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def _send(self, message: Message) -> None:
+        match message["type"]:
+            case "lifespan.startup.complete" if not self._startup.done():
+                self._startup.set_result(None)
+            case "lifespan.startup.failed" if not self._startup.done():
+                self._startup.set_result(message.get("message", ""))
+            case "lifespan.shutdown.complete" if not self._shutdown.done():
+                self._shutdown.set_result(None)
+            case "lifespan.shutdown.failed" if not self._shutdown.done():
+                _log.error("the app's shutdown failed: %s", message.get("message", ""))
+                self._shutdown.set_result(None)
+            case kind:
+                raise RuntimeError(f"{kind} is not what a lifespan says at this point")

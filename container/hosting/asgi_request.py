@@ -1,0 +1,132 @@
+"""A request to a hosted app: a body within bounds, an answer that another may stand in for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from container.hosting.asgi_messages import Message, Receive, Scope, Send
+from container.limits import BODY_TIMEOUT, MAX_BODY_BYTES
+
+#: Bytes of an answer to /ping, which is kept until it is whole. The contract's own is empty.
+_MAX_HELD = 64 * 1024
+
+
+class BoundedBody:
+    """What an app reads of a request. A body out of bounds ends as if the client had left.
+
+    Args:
+        receive: uvicorn's.
+        max_body: bytes.
+        patience: seconds spent waiting for it in all.
+
+    Attributes:
+        fault: status and reason, once it is out of bounds.
+    """
+
+    def __init__(
+        self, receive: Receive, max_body: int = MAX_BODY_BYTES, patience: float = BODY_TIMEOUT
+    ) -> None:
+        self._from_client = receive
+        self._max_body = max_body
+        self._patience = self._left = patience
+        self._received = 0
+        self._whole = False
+        self.fault: tuple[int, str] | None = None
+
+    def fits(self, scope: Scope) -> bool:
+        """Whether the length that a request announces, if any, is within bounds."""
+        lengths = [int(value) for name, value in scope["headers"] if name == b"content-length"]
+        if lengths and lengths[0] > self._max_body:
+            self._too_large()
+        return self.fault is None
+
+    async def receive(self) -> Message:
+        """ASGI's ``receive``."""
+        if self._whole:
+            return await self._from_client()  # that it leaves, whenever that is
+        if self.fault is None:
+            message = await self._next()
+            if message is not None:
+                return message
+        return {"type": "http.disconnect"}
+
+    async def _next(self) -> Message | None:
+        clock = asyncio.get_running_loop().time
+        asked = clock()
+        try:
+            async with asyncio.timeout(self._left):
+                message = await self._from_client()
+        except TimeoutError:
+            self.fault = 408, f"no body within {self._patience:g} s"
+            return None
+        self._left -= clock() - asked
+        self._received += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        if self._received > self._max_body:
+            self._too_large()
+            return None
+        return message
+
+    def _too_large(self) -> None:
+        self.fault = 413, f"the body is larger than {self._max_body} bytes"
+
+
+class Answer:
+    """An app's answer, passed on as it comes unless something stands in for it.
+
+    Args:
+        send: uvicorn's.
+        replaces: whether something else shall be said, given the status.
+
+    Attributes:
+        begun: some of it has been sent.
+        replaced: none of it will be.
+    """
+
+    def __init__(self, send: Send, replaces: Callable[[int], bool]) -> None:
+        self._to_client = send
+        self._replaces = replaces
+        self.begun = False
+        self.replaced = False
+
+    async def send(self, message: Message) -> None:
+        """ASGI's ``send``."""
+        if not self.begun and message["type"] == "http.response.start":
+            self.replaced = self._replaces(message["status"])
+            self.begun = not self.replaced
+        if not self.replaced:
+            await self._to_client(message)
+
+
+class HeldAnswer:
+    """An app's answer, kept until it is whole.
+
+    Attributes:
+        messages: of it, so far.
+        whole: done once nothing is missing; an answer that is too long is cut there.
+        too_long: it was.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.whole: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.too_long = False
+        self._size = 0
+
+    @property
+    def status(self) -> int:
+        """Of a whole answer."""
+        status: int = self.messages[0]["status"]
+        return status
+
+    async def send(self, message: Message) -> None:
+        """ASGI's ``send``."""
+        if self.whole.done():
+            return
+        self.messages.append(message)
+        self._size += len(message.get("body", b""))
+        self.too_long = self._size > _MAX_HELD
+        last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if last or self.too_long:
+            self.whole.set_result(None)

@@ -1,0 +1,107 @@
+"""A WebSocket of a hosted app: how it ends where the app, or uvicorn, leaves that open."""
+
+from __future__ import annotations
+
+import asyncio
+
+from container.errors import reason_of
+from container.hosting.asgi_messages import App, Message, Receive, Scope, Send, refuse_upgrade
+from protocol.closing import INTERNAL_ERROR, NORMAL, clip
+from protocol.limits import LINGER_TIMEOUT
+
+#: How apps learn that their client has left: Starlette's exception, and uvicorn's from ``send``.
+_DISCONNECTS = frozenset({"WebSocketDisconnect", "ClientDisconnected"})
+
+
+class StreamOver(ConnectionError):
+    """The app sends on a stream that the server has closed."""
+
+
+class HostedStream:
+    """One WebSocket, between uvicorn and the app.
+
+    Rules of the end:
+        1. Whoever closes first has closed it. Over is over: a Close of the app's after ours is
+           dropped, anything else that it sends raises.
+        2. An app that returns without a Close gets 1000, one that raises gets 1011 and a reason;
+           uvicorn would drop the connection in both cases.
+        3. Before it is accepted there is no Close, but an answer over HTTP.
+    """
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._from_client = receive
+        self._to_client = send
+        self._accepted = False
+        self._over = False
+        self._closing: asyncio.Task[None] | None = None
+        self._left = False
+
+    async def run(self, app: App, scope: Scope) -> None:
+        """Have the app handle it.
+
+        Raises:
+            Exception: whatever the app raises, after the client has been told.
+        """
+        try:
+            await app(scope, self._receive, self._send)
+        except Exception as error:
+            if (self._left or self._closing) and _is_disconnect(error):
+                return  # no fault: nothing more can be said to that client
+            await self._end(INTERNAL_ERROR, reason_of(error))
+            raise
+        else:
+            await self._end(NORMAL, "")
+        finally:
+            if self._closing is not None:
+                self._closing.cancel()  # what has not been written by now never will be
+
+    def close(self, code: int, reason: str) -> None:
+        """Close it from our side, in a while: before it, the client takes what it was sent.
+
+        A stream that has not been accepted yet is refused with 503.
+        """
+        if not self._over:
+            self._over = True
+            self._closing = asyncio.create_task(self._say(code, reason), name="closing")
+
+    async def _say(self, code: int, reason: str) -> None:
+        try:
+            if self._accepted:
+                close = {"type": "websocket.close", "code": code, "reason": clip(reason)}
+                await self._to_client(close)
+            else:
+                await refuse_upgrade(self._to_client, 503, reason)
+        except OSError:
+            return  # the client has left
+
+    async def _end(self, code: int, reason: str) -> None:
+        """Rule 2. A client that takes nothing is not waited for any longer than this."""
+        if self._accepted and not self._over and not self._left:
+            self._over = True
+            try:
+                async with asyncio.timeout(LINGER_TIMEOUT):
+                    await self._say(code, reason)
+            except TimeoutError:
+                return
+
+    async def _receive(self) -> Message:
+        message = await self._from_client()
+        if message["type"] == "websocket.disconnect":
+            self._left = True
+        return message
+
+    async def _send(self, message: Message) -> None:
+        kind = message["type"]
+        if self._closing is not None:
+            if kind == "websocket.close":
+                return
+            raise StreamOver("the server has closed this stream")
+        if kind in ("websocket.close", "websocket.http.response.start"):
+            self._over = True
+        await self._to_client(message)
+        if kind == "websocket.accept":
+            self._accepted = True
+
+
+def _is_disconnect(error: Exception) -> bool:
+    return isinstance(error, ConnectionError) or type(error).__name__ in _DISCONNECTS

@@ -1,0 +1,233 @@
+"""uvicorn, as a part of this process: our loop, our signals, our end.
+
+Its WebSockets are ``websockets-sansio``: of those that uvicorn has it alone answers a broken frame
+with the Close that RFC 6455 asks for, and it needs no package that is not there anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
+
+from container.bodies import SERVER
+from container.hosting.asgi_messages import App
+from container.limits import ACCEPT_BACKLOG, CANCEL_GRACE, MAX_MESSAGE_BYTES, MAX_RUNNING
+from protocol.limits import (
+    HANDSHAKE_HEAD_BYTES,
+    PART_OVERHEAD,
+    REQUEST_HEAD_TIMEOUT,
+    STALL_TIMEOUT,
+)
+
+#: Fragments of one message: each is held as an object of its own until the message is whole. So
+#: many of 20 ms are 43 minutes.
+MAX_FRAGMENTS = MAX_MESSAGE_BYTES // PART_OVERHEAD
+
+#: Connections: as many again as may be at work, for those that are idle or ask for /ping.
+_MAX_CONNECTIONS = 2 * MAX_RUNNING
+
+
+class HttpProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 on h11, which bounds a request's head, with a deadline for it.
+
+    Without one a connection that says nothing, or a byte now and then, is kept for ever.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._expect_head()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection to its WebSocket.
+
+        Of a head that h11 lets pass and websockets does not (it has a body, or a hundred headers
+        too many), uvicorn would never speak again.
+        """
+        self._expect_nothing()
+        super().handle_websocket_upgrade(event)
+        stream = self.transport.get_protocol()
+        if isinstance(stream, WebSocketProtocol) and not stream.handshake_initiated:
+            self.send_400_response("this head opens no WebSocket")
+
+    def _expect_head(self) -> None:
+        self._expect_nothing()
+        self._deadline = self.loop.call_later(REQUEST_HEAD_TIMEOUT, self._on_deadline)
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _on_deadline(self) -> None:
+        if getattr(self.cycle, "response_complete", True):  # None before the first head
+            self.transport.close()
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket on websockets' sans-IO layer, with a bound for fragments.
+
+    Their bytes count against ``ws_max_size``, but empty ones have none.
+    """
+
+    def handle_cont(self, event: Frame) -> None:
+        super().handle_cont(event)
+        if len(self.frames) > MAX_FRAGMENTS:
+            self.frames.clear()
+            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"over {MAX_FRAGMENTS} fragments")
+            self.handle_parser_exception()
+
+
+class _Connections(set[Any]):
+    """uvicorn's open connections; ``none`` is set while there is none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.none = asyncio.Event()
+        self.none.set()
+
+    def add(self, connection: Any) -> None:
+        super().add(connection)
+        self.none.clear()
+
+    def discard(self, connection: Any) -> None:
+        super().discard(connection)
+        if not self:
+            self.none.set()
+
+    remove = discard
+
+
+class WebServer(uvicorn.Server):
+    """Serves an app from :meth:`listen` to :meth:`aclose`."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                interface="asgi3",
+                lifespan="off",  # see asgi_lifespan
+                http=HttpProtocol,
+                h11_max_incomplete_event_size=HANDSHAKE_HEAD_BYTES,
+                ws=WebSocketProtocol,
+                ws_max_size=MAX_MESSAGE_BYTES,
+                ws_per_message_deflate=False,  # a compressed payload is not the part's bytes
+                ws_ping_interval=None,  # the platform pings
+                limit_concurrency=_MAX_CONNECTIONS,
+                backlog=ACCEPT_BACKLOG,
+                timeout_keep_alive=int(REQUEST_HEAD_TIMEOUT),
+                headers=[("server", SERVER)],
+                server_header=False,
+                proxy_headers=False,
+                access_log=False,  # queries would be in it
+                log_config=None,
+                log_level="error",  # what is below is a client's fault
+            )
+        )
+        self._connections = self.server_state.connections = _Connections()
+        self._listening = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Listen; returns the port.
+
+        Raises:
+            OSError: the address is taken, or is none of ours.
+        """
+        # uvicorn ends the process where it cannot bind, so it gets sockets that are bound.
+        sockets = await _bound_sockets(host, port)
+        self._serving = asyncio.create_task(self.serve(sockets), name="uvicorn")
+        listening = asyncio.create_task(self._listening.wait())
+        try:
+            await asyncio.wait((self._serving, listening), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            listening.cancel()
+        if self._serving.done():
+            for each in sockets:
+                each.close()
+            self._serving.result()
+        taken: int = sockets[0].getsockname()[1]
+        return taken
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._listening.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the command's."""
+        yield
+
+    async def finish(self, patience: float) -> None:
+        """Take no more connections, and let those that there are say their last for so long."""
+        self._stop_listening()
+        for connection in list(self._connections):
+            # A WebSocket's Close is on its way; the others have nothing left to say.
+            if isinstance(connection, HttpProtocol) and not connection.transport.is_closing():
+                connection.shutdown()
+        try:
+            async with asyncio.timeout(patience):
+                await self._connections.none.wait()
+        except TimeoutError:
+            return
+
+    def abort(self) -> None:
+        """Take no more connections, and drop those that there are."""
+        self._stop_listening()
+        for connection in list(self._connections):
+            connection.transport.abort()
+
+    async def aclose(self) -> None:
+        """End."""
+        if self._serving is not None:
+            # Not by its own shutdown(), which looks every tenth of a second.
+            self._serving.cancel()
+            await asyncio.wait((self._serving,), timeout=CANCEL_GRACE)
+
+    def _stop_listening(self) -> None:
+        for server in self.servers if self.started else ():
+            server.close()
+
+
+async def _bound_sockets(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of a host; what they accept inherits their options."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            sock = socket.socket(family, kind, protocol)
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # A peer that is gone, or takes nothing for that long, is the kernel's to find:
+            # uvicorn waits for it without end.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                timeout = int(STALL_TIMEOUT * 1000)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
+            sock.bind(address)
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets

@@ -1,0 +1,230 @@
+"""WSGI applications as ASGI, by a2wsgi, with an end to everything.
+
+a2wsgi runs a request on a thread, and leaves open what happens to the thread when nobody wants the
+answer any more. Here a thread stops at the next chunk it makes, and one that makes none keeps
+neither a place from the others for longer than it lives, nor the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from a2wsgi.wsgi import WSGIResponder
+
+from container.hosting.asgi_messages import Message, Receive, Scope, Send, refuse, refuse_upgrade
+from container.limits import CANCEL_GRACE, QUEUE_LENGTH
+from container.runtime import PING
+from container.threads import post
+
+#: Requests that an app answers at a time; a2wsgi's own number.
+WSGI_THREADS = 10
+
+#: Chunks of an answer that its client has not taken; then the thread waits. a2wsgi's own number.
+_CHUNKS_HELD = 10
+
+WsgiCallable = Callable[..., Any]
+_Result = TypeVar("_Result")
+
+
+class WsgiApp:
+    """A WSGI application as an ASGI app that takes requests alone.
+
+    ``/ping`` has a thread of its own, so that a full house is not taken for an ill one. A request's
+    body is read before its thread begins: no thread waits for a client that sends.
+
+    Args:
+        app: takes ``(environ, start_response)``.
+        threads: requests that it answers at a time.
+        queue: how many more may wait; over it a client gets 503.
+    """
+
+    def __init__(
+        self, app: WsgiCallable, threads: int = WSGI_THREADS, queue: int = QUEUE_LENGTH
+    ) -> None:
+        self._app = app
+        self._requests = _Places(threads, queue)
+        self._pings = _Places(1, queue)
+        self._calls: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await refuse_upgrade(send, 501, "this is a WSGI app: it takes requests, not streams")
+        else:
+            await self._request(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        for call in self._calls:
+            call.cancel()
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=CANCEL_GRACE)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        places = self._pings if scope["path"] == PING else self._requests
+        if places.full:
+            await refuse(send, 503, f"{places.limit} requests are under way, and that is the limit")
+            return
+        with places.taken():
+            body = await _whole(receive)
+            if body is not None:
+                await places.thread.acquire()
+                await self._call(scope, body, receive, send, places.thread)
+
+    async def _call(
+        self,
+        scope: Scope,
+        body: deque[Message],
+        receive: Receive,
+        send: Send,
+        place: asyncio.Semaphore,
+    ) -> None:
+        unwanted = threading.Event()
+        relay = _Relay(send, unwanted)
+        thread = _Thread(place)
+
+        async def replay() -> Message:
+            return body.popleft() if body else {"type": "http.disconnect"}
+
+        responder = WSGIResponder(
+            _stopping_at(unwanted, self._app), cast("ThreadPoolExecutor", thread), _CHUNKS_HELD
+        )
+        call = asyncio.create_task(responder(scope, replay, relay.send))  # type: ignore[arg-type]
+        watcher = asyncio.create_task(_disconnected(receive, unwanted))
+        self._calls.add(call)
+        call.add_done_callback(self._on_called)
+        try:
+            # a2wsgi would forget to read what its thread says, which then waits for that for ever.
+            await asyncio.shield(call)
+        finally:
+            unwanted.set()
+            watcher.cancel()
+            if call.done() and not thread.begun:
+                place.release()
+        if relay.failure is not None:
+            raise relay.failure
+
+    def _on_called(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            call.exception()  # whoever still waits has it
+
+
+class _Places:
+    """Threads, and the requests that wait for one."""
+
+    def __init__(self, threads: int, queue: int) -> None:
+        self.thread = asyncio.Semaphore(threads)
+        self.limit = threads + queue
+        self._taken = 0
+
+    @property
+    def full(self) -> bool:
+        return self._taken >= self.limit
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+
+class _Thread(Executor):
+    """An executor for one call, on a daemon thread, which gives its place back when it ends."""
+
+    def __init__(self, place: asyncio.Semaphore) -> None:
+        self._place = place
+        self._loop = asyncio.get_running_loop()
+        self.begun = False
+
+    def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
+        future: Future[_Result] = Future()
+        future.set_running_or_notify_cancel()
+        self.begun = True
+
+        def run() -> None:
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            finally:
+                post(self._loop, self._place.release)
+
+        threading.Thread(target=run, name="partway-wsgi", daemon=True).start()
+        return future
+
+
+class _Relay:
+    """What a thread says, on its way to a client that may have enough of it.
+
+    It takes everything and never raises: a2wsgi's thread would wait for ever for what is not taken.
+
+    Attributes:
+        failure: what sending raised.
+    """
+
+    def __init__(self, send: Send, unwanted: threading.Event) -> None:
+        self._send = send
+        self._unwanted = unwanted
+        self.failure: Exception | None = None
+
+    async def send(self, message: Any) -> None:
+        if self._unwanted.is_set():
+            return
+        try:
+            await self._send(message)
+        except Exception as error:
+            self.failure = error
+            self._unwanted.set()
+
+
+def _stopping_at(unwanted: threading.Event, app: WsgiCallable) -> WsgiCallable:
+    """The app, whose answer ends with the chunk after which nobody wants more."""
+
+    def chunks(body: Any) -> Iterator[bytes]:
+        try:
+            for chunk in body:
+                if unwanted.is_set():
+                    return
+                yield chunk
+        finally:
+            if hasattr(body, "close"):
+                body.close()
+
+    def call(environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
+        environ["wsgi.errors"] = sys.stderr  # a2wsgi's are on stdout
+        return chunks(app(environ, start_response))
+
+    return call
+
+
+async def _whole(receive: Receive) -> deque[Message] | None:
+    """A request's body, message by message; None if the client leaves before its end."""
+    messages: deque[Message] = deque()
+    while not messages or messages[-1].get("more_body", False):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        messages.append(message)
+    return messages
+
+
+async def _disconnected(receive: Receive, unwanted: threading.Event) -> None:
+    """Wait until the client leaves."""
+    await receive()
+    unwanted.set()

@@ -1,0 +1,137 @@
+"""A worker process from the inside: it loads the model, then does one job after the other."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import logging
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from operator import attrgetter
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from container.limits import ITEMS_HELD
+from container.threads import ordinary
+from container.workers import crossing
+from container.workers.computing import Gate, perform
+
+if TYPE_CHECKING:
+    from container.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a worker process is made from.
+
+    Attributes:
+        module: that the model's class is in.
+        name: of the class there, with dots where it is in another one.
+        model_dir: what the model loads from.
+        log_level: of the process that made it.
+    """
+
+    module: str
+    name: str
+    model_dir: Path
+    log_level: int
+
+    def make(self) -> Model:
+        """The model, not loaded yet."""
+        kind = attrgetter(self.name)(importlib.import_module(self.module))
+        return cast("Model", kind())
+
+
+def main(pipe: Connection, origin: Origin) -> NoReturn:
+    """Be a worker process, until the other end of the pipe is closed, or it is killed."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Ctrl-C and a service manager send them to every process, and the parent has jobs to end.
+        # Not SIG_IGN: programs that the model starts would ignore them too.
+        signal.signal(number, _leave_it_to_the_parent)
+        signal.siginterrupt(number, False)
+    # What the model starts must not hold the pipe open when this process has died.
+    os.set_inheritable(pipe.fileno(), False)
+    os.register_at_fork(after_in_child=pipe.close)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a process that is killed flushes nothing
+    logging.basicConfig(
+        level=origin.log_level,
+        format="%(asctime)s %(levelname)s %(name)s [%(process)d]: %(message)s",
+    )
+    _Child(pipe).run(origin)
+
+
+def _leave_it_to_the_parent(number: int, frame: FrameType | None) -> None:
+    """Nothing."""
+
+
+class _Child:
+    """Listens on a thread, and computes on the main one, where libraries expect to be used."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._jobs: SimpleQueue[tuple[bytes, Gate]] = SimpleQueue()
+        self._gate = Gate(0)
+
+    def run(self, origin: Origin) -> NoReturn:
+        threading.Thread(target=self._listen, name="partway-pipe", daemon=True).start()
+        try:
+            model = origin.make()
+            model.load(origin.model_dir)
+        except BaseException as error:
+            self._pipe.send_bytes(crossing.pack_error(crossing.FAILED, ordinary(error)))
+            _leave(1)
+        self._pipe.send_bytes(crossing.LOADED)
+        while True:
+            self._pipe.send_bytes(self._answer(model, *self._jobs.get()))
+
+    def _listen(self) -> NoReturn:
+        """Hear the parent. When it is gone so is this process, whatever it computes."""
+        try:
+            while True:
+                self._hear(self._pipe.recv_bytes())
+        finally:
+            os._exit(1)
+
+    def _hear(self, message: bytes) -> None:
+        kind = message[:1]
+        if kind == crossing.GRANT:
+            self._gate.grant(int(message[1:]))
+        elif kind == crossing.GIVE_UP:
+            self._gate.close()
+        else:
+            self._gate = Gate(ITEMS_HELD)
+            self._jobs.put((message, self._gate))
+
+    def _answer(self, model: Model, message: bytes, gate: Gate) -> bytes:
+        """Do a job; the message that ends it. What it holds is let go before the next one."""
+        try:
+            name, args, kwargs = crossing.unpack(message, "what the method was called with")
+        except TypeError as error:
+            return crossing.pack_error(crossing.ERROR, error)
+
+        def emit(item: object) -> None:
+            self._pipe.send_bytes(crossing.pack(crossing.ITEM, item, f"an item of {name}()"))
+
+        call = partial(getattr(model, name), *args, **kwargs)
+        outcome = perform(call, gate, emit if message[:1] == crossing.ITERATE else None)
+        if outcome.error is not None:
+            return crossing.pack_error(crossing.ERROR, outcome.error)
+        try:
+            return crossing.pack(crossing.RESULT, outcome.value, f"the result of {name}()")
+        except TypeError as error:
+            return crossing.pack_error(crossing.ERROR, error)
+
+
+def _leave(status: int) -> NoReturn:
+    """End without waiting for threads of the model's."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)

@@ -1,0 +1,255 @@
+"""A worker process from the outside, and the thread that talks to it."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Protocol
+
+from container.errors import WorkerDied
+from container.limits import REAP_TIMEOUT
+from container.threads import post
+from container.workers import crossing
+from container.workers.child import Origin, main
+from container.workers.computing import Outcome
+from container.workers.jobs import Iteration, Job
+
+# A fork would copy locks that other threads hold.
+_spawning = multiprocessing.get_context("spawn")
+
+
+class Owner(Protocol):
+    """Who hears of a process; on the loop."""
+
+    def came_up(self) -> None:
+        """The model is loaded: jobs may be sent."""
+
+    def finished(self, job: Job, outcome: Outcome) -> None:
+        """It is done with a job, and takes the next one."""
+
+    def ended(self, job: Job | None, error: Exception) -> None:
+        """It is gone: the job that it was at, and why."""
+
+
+class ChildProcess:
+    """One worker process, from its start to its end.
+
+    A thread of its own starts it, talks to it and sees it end, so that neither a large job nor a
+    process that does not listen keeps the loop.
+
+    Args:
+        name: for the process and its thread.
+        origin: what it is made from.
+        owner: who hears of it.
+
+    Attributes:
+        ended: set when the process is gone, and its thread has nothing left to do.
+    """
+
+    def __init__(self, name: str, origin: Origin, owner: Owner) -> None:
+        self._name = name
+        self._origin = origin
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._process: SpawnProcess | None = None
+        self._killed = False
+        #: What the thread is to do, each with the pipe; and how it is woken.
+        self._errands: deque[Callable[[Connection], None]] = deque()
+        self._bell_lock = threading.Lock()
+        self._bell: Connection | None = None
+        #: What the process is at, why it could not load, what became of an item: the thread's.
+        self._job: Job | None = None
+        self._load_error: Exception | None = None
+        self._item_error: Exception | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None before it has been started."""
+        return self._process.pid if self._process is not None else None
+
+    # --- On the loop -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start it.
+
+        Raises:
+            OSError, RuntimeError: the system gives no more pipes or threads.
+        """
+        ears, self._bell = _spawning.Pipe(duplex=False)
+        thread = threading.Thread(target=self._run, args=(ears,), name=self._name, daemon=True)
+        thread.start()
+
+    def begin(self, job: Job) -> None:
+        """Send a job."""
+        self._send(lambda pipe: self._send_job(pipe, job))
+
+    def grant(self, items: int) -> None:
+        """Let so many more items of its job come."""
+        message = crossing.GRANT + str(items).encode()
+        self._send(lambda pipe: pipe.send_bytes(message))
+
+    def give_up(self) -> None:
+        """Tell it that nobody waits for its job any more."""
+        self._send(lambda pipe: pipe.send_bytes(crossing.GIVE_UP))
+
+    def kill(self) -> None:
+        """End it, whatever it does. From any thread; again and again."""
+        self._killed = True
+        if self._process is not None:
+            self._process.kill()
+
+    def _send(self, errand: Callable[[Connection], None]) -> None:
+        with self._bell_lock:
+            if self._bell is not None:
+                self._errands.append(errand)
+                self._bell.send_bytes(b"")  # a few for each job: never so many that it would block
+
+    def _conclude(self, error: Exception) -> None:
+        self._owner.ended(self._job, error)
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    # --- On the thread ---------------------------------------------------------------------------
+
+    def _run(self, ears: Connection) -> None:
+        try:
+            pipe, its_end = _spawning.Pipe()
+            with pipe:
+                with its_end:
+                    self._launch(its_end)
+                error = self._attend(pipe, ears)
+        except Exception as failure:  # the system gives no more pipes, processes, memory
+            error = failure
+        with self._bell_lock, ears:
+            if self._bell is not None:
+                self._bell.close()
+            self._bell = None
+        post(self._loop, self._conclude, error)
+
+    def _launch(self, its_end: Connection) -> None:
+        process = _spawning.Process(target=main, args=(its_end, self._origin), name=self._name)
+        process.start()
+        self._process = process
+        _living.add(self)
+        if self._killed:
+            process.kill()
+
+    def _attend(self, pipe: Connection, ears: Connection) -> Exception:
+        """Talk to the process until it is gone; returns why it is."""
+        try:
+            self._talk(pipe, ears)
+        finally:
+            status = self._reap()
+        return self._load_error or WorkerDied(f"the worker process {_how_it_ended(status)}")
+
+    def _talk(self, pipe: Connection, ears: Connection) -> None:
+        while True:
+            # What it has said comes first: that a process is dead does not undo its last word.
+            if pipe in wait((pipe, ears)):
+                try:
+                    message = pipe.recv_bytes()
+                except (EOFError, OSError):
+                    return
+                self._hear(message)
+                del message  # while the process is idle nothing of its last job is held
+            else:
+                ears.recv_bytes()
+                with suppress(OSError):  # it is dying: the pipe's end comes behind its last word
+                    self._errands.popleft()(pipe)
+
+    def _send_job(self, pipe: Connection, job: Job) -> None:
+        name = job.method.__name__
+        kind = crossing.ITERATE if isinstance(job, Iteration) else crossing.CALL
+        call = (name, job.args, job.kwargs)
+        try:
+            message = crossing.pack(kind, call, f"an argument of {name}()")
+        except TypeError as error:
+            post(self._loop, self._owner.finished, job, Outcome(error=error))
+            return
+        self._job = job
+        self._item_error = None
+        pipe.send_bytes(message)
+
+    def _hear(self, message: bytes) -> None:
+        kind = message[:1]
+        if kind == crossing.LOADED:
+            post(self._loop, self._owner.came_up)
+        elif kind == crossing.FAILED:
+            self._load_error = crossing.unpack_error(message)
+        elif kind == crossing.ITEM:
+            self._hear_item(message)
+        else:
+            self._hear_end(kind, message)
+
+    def _hear_item(self, message: bytes) -> None:
+        job = self._job
+        assert isinstance(job, Iteration), "only a generator yields"
+        if job.over or self._item_error is not None:
+            return
+        try:
+            job.emit(crossing.unpack(message, f"an item of {job.method.__name__}()"))
+        except TypeError as error:
+            self._item_error = error  # the job ends with it, once the process has stopped
+            self.give_up()
+
+    def _hear_end(self, kind: bytes, message: bytes) -> None:
+        job, self._job = self._job, None
+        assert job is not None, "what ends has begun"
+        if kind == crossing.ERROR:
+            outcome = Outcome(error=crossing.unpack_error(message))
+        elif self._item_error is not None:
+            outcome = Outcome(error=self._item_error)
+        else:
+            outcome = _result(message, f"the result of {job.method.__name__}()")
+        post(self._loop, self._owner.finished, job, outcome)
+
+    def _reap(self) -> int | None:
+        """See the process end, now that its pipe has; returns its status."""
+        process = self._process
+        assert process is not None, "it has been started"
+        process.join(REAP_TIMEOUT)
+        if process.exitcode is None:  # it has closed the pipe, and goes on
+            process.kill()
+            process.join(REAP_TIMEOUT)
+        _living.discard(self)
+        return process.exitcode
+
+
+def _result(message: bytes, what: str) -> Outcome:
+    try:
+        return Outcome(crossing.unpack(message, what))
+    except TypeError as error:
+        return Outcome(error=error)
+
+
+def _how_it_ended(status: int | None) -> str:
+    if status is None:
+        return "has closed its pipe"
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was killed by {name}"
+
+
+#: At exit multiprocessing waits for every process: those that nobody has stopped are killed before.
+_living: set[ChildProcess] = set()
+os.register_at_fork(after_in_child=_living.clear)  # a fork has none
+
+
+@atexit.register
+def _kill_the_living() -> None:
+    for process in list(_living):
+        process.kill()

@@ -1,0 +1,91 @@
+"""What goes through the pipe between this process and a worker process.
+
+Each message is one byte of kind and a body. What a body holds is pickled where the table says so.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from typing import Any, Final
+
+from container.errors import ModelError
+from container.limits import MAX_TRACEBACK
+
+#: To the worker: a job, as (method, args, kwargs) pickled, that returns, or that yields.
+CALL: Final = b"c"
+ITERATE: Final = b"i"
+#: Let so many more items of it come: the number in decimal.
+GRANT: Final = b"g"
+#: Nobody waits for it any more.
+GIVE_UP: Final = b"x"
+
+#: From the worker: the model is loaded; or it is not, an error.
+LOADED: Final = b"l"
+FAILED: Final = b"f"
+#: Of a job: an item, pickled; then what it returned, pickled, or an error.
+ITEM: Final = b"y"
+RESULT: Final = b"r"
+ERROR: Final = b"e"
+
+
+def pack(kind: bytes, value: object, what: str) -> bytes:
+    """A message with a value.
+
+    Args:
+        kind: one of those above.
+        value: to be pickled.
+        what: it is, for the error.
+
+    Raises:
+        TypeError: it cannot be pickled.
+    """
+    try:
+        return kind + pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        raise TypeError(f"{what} cannot cross between processes: {error}") from error
+
+
+def unpack(message: bytes, what: str) -> Any:
+    """The value in a message.
+
+    Raises:
+        TypeError: it cannot be made again on this side.
+    """
+    try:
+        return pickle.loads(memoryview(message)[1:])  # noqa: S301 (from our own process)
+    except Exception as error:
+        raise TypeError(f"{what} cannot cross between processes: {error}") from error
+
+
+def pack_error(kind: bytes, error: Exception) -> bytes:
+    """A message with an exception, and its traceback as text; never fails."""
+    text = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
+    try:
+        whole = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+        pickle.loads(whole)  # noqa: S301 (many can be taken apart, and not be put together)
+    except Exception:
+        error = _substitute(error)
+        whole = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+    return kind + pickle.dumps((whole, text), pickle.HIGHEST_PROTOCOL)
+
+
+def unpack_error(message: bytes) -> Exception:
+    """The exception in a message, with the worker's traceback as a note for the log."""
+    whole, text = pickle.loads(memoryview(message)[1:])  # noqa: S301 (from our own process)
+    error: object
+    try:
+        error = pickle.loads(whole)  # noqa: S301
+    except Exception as failure:
+        error = RuntimeError(f"an exception of a worker process cannot be made again: {failure}")
+    if not isinstance(error, Exception):
+        error = RuntimeError(f"a worker process raised {type(error).__name__}")
+    error.add_note(f"In the worker process:\n\n{text}")
+    return error
+
+
+def _substitute(error: Exception) -> Exception:
+    """What says the same as an exception that cannot cross."""
+    if isinstance(error, ModelError):
+        return ModelError(error.reason, code=error.code, status=error.status)
+    return RuntimeError("".join(traceback.format_exception_only(error)).strip()[-MAX_TRACEBACK:])

@@ -1,0 +1,141 @@
+"""Which job goes to which worker, which waits, and which does so no longer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+
+from container.errors import Busy, ModelError, TooSlow, log_failure
+from container.workers.computing import Outcome
+from container.workers.jobs import Job, Worker
+from protocol.closing import GOING_AWAY
+
+_log = logging.getLogger("partway.container.workers")
+
+
+class Pool:
+    """The queue in front of the workers. All of it happens on the loop.
+
+    Rules:
+        1. Jobs begin in the order in which they were asked for.
+        2. A job waits only while no worker is free, and ``queue`` jobs wait at most.
+        3. A job has ``deadline`` seconds from the asking, wherever it is then.
+        4. A job that is over leaves the queue at once, and its worker hears of it. That worker is
+           free when it says so, not before.
+
+    Args:
+        queue: how many jobs may wait.
+        deadline: seconds.
+    """
+
+    def __init__(self, queue: int, deadline: float) -> None:
+        self._queue = queue
+        self._deadline = deadline
+        self._refusal: str | None = "the model is loading"
+        self._stopped = False
+        self._jobs: set[Job] = set()  # that are not over
+        self._waiting: OrderedDict[Job, None] = OrderedDict()
+        self._idle: list[Worker] = []
+
+    # --- Clients ---------------------------------------------------------------------------------
+
+    def submit(self, job: Job) -> None:
+        """Take a job.
+
+        Raises:
+            Busy: as many wait as may; or the workers are not up yet, or not any more.
+        """
+        if self._refusal is not None:
+            raise Busy(self._refusal)
+        if not self._idle and len(self._waiting) >= self._queue:
+            waiting = len(self._waiting)
+            raise Busy(
+                f"every worker is busy, and {waiting} jobs wait already"
+                if waiting
+                else "every worker is busy, and no job may wait"
+            )
+        self._jobs.add(job)
+        job.timer = asyncio.get_running_loop().call_later(self._deadline, self._expire, job)
+        if self._idle:
+            self._assign(job, self._idle.pop())
+        else:
+            self._waiting[job] = None
+
+    def give_up(self, job: Job) -> None:
+        """The client of a job has left."""
+        self._end(job, Outcome())
+
+    def _expire(self, job: Job) -> None:
+        error: ModelError
+        if job in self._waiting:
+            error = Busy(f"no worker was free within {self._deadline:g} s")
+        else:
+            error = TooSlow(f"the model has not finished within {self._deadline:g} s")
+        self._end(job, Outcome(error=error))
+
+    # --- Workers ---------------------------------------------------------------------------------
+
+    def free(self, worker: Worker) -> None:
+        """A worker may have the next job."""
+        if self._waiting:
+            job, _ = self._waiting.popitem(last=False)
+            self._assign(job, worker)
+        else:
+            self._idle.append(worker)
+
+    def lost(self, worker: Worker) -> None:
+        """A worker may have no job, until it is free again."""
+        if worker in self._idle:
+            self._idle.remove(worker)
+
+    def finished(self, job: Job, outcome: Outcome) -> None:
+        """A worker is no longer at a job. Whether it is free it says itself."""
+        job.worker = None
+        if not job.over:
+            self._end(job, outcome)
+        elif outcome.error is not None:
+            log_failure(_log, "a job that was given up", outcome.error)
+
+    def unbegun(self, job: Job) -> None:
+        """A worker was lost before it began a job, which is the next one then."""
+        job.worker = None
+        if job.over:
+            return
+        if self._idle:
+            self._assign(job, self._idle.pop())
+        else:
+            self._waiting[job] = None
+            self._waiting.move_to_end(job, last=False)
+
+    # --- All of it -------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """From here on jobs are taken, unless it has been closed already."""
+        if not self._stopped:
+            self._refusal = None
+
+    def close(self) -> None:
+        """End every job, and take no more."""
+        self._stopped = True
+        self._refusal = "the container is stopping"
+        for job in list(self._jobs):
+            error = ModelError(self._refusal, code=GOING_AWAY, status=503)
+            self._end(job, Outcome(error=error))
+
+    def _assign(self, job: Job, worker: Worker) -> None:
+        job.worker = worker
+        worker.begin(job)
+
+    def _end(self, job: Job, outcome: Outcome) -> None:
+        """Every end of a job, whatever its cause, goes through here; the first one counts."""
+        if job.over:
+            return
+        job.over = True
+        self._jobs.discard(job)
+        self._waiting.pop(job, None)
+        if job.timer is not None:
+            job.timer.cancel()
+        if job.worker is not None:
+            job.worker.give_up()
+        job.settle(outcome)

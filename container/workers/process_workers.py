@@ -1,0 +1,250 @@
+"""Worker processes: each has a model of its own, and is replaced when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from container.errors import WorkerDied, reason_of
+from container.limits import REAP_TIMEOUT, RESTART_DELAY_LIMIT
+from container.workers.child import Origin
+from container.workers.child_process import ChildProcess
+from container.workers.computing import Outcome
+from container.workers.jobs import Job
+from container.workers.pool import Pool
+
+if TYPE_CHECKING:
+    from container.model import Model
+
+_log = logging.getLogger("partway.container.workers")
+
+
+class ProcessWorker:
+    """A place for one worker process after the other.
+
+    Rules:
+        1. A process that dies takes its job with it, and no other: one that was still on its way
+           to it is the next one of another worker.
+        2. It is replaced: at once if it had begun a job, else after a delay, since the next one
+           may get no further. The delay doubles each time.
+        3. The first one is not. If it does not come up the model cannot be loaded.
+
+    Args:
+        name: for processes and their threads.
+        origin: what they are made from.
+        pool: where their jobs come from.
+        grace: seconds for a job that nobody waits for; then the process is killed.
+        restart_delay: seconds, the first time.
+
+    Attributes:
+        first: set when the first one has come up, or has not.
+        down: why there is none that takes jobs; None while there is.
+    """
+
+    def __init__(
+        self, name: str, origin: Origin, pool: Pool, grace: float, restart_delay: float
+    ) -> None:
+        self._name = name
+        self._origin = origin
+        self._pool = pool
+        self._grace = grace
+        self._restart_delay = restart_delay
+        self._loop = asyncio.get_running_loop()
+        self.first: asyncio.Future[None] = self._loop.create_future()
+        self.down: str | None = "it is loading"
+        self._process: ChildProcess | None = None
+        self._job: Job | None = None
+        self._began = False  # whether this process has begun a job
+        self._dismissed = False  # whether it has been killed by us
+        self._failures = 0  # processes in a row that began none
+        self._ending = False
+        self._timer: asyncio.TimerHandle | None = None  # until it is killed, or replaced
+
+    # --- What the pool says ----------------------------------------------------------------------
+
+    def begin(self, job: Job) -> None:
+        assert self._process is not None, "only a worker that is up is free"
+        self._job = job
+        self._process.begin(job)
+
+    def grant(self, items: int) -> None:
+        if self._process is not None:
+            self._process.grant(items)
+
+    def give_up(self) -> None:
+        if self._process is not None:
+            self._process.give_up()
+            self._timer = self._loop.call_later(self._grace, self._dismiss)
+
+    def _dismiss(self) -> None:
+        assert self._process is not None, "its end stops the timer"
+        _log.warning("%s still computes what nobody waits for: it is killed", self)
+        self.down = "it is being replaced"
+        self._dismissed = True
+        self._process.kill()
+
+    # --- What the process says -------------------------------------------------------------------
+
+    def came_up(self) -> None:
+        self.down = None
+        if self.first.done():
+            _log.info("%s is up", self)
+        else:
+            self.first.set_result(None)
+        self._pool.free(self)
+
+    def finished(self, job: Job, outcome: Outcome) -> None:
+        self._stop_timer()
+        self._began = True
+        self._job = None
+        self._pool.finished(job, outcome)
+        if not self._dismissed:
+            self._pool.free(self)
+
+    def ended(self, job: Job | None, error: Exception) -> None:
+        self._stop_timer()
+        self._pool.lost(self)
+        if not self._dismissed:
+            self.down = reason_of(error)
+            if self.first.done() and not self._ending:
+                trace = None if isinstance(error, WorkerDied) else error
+                _log.error("%s: %s", self, self.down, exc_info=trace)
+        self._process = None
+        lost, self._job = self._job, None
+        if lost is not None and lost is not job:
+            self._pool.unbegun(lost)
+        elif lost is not None:
+            self._began = True
+            self._pool.finished(lost, Outcome() if lost.over else Outcome(error=error))
+        if not self.first.done():
+            self.first.set_exception(error)
+        elif not self._ending:
+            self._replace()
+
+    # --- One after the other ---------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start a process."""
+        self._timer = None
+        self._began = self._dismissed = False
+        process = ChildProcess(self._name, self._origin, self)
+        try:
+            process.start()
+        except (OSError, RuntimeError) as error:
+            self.ended(None, error)
+        else:
+            self._process = process
+
+    def _replace(self) -> None:
+        self._failures = 0 if self._began else self._failures + 1
+        if not self._failures:
+            self.start()
+            return
+        delay = min(self._restart_delay * 2 ** (self._failures - 1), RESTART_DELAY_LIMIT)
+        self._timer = self._loop.call_later(delay, self.start)
+
+    def end(self) -> asyncio.Future[None] | None:
+        """Kill the process, and start no other; returns what is set when it is gone."""
+        self._ending = True
+        self._stop_timer()
+        if self._process is None:
+            return None
+        self._process.kill()
+        return self._process.ended
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def __str__(self) -> str:
+        pid = self._process.pid if self._process is not None else None
+        return f"{self._name} (process {pid})"
+
+
+class ProcessCrew:
+    """The worker processes of one model.
+
+    Args:
+        model: what each of them makes one like; it is not loaded itself.
+        count: how many.
+        pool: where their jobs come from.
+        grace: seconds for a job that nobody waits for.
+        restart_delay: seconds.
+
+    Raises:
+        TypeError: the model's class cannot be imported by its name.
+    """
+
+    def __init__(
+        self, model: Model, count: int, pool: Pool, grace: float, restart_delay: float
+    ) -> None:
+        _check_importable(type(model))
+        self._model = model
+        self._count = count
+        self._pool = pool
+        self._grace = grace
+        self._restart_delay = restart_delay
+        self._workers: list[ProcessWorker] = []
+        self._going: list[asyncio.Future[None]] = []
+
+    def check(self, method: Callable[..., Any]) -> None:
+        """Refuse what cannot be called in another process.
+
+        Raises:
+            TypeError: it is no method of the model.
+        """
+        name = getattr(method, "__name__", "")
+        if not inspect.ismethod(method) or getattr(self._model, name, None) != method:
+            raise TypeError(
+                f"{method!r} cannot be called in a worker process, where only the model's methods "
+                "can be found: give self.some_method"
+            )
+
+    async def start(self, model_dir: Path) -> None:
+        """Start them, and let each load the model."""
+        kind = type(self._model)
+        level = logging.getLogger().getEffectiveLevel()
+        origin = Origin(kind.__module__, kind.__qualname__, model_dir, level)
+        self._workers = [
+            ProcessWorker(
+                f"partway-worker-{number}", origin, self._pool, self._grace, self._restart_delay
+            )
+            for number in range(self._count)
+        ]
+        for worker in self._workers:
+            worker.start()
+        await asyncio.gather(*(worker.first for worker in self._workers))
+
+    def trouble(self) -> str | None:
+        """Why they cannot serve."""
+        reasons = [worker.down for worker in self._workers if worker.down is not None]
+        if reasons and len(reasons) == len(self._workers):
+            return f"no worker process is up: {reasons[0]}"
+        return None
+
+    def end(self) -> None:
+        """Kill them."""
+        self._going += [ended for worker in self._workers if (ended := worker.end()) is not None]
+        self._workers = []
+
+    async def ended(self) -> None:
+        """Wait until they are gone. One that the system cannot kill is left to it."""
+        if self._going:
+            await asyncio.wait(self._going, timeout=2 * REAP_TIMEOUT)
+
+
+def _check_importable(kind: type[Model]) -> None:
+    found: object = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    if found is not kind:
+        raise TypeError(
+            f"{kind.__qualname__} runs on Processes, which import it by its name: "
+            "define it at the top of a module"
+        )

@@ -1,0 +1,130 @@
+"""Worker threads: they share one model, and cannot be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from container.limits import ITEMS_HELD
+from container.threads import deferred, post
+from container.workers.computing import Gate, Outcome, perform
+from container.workers.jobs import Iteration, Job
+from container.workers.pool import Pool
+
+if TYPE_CHECKING:
+    from container.model import Model
+
+_Mailbox = SimpleQueue[Callable[[], None] | None]
+
+
+class ThreadWorker:
+    """One thread, which does what it is told until :meth:`end`.
+
+    It is a daemon: what hangs in it keeps no process from ending.
+    """
+
+    def __init__(self, name: str, pool: Pool) -> None:
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
+        self._mailbox: _Mailbox = SimpleQueue()
+        self._gate = Gate(0)
+        self._given_up_at: float | None = None
+        threading.Thread(target=_serve, args=(self._mailbox,), name=name, daemon=True).start()
+
+    @property
+    def given_up_for(self) -> float:
+        """Seconds for which it has been computing what nobody waits for."""
+        if self._given_up_at is None:
+            return 0.0
+        return self._loop.time() - self._given_up_at
+
+    async def call(self, function: Callable[..., object], *args: object) -> None:
+        """Call something on the thread; raises what it raises."""
+        future, make = deferred(function, *args)
+        self._mailbox.put(make)
+        await future
+
+    def begin(self, job: Job) -> None:
+        self._gate = Gate(ITEMS_HELD)
+        self._mailbox.put(partial(self._compute, job, self._gate))
+
+    def grant(self, items: int) -> None:
+        self._gate.grant(items)
+
+    def give_up(self) -> None:
+        self._given_up_at = self._loop.time()
+        self._gate.close()
+
+    def end(self) -> None:
+        """Let the thread end, when it has returned from what it does now."""
+        self._mailbox.put(None)
+
+    def _compute(self, job: Job, gate: Gate) -> None:
+        emit = job.emit if isinstance(job, Iteration) else None
+        post(self._loop, self._finished, job, perform(job.compute, gate, emit))
+
+    def _finished(self, job: Job, outcome: Outcome) -> None:
+        self._given_up_at = None
+        self._pool.finished(job, outcome)
+        self._pool.free(self)
+
+
+def _serve(mailbox: _Mailbox) -> None:
+    while (call := mailbox.get()) is not None:
+        call()
+        del call  # while the thread is idle it holds nothing of its last job
+
+
+class ThreadCrew:
+    """The worker threads of one model.
+
+    Args:
+        model: it is loaded on the first of them, and used on all.
+        count: how many.
+        pool: where their jobs come from.
+        hung_after: seconds.
+    """
+
+    def __init__(self, model: Model, count: int, pool: Pool, hung_after: float) -> None:
+        self._model = model
+        self._count = count
+        self._pool = pool
+        self._hung_after = hung_after
+        self._workers: list[ThreadWorker] = []
+
+    def check(self, method: Callable[..., Any]) -> None:
+        """Any callable will do."""
+
+    async def start(self, model_dir: Path) -> None:
+        """Load the model. What it keeps for its thread is there for the jobs of the first one."""
+        self._workers = [
+            ThreadWorker(f"partway-worker-{number}", self._pool) for number in range(self._count)
+        ]
+        await self._workers[0].call(self._model.load, model_dir)
+        for worker in reversed(self._workers):  # the last one that is free begins first
+            self._pool.free(worker)
+
+    def trouble(self) -> str | None:
+        """Why they cannot serve."""
+        if self._workers and all(
+            worker.given_up_for > self._hung_after for worker in self._workers
+        ):
+            return (
+                f"every worker has computed for more than {self._hung_after:g} s "
+                "what nobody waits for any more"
+            )
+        return None
+
+    def end(self) -> None:
+        """Let each thread end, when it has returned from what it does now."""
+        for worker in self._workers:
+            worker.end()
+        self._workers = []
+
+    async def ended(self) -> None:
+        """Threads are not waited for: they may hang."""

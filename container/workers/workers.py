@@ -1,0 +1,141 @@
+"""What a model's handlers hand their computing to."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from container.limits import GIVE_UP_GRACE, HUNG_AFTER, RESTART_DELAY
+from container.workers.jobs import Call, Items, Iteration
+from container.workers.pool import Pool
+from container.workers.process_workers import ProcessCrew
+from container.workers.settings import Processes, Threads
+from container.workers.thread_workers import ThreadCrew
+
+if TYPE_CHECKING:
+    from container.model import Model
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Workers:
+    """Runs a model's methods on its workers, as many at a time as there are.
+
+    Args:
+        model: its ``runs_on`` says where; None is one thread.
+        grace: seconds for which a worker process may compute what nobody waits for.
+        hung_after: seconds after which threads that do so are hung.
+        restart_delay: seconds before a process that did not come up is replaced.
+
+    Raises:
+        TypeError: worker processes could not make that model.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        grace: float = GIVE_UP_GRACE,
+        hung_after: float = HUNG_AFTER,
+        restart_delay: float = RESTART_DELAY,
+    ) -> None:
+        settings = model.runs_on or Threads()
+        self._pool = Pool(settings.queue, settings.deadline)
+        self._crew: ThreadCrew | ProcessCrew
+        if isinstance(settings, Processes):
+            self._crew = ProcessCrew(model, settings.count, self._pool, grace, restart_delay)
+        else:
+            self._crew = ThreadCrew(model, settings.count, self._pool, hung_after)
+
+    async def start(self, model_dir: Path) -> None:
+        """Load the model. Called once; waits for as long as ``load`` takes.
+
+        Raises:
+            WorkerDied: the process that loaded it is gone.
+            Exception: whatever ``load`` raised.
+        """
+        try:
+            await self._crew.start(model_dir)
+        except BaseException:
+            self._end()
+            raise
+        self._pool.open()
+
+    def trouble(self) -> str | None:
+        """Why they cannot serve; None if they can."""
+        return self._crew.trouble()
+
+    async def stop(self) -> None:
+        """End them, and every job: those who wait for one get 503, or Close 1001.
+
+        Threads that compute are left to themselves, processes are killed.
+        """
+        self._end()
+        await self._crew.ended()
+
+    async def run(self, method: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run a method of the model on a worker, and return what it returns.
+
+        Cancelling gives the job up: it leaves the queue, or its worker process is killed. A thread
+        goes on to the method's end, with nobody to take the result.
+
+        Args:
+            method: plain ``def``; with :class:`Processes` a method of the model itself, and it,
+                its arguments and its result are pickled.
+            args: of the method.
+            kwargs: likewise.
+
+        Raises:
+            Busy: too many wait already, or no worker was free before the deadline.
+            TooSlow: the deadline passed while it computed.
+            WorkerDied: its process is gone.
+            TypeError: a worker cannot call that, or take these arguments.
+            Exception: whatever the method raised.
+        """
+        self._check(method)
+        if inspect.isgeneratorfunction(method):
+            raise TypeError(f"{method.__qualname__} is a generator: use iterate()")
+        job: Call[_T] = Call(method, args, kwargs)
+        self._pool.submit(job)
+        try:
+            return await job.result
+        finally:
+            self._pool.give_up(job)
+            del job.result  # an exception holds this frame and the job: they must not hold it
+
+    def iterate(
+        self, method: Callable[_P, Iterable[_T]], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Items[_T]:
+        """Run a generator of the model on a worker, and iterate over what it yields.
+
+        ::
+
+            async for token in self.workers.iterate(self.generate, prompt):
+                await stream.send(token)
+
+        It begins at once. Each item arrives when it is yielded, and the generator runs ahead of
+        its client by 64 items at most. Leaving the loop, for whatever reason, closes the generator
+        at its next item, on its worker.
+
+        Raises:
+            Busy: too many wait already. What else :meth:`run` raises comes while iterating.
+            TypeError: a worker cannot call that.
+        """
+        self._check(method)
+        job: Iteration[_T] = Iteration(method, args, kwargs)
+        self._pool.submit(job)
+        return Items(job, self._pool.give_up)
+
+    def _check(self, method: Callable[..., object]) -> None:
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+            raise TypeError(
+                f"{method.__qualname__} is async: await it here, or make it a plain def"
+            )
+        self._crew.check(method)
+
+    def _end(self) -> None:
+        self._pool.close()
+        self._crew.end()
