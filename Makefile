@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format bench bench-codecs bench-http2 browser interop interop-js sdk-python wheel clean
+.PHONY: demo test lint format bench bench-codecs bench-http2 browser interop interop-js sdk-python \
+	image image-tools wheel clean
 
 demo: .venv/installed  ## start a gateway and an echo container, hold one conversation, stop
 	$(BIN)/python docs/examples/first_stream.py
@@ -42,6 +43,15 @@ sdk-python:
 
 interop-js: .venv/installed-test  ## AWS's SDK for JavaScript; needs node and npm
 	$(BIN)/python -m pytest tests/interop/js_check.py
+
+image: image-tools .venv/installed-test  ## the images, built and run as the platform runs them; needs root
+	$(BIN)/python -m pytest tests/interop/image_check.py
+
+image-tools:
+	@[ "$$(id -u)" = 0 ] || { \
+		echo "make image needs Linux and root: it mounts the images' files and starts them" >&2; exit 1; }
+	@for tool in buildah mmdebstrap unshare; do command -v $$tool >/dev/null || { \
+		echo "make image needs $$tool: apt-get install buildah mmdebstrap util-linux" >&2; exit 1; }; done
 
 wheel: .venv/installed  ## dist/partway-*.whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

@@ -1,80 +1,131 @@
-"""The image, as far as its recipe says (clause 1.1-1)."""
+"""The images, as far as their recipes say (section 1.1). ``make image`` builds and runs them."""
 
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 import tomllib
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.dockerfiles import Instruction, Recipe, departures
 
-Instruction = tuple[str, str]
+OURS = ROOT / "Dockerfile"
+STARTER = ROOT / "container" / "starter" / "Dockerfile"
+
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
-def instructions(text: str) -> list[Instruction]:
-    """Each instruction with its arguments; comments gone, continued lines joined."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
-    return [
-        (name.upper(), arguments.strip())
-        for name, _, arguments in (line.strip().partition(" ") for line in joined.splitlines())
-    ]
+@pytest.fixture(params=[OURS, STARTER], ids=["ours", "starter"])
+def recipe(request: pytest.FixtureRequest) -> Recipe:
+    return Recipe(request.param.read_text("utf-8"))
 
 
 @pytest.fixture
-def recipe() -> list[Instruction]:
-    return instructions((ROOT / "Dockerfile").read_text("utf-8"))
+def ours() -> Recipe:
+    return Recipe(OURS.read_text("utf-8"))
 
 
-def arguments_of(recipe: list[Instruction], name: str) -> list[str]:
-    return [arguments for instruction, arguments in recipe if instruction == name]
+# --- What the platform asks ----------------------------------------------------------------------
 
 
-def test_the_label_that_tells_of_bidirectional_streams(recipe):
-    labels = dict(label.split("=", 1) for label in arguments_of(recipe, "LABEL"))
-    assert (
-        labels["com.amazonaws.sagemaker.capabilities.bidirectional-streaming"].strip('"') == "true"
-    )
+@pytest.mark.clause("1.1-1", "1.1-2", "1.1-4")
+def test_the_image_is_what_the_platform_asks_for(recipe):
+    assert departures(recipe) == []
 
 
-def test_the_entry_point_is_in_exec_form(recipe):
-    (text,) = arguments_of(recipe, "ENTRYPOINT")
-    command = json.loads(text)
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
-    assert command[0] in scripts, "a shell in front would get the signal in its place"
-    assert "serve" not in command, "the platform appends it"
-
-
-def test_what_the_platform_appends_is_the_default_too(recipe):
-    (text,) = arguments_of(recipe, "CMD")
-    assert json.loads(text) == ["serve"]
-
-
-def test_the_port(recipe):
-    assert arguments_of(recipe, "EXPOSE") == ["8080"]
-
-
-def test_it_runs_as_root_with_nothing_before_it(recipe):
-    assert arguments_of(recipe, "USER") == []
-    everything = " ".join(arguments for _, arguments in recipe)
-    assert not re.search(r"\btini\b|dumb-init|s6-", everything)
+def test_the_entry_point_is_the_container_s_command(recipe):
+    (entry,) = recipe.named("ENTRYPOINT")
+    assert entry.command == ["partway-container"]
+    assert "partway-container" in METADATA["project"]["scripts"]
 
 
 def test_the_base_image_can_be_another(recipe):
-    (name, base), (first, source) = recipe[:2]
-    assert (name, first) == ("ARG", "FROM")
-    variable, _, default = base.partition("=")
-    assert default.startswith("python:3.")
-    assert source == f"${{{variable}}}"
-    assert len(arguments_of(recipe, "FROM")) == 1
+    """Also one with CUDA: nothing but the base is asked to bring Python."""
+    first, *_ = recipe.all
+    assert first.name == "ARG"
+    variable, _, default = first.arguments.partition("=")
+    assert re.fullmatch(r"python:3\.\d+-slim", default)
+    assert tuple(map(int, re.findall(r"\d+", default))) >= (3, 11)
+    bases = [each.arguments.split()[0] for each in recipe.all if each.name == "FROM"]
+    assert set(bases) == {f"${{{variable}}}"}
 
 
-def test_the_parser_of_this_test():
-    text = '# no\nARG A=1\nRUN a && \\\n    b\n\n# ENTRYPOINT x\nENTRYPOINT ["x"]\n'
-    assert instructions(text) == [("ARG", "A=1"), ("RUN", "a && b"), ("ENTRYPOINT", '["x"]')]
+def test_what_a_model_prints_is_in_the_log_at_once(recipe):
+    assert recipe.values("ENV")["PYTHONUNBUFFERED"] == "1"
+
+
+def test_dependencies_come_before_the_code(recipe):
+    """Their layer is then built once, not with each change of the code."""
+    copied = [each.arguments.split()[0] for each in recipe.named("COPY")]
+    assert copied[0] != "."
+    first_copy_of_code = recipe.image.index(recipe.named("COPY")[-1])
+    installs = [
+        number
+        for number, each in enumerate(recipe.image)
+        if each.name == "RUN" and "pip install" in each.arguments
+    ]
+    assert installs[0] < first_copy_of_code
+
+
+def test_only_an_author_chooses_the_model(ours):
+    """Echo is what the command itself falls back to; an author's ENV has nothing to undo."""
+    assert [name for name in ours.values("ENV") if name.startswith(("PARTWAY", "SM_"))] == []
+
+
+# --- That its absence would be seen --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "instead", "says"),
+    [
+        (r"^LABEL .*$", "", "no label"),
+        (r"(?<=bidirectional-streaming)=true", "=yes", "no label"),
+        (r"^ENTRYPOINT.*$", "", "no entry point"),
+        (r"^ENTRYPOINT.*$", "ENTRYPOINT partway-container", "a shell's"),
+        (r"^ENTRYPOINT.*$", "ENTRYPOINT ['partway-container']", "a shell's"),
+        (r"^ENTRYPOINT.*$", 'ENTRYPOINT ["partway-container", "serve"]', "the platform appends"),
+        (r"^ENTRYPOINT.*$", 'ENTRYPOINT ["/usr/bin/tini", "--", "partway-container"]', "before"),
+        (r"^CMD.*$", 'CMD ["serve", "--port", "80"]', "by default"),
+        (r"^CMD.*$", "CMD serve", "by default"),
+        (r"^EXPOSE.*$", "EXPOSE 80", "8080"),
+        (r"^WORKDIR.*$", "", "no directory"),
+        (r"^WORKDIR.*$", "WORKDIR program", "no directory"),
+        (r"^WORKDIR.*$", "WORKDIR /opt/ml/model/code", "hide"),
+        (r"\Z", "USER model\n", "not as root"),
+        (r"\Z", "STOPSIGNAL SIGINT\n", "SIGINT"),
+        (r"\Z", "FROM scratch\n", "no label"),
+    ],
+)
+def test_departures_are_seen(pattern, instead, says):
+    text = re.sub(pattern, instead, OURS.read_text("utf-8"), flags=re.MULTILINE)
+    assert says in "\n".join(departures(Recipe(text)))
+
+
+@pytest.mark.parametrize(
+    "more", ["USER root", "USER 0", "STOPSIGNAL SIGTERM", "EXPOSE 8080/tcp 9000", "USER a\nUSER 0"]
+)
+def test_what_is_no_departure(more):
+    assert departures(Recipe(f"{OURS.read_text('utf-8')}\n{more}\n")) == []
+
+
+def test_the_parser_of_these_tests():
+    text = (
+        "# no\nARG A=1\nfrom a AS b\nLABEL of=another\n"
+        "FROM a\nRUN a && \\\n  # b\n    b \\  \n c\n\n# ENTRYPOINT x\n"
+        "ENV A=1 B='2 3'\nENV C 4 5\nENTRYPOINT [\"x\"]\nENTRYPOINT [1]\n"
+    )
+    recipe = Recipe(text)
+    assert recipe.all[:3] == [("ARG", "A=1"), ("FROM", "a AS b"), ("LABEL", "of=another")]
+    assert recipe.image[:2] == [("FROM", "a"), ("RUN", "a && b c")]
+    assert recipe.values("LABEL") == {}
+    assert recipe.values("ENV") == {"A": "1", "B": "2 3", "C": "4 5"}
+    assert [each.command for each in recipe.named("ENTRYPOINT")] == [["x"], None]
+    assert recipe.last("USER") is None
+    assert Instruction("CMD", "a b").command is None
+    with pytest.raises(ValueError, match="here-documents"):
+        Recipe("FROM a\nRUN <<EOF\nls\nEOF\n")
 
 
 # --- What is sent to the build -------------------------------------------------------------------
@@ -104,8 +155,10 @@ def is_ignored(path: str) -> bool:
 @pytest.mark.parametrize(
     "path",
     [
-        ".git/config", ".git", ".venv/bin/python", ".ci/x", ".pytest_cache/v", ".mypy_cache/x",
-        ".hypothesis/x", "tests/conftest.py", "docs/README.md", "gateway/__pycache__/x.pyc",
+        ".git/config", ".git", ".venv/bin/python", "venv/bin/python", ".ci/x", ".pytest_cache/v",
+        ".mypy_cache/x", ".hypothesis/x", "build/x", "dist/partway.whl", "tests/conftest.py",
+        "docs/README.md", "benchmarks/relay.py", "Makefile", "Dockerfile", "principals.toml",
+        "container/__pycache__/x.pyc", "gateway/cli/__pycache__/x.pyc",
     ],
 )  # fmt: skip
 def test_what_stays_out_of_the_build(path):
@@ -113,16 +166,25 @@ def test_what_stays_out_of_the_build(path):
 
 
 def needed() -> list[str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    metadata = project["project"]
+    wheel = METADATA["tool"]["hatch"]["build"]["targets"]["wheel"]
+    metadata = METADATA["project"]
     files = ["pyproject.toml", metadata["readme"], *metadata["license-files"]]
     for package in wheel["packages"]:
-        files += [p.relative_to(ROOT).as_posix() for p in (ROOT / package).rglob("*.py")]
-        files.append(f"{package}/py.typed")
+        files += [
+            path.relative_to(ROOT).as_posix()
+            for path in (ROOT / package).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        ]
     return files
 
 
 def test_what_the_build_needs_goes_in():
     assert len(needed()) > 30
+    assert "container/py.typed" in needed()
     assert [path for path in needed() if is_ignored(path) or not (ROOT / path).exists()] == []
+
+
+def test_each_file_that_a_recipe_copies_goes_in(ours):
+    for each in ours.named("COPY"):
+        *sources, _ = each.arguments.split()
+        assert not any(is_ignored(source) for source in sources if source != ".")
