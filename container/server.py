@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import time
 from dataclasses import dataclass
@@ -108,8 +107,6 @@ class ModelServer:
             await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
             if loading.done():
                 loading.result()
-                gc.freeze()  # what a model has loaded stays: nobody needs to look through it
-                gc.set_threshold(5000, 10, 10)
                 self._health.set_loaded()
                 _log.info("%s is loaded, in %.1f s", name, time.monotonic() - began)
         except Exception as error:

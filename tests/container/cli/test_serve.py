@@ -12,14 +12,16 @@ import sys
 import textwrap
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from websockets.exceptions import ConnectionClosedOK
 from websockets.sync.client import connect
 
+from container.cli import serve
 from container.cli.main import main
 from tests.container.cli.commands import (
     PATIENCE,
@@ -149,6 +151,11 @@ def refused(
         assert errors.count("\n") == 1
         return status, errors.removeprefix("partway-container: ").removesuffix("\n")
 
+    def begin(main: Coroutine[Any, Any, int]) -> int:
+        main.close()
+        pytest.fail("it serves, in the process of the tests")
+
+    monkeypatch.setattr(serve, "_run_loop", begin)
     numbers = (signal.SIGTERM, signal.SIGINT)
     handlers = [signal.getsignal(number) for number in numbers]
     yield run
@@ -515,9 +522,14 @@ def test_a_thread_of_the_model_keeps_no_process(own: Path) -> None:
     assert left_running(log) == ["of the model"]
 
 
-def test_signals_until_the_end(own: Path) -> None:
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_signals_until_the_end(own: Path, tmp_path: Path, loop: str) -> None:
     """Whenever they come, the status is that of an orderly end."""
-    with serving("--model", "own_model:HangsInItsThread", cwd=own) as (process, _):
+    if loop == "asyncio":
+        (tmp_path / "uvloop.py").write_text("raise ImportError\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    flags = ("--model", "own_model:HangsInItsThread")
+    with serving(*flags, cwd=own, PYTHONPATH=path) as (process, _):
         while process.poll() is None:
             process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
