@@ -12,6 +12,7 @@ from protocol.limits import FRAMES_PER_TURN, STALL_TIMEOUT
 
 #: What responses name as their server, in place of the library that it is built on.
 SERVER = "partway-container"
+_END = object()
 _BYTES = "application/octet-stream"
 _TEXT = "text/plain; charset=utf-8"
 
@@ -97,7 +98,7 @@ class Answering:
 
         Args:
             answer: as ``invoke`` gave it.
-            on_head: called when the head leaves.
+            on_head: called before the head leaves; it may raise.
 
         Raises:
             TypeError: it is no answer, or no bytes in it.
@@ -116,8 +117,8 @@ class Answering:
             first = await anext(items, b"")
             data = as_bytes(first)
             text = isinstance(reply.body, str) or isinstance(first, str)
-            await self._begin(reply, length, _TEXT if text else _BYTES)
             on_head()
+            await self._begin(reply, length, _TEXT if text else _BYTES)
             try:
                 await self._rest(data, items, length)
             except TimeoutError as error:
@@ -153,11 +154,10 @@ class Answering:
             sent += len(data)
             if length is not None and sent > length:
                 break
-            if data:  # an empty chunk would be the last
-                async with asyncio.timeout(STALL_TIMEOUT):
-                    await response.write(data)
-            item = await anext(items, None)
-            if item is None:
+            async with asyncio.timeout(STALL_TIMEOUT):
+                await response.write(data)
+            item = await anext(items, _END)
+            if item is _END:
                 break
             data = as_bytes(item)
         if length is not None and sent != length:

@@ -72,6 +72,13 @@ class LoadFailed(Exception):
     """The model could not be loaded; ``__cause__`` says why."""
 
 
+def cause_of(error: BaseException) -> BaseException:
+    """The one exception of tasks that failed together; the group, where they differ."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
 def reason_of(error: BaseException) -> str:
     """What a client may know of an exception that a model raised.
 

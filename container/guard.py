@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import weakref
+from contextvars import ContextVar
 from types import FrameType
 
 from container.errors import HandlerBlocked
@@ -18,8 +18,10 @@ from container.limits import BLOCK_LIMIT, BLOCK_WARNING
 
 _log = logging.getLogger("partway.container.guard")
 
-#: Looked at so many times within the limit.
+#: Beats within the limit; and alarms, of which two in one turn of the loop make a handler guilty:
+#: at one alone it may merely be the last of a crowd.
 _BEATS = 4
+_ALARMS = 2
 #: After an alarm that fell into code that may not be interrupted.
 _AGAIN = 0.02
 #: Seconds between two warnings.
@@ -28,17 +30,24 @@ _QUIET = 10.0
 #: Code in which an exception out of nowhere would leave something undone. The runtime's own is
 #: there too, but for the models that come with it.
 _PROTECTED = frozenset(
-    {"aiohttp", "asyncio", "concurrent", "contextlib", "container", "h11", "logging", "multidict",
-     "protocol", "queue", "selectors", "signal", "ssl", "threading", "uvloop", "weakref", "yarl"}
+    {"_weakrefset", "a2wsgi", "aiohttp", "aiosignal", "anyio", "asyncio", "codecs", "concurrent",
+     "contextlib", "container", "encodings", "frozenlist", "h11", "logging", "multidict", "multiprocessing",
+     "propcache", "protocol", "queue", "selectors", "signal", "ssl", "threading", "uvicorn",
+     "uvloop", "weakref", "websockets", "yarl"}
 )  # fmt: skip
+#: Where a named tuple is made: the runtime's frames are some.
+_NAMED_TUPLES = "namedtuple_"
+#: A module whose import is broken off cannot be imported again, as often as not.
+_IMPORTING = "importlib._bootstrap"
 _MODELS = "container.models."
 
-_handlers: weakref.WeakSet[asyncio.Task[object]] = weakref.WeakSet()
+#: Whether it is a handler that runs, or what it has started: tasks inherit it.
+_handling: ContextVar[bool] = ContextVar("handling", default=False)
 
 
-def watch(task: asyncio.Task[object]) -> None:
-    """Say that a task runs a model's handler."""
-    _handlers.add(task)
+def watch() -> None:
+    """Say that a model's handler runs in this context."""
+    _handling.set(True)
 
 
 class LoopGuard:
@@ -56,6 +65,7 @@ class LoopGuard:
         self._warning = warning
         self._loop = asyncio.get_running_loop()
         self._beat: asyncio.TimerHandle | None = None
+        self._suspect: asyncio.Task[object] | None = None
         self._due = 0.0
         self._quiet_until = 0.0
 
@@ -81,28 +91,50 @@ class LoopGuard:
     def _on_beat(self) -> None:
         now = self._loop.time()
         late = now - self._due
-        if late >= self._warning and now >= self._quiet_until:
+        if late >= self._limit or (late >= self._warning and now >= self._quiet_until):
             self._quiet_until = now + _QUIET
             _log.warning(
-                "the event loop stood still for %.2f s: what computes belongs on self.workers", late
+                "the event loop stood still for %.2f s: what computes belongs on a worker", late
             )
-        signal.setitimer(signal.ITIMER_REAL, self._limit)
+        self._suspect = None
+        self._set_alarm()
         self._due = now + self._limit / _BEATS
         self._beat = self._loop.call_at(self._due, self._on_beat)
 
+    def _set_alarm(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, self._limit / _ALARMS)
+
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
         task = asyncio.current_task()
-        if task is None or task not in _handlers or frame is None or not _interruptible(frame):
+        if task is None or task is not self._suspect:
+            self._suspect = task
+            self._set_alarm()
+        elif frame is None or not _handling.get() or not _interruptible(frame):
             signal.setitimer(signal.ITIMER_REAL, _AGAIN)
-            return
-        signal.setitimer(signal.ITIMER_REAL, self._limit)  # it may catch this, and go on
-        raise HandlerBlocked(
-            f"the model kept the event loop for {self._limit:g} s: "
-            "what computes belongs on self.workers"
-        )
+        else:
+            self._suspect = None
+            self._set_alarm()  # it may catch this, and go on
+            raise HandlerBlocked(
+                f"the model kept the event loop for {self._limit:g} s: "
+                "what computes belongs on a worker"
+            )
 
 
 def _interruptible(frame: FrameType) -> bool:
-    """Whether a frame is a model's, or of what a model calls."""
-    module = frame.f_globals.get("__name__", "")
-    return module.startswith(_MODELS) or module.partition(".")[0] not in _PROTECTED
+    """Whether a frame is a model's, or of what a model calls, and no import is under way."""
+    module = _module(frame)
+    if module.startswith(_NAMED_TUPLES):
+        return False
+    if not module.startswith(_MODELS) and module.partition(".")[0] in _PROTECTED:
+        return False
+    outer: FrameType | None = frame
+    while outer is not None:
+        if _module(outer) == _IMPORTING:
+            return False
+        outer = outer.f_back
+    return True
+
+
+def _module(frame: FrameType) -> str:
+    name: str = frame.f_globals.get("__name__", "")
+    return name

@@ -44,6 +44,12 @@ class Inbox:
         self._arrival: asyncio.Future[None] | None = None
         #: Bytes that wait, overhead included.
         self.held_bytes = 0
+        #: The beginning of a message whose end has not come: here, so that a reader who gives up
+        #: waiting for it loses nothing.
+        self.begun: bytearray | None = None
+        #: Whether the last part that was taken as a fragment began or continued a message.
+        self.mid_message = False
+        self.parts_taken = 0
         #: Of all that has come.
         self.parts_in = 0
         self.bytes_in = 0
@@ -72,6 +78,7 @@ class Inbox:
         """End, and forget what has not been taken."""
         self._parts.clear()
         self.held_bytes = 0
+        self.begun = None
         self.end()
 
     async def next(self) -> PayloadPart | None:
@@ -91,6 +98,7 @@ class Inbox:
             finally:
                 self._arrival = None
         part = self._parts.popleft()
+        self.parts_taken += 1
         self.held_bytes -= len(part.payload) + PART_OVERHEAD
         if self._paused and self.held_bytes <= self._low_water:
             self._paused = False
@@ -115,9 +123,13 @@ class Fragments(AsyncIterator[PayloadPart]):
         self._inbox = inbox
 
     async def __anext__(self) -> PayloadPart:
-        part = await self._inbox.next()
+        inbox = self._inbox
+        if inbox.begun is not None:
+            raise RuntimeError("messages() has begun a message: its end comes first")
+        part = await inbox.next()
         if part is None:
             raise StopAsyncIteration
+        inbox.mid_message = part.completion is _PARTIAL
         return part
 
 
@@ -142,30 +154,28 @@ class Messages(AsyncIterator[str | bytes]):
         self._max_message = max_message
 
     async def __anext__(self) -> str | bytes:
-        part = await self._inbox.next()
-        if part is None:
-            raise StopAsyncIteration
-        payload, data_type, completion = part
-        if completion is _PARTIAL:
-            payload = await self._whole(payload)
-        elif len(payload) > self._max_message:
-            raise self._too_big()
-        return payload.decode() if data_type is _UTF8 else payload
-
-    async def _whole(self, beginning: bytes) -> bytes:
-        message = bytearray(beginning)  # a list of single bytes would weigh fifty times its size
-        completion = _PARTIAL
-        while completion is _PARTIAL:
-            if len(message) > self._max_message:
-                raise self._too_big()
-            part = await self._inbox.next()
+        inbox = self._inbox
+        if inbox.mid_message:
+            raise RuntimeError("fragments() has begun a message: its last fragment comes first")
+        while True:
+            part = await inbox.next()
             if part is None:
                 raise StopAsyncIteration
-            message += part.payload
-            completion = part.completion
-        if len(message) > self._max_message:
+            payload, data_type, completion = part
+            if inbox.begun is None and completion is not _PARTIAL:
+                break
+            if inbox.begun is None:
+                # Not a list: one of single bytes would weigh fifty times its size.
+                inbox.begun = bytearray()
+            inbox.begun += payload
+            if len(inbox.begun) > self._max_message:
+                raise self._too_big()
+            if completion is not _PARTIAL:
+                payload, inbox.begun = bytes(inbox.begun), None
+                break
+        if len(payload) > self._max_message:
             raise self._too_big()
-        return bytes(message)
+        return payload.decode() if data_type is _UTF8 else payload
 
     def _too_big(self) -> StopAsyncIteration:
         self._close(Close(TOO_BIG, f"a message is larger than {self._max_message} bytes"))

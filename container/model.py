@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 DEFAULT_PATH = "invocations-bidirectional-stream"
 
 _FRAMING = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
+#: With any of these a body would be read as the next response.
+_WITHOUT_BODY = frozenset({204, 205, 304})
+#: Paths on which no stream can be taken.
+_TAKEN = frozenset({"ping", "invocations", "execution-parameters"})
 _PARAMETER = re.compile(r"[a-zA-Z0-9][A-Za-z0-9_-]*")  # as clause 1.6-1's query allows
 _Handler = TypeVar("_Handler", bound=Callable[..., object])
 
@@ -70,6 +74,8 @@ class Reply:
     def __post_init__(self) -> None:
         if not 200 <= self.status <= 599:
             raise ValueError(f"{self.status} is no status of a final response: use 200 to 599")
+        if self.status in _WITHOUT_BODY and self.body not in (b"", ""):
+            raise ValueError(f"a response with status {self.status} has no body (RFC 9110 §6.4.1)")
         forbidden = sorted({name.lower() for name in self.headers} & _FRAMING)
         if forbidden:
             raise ValueError(f"a reply does not set {', '.join(forbidden)}: the runtime does")
@@ -198,6 +204,8 @@ def route(
     path = path.removeprefix("/")
     if len(path) > MAX_INVOCATION_PATH or not INVOCATION_PATH.fullmatch(path):
         raise ValueError(f"{path!r} can be no invocation path (clause 4-7)")
+    if path in _TAKEN:
+        raise ValueError(f"/{path} is the contract's own: mount streams on another path")
     for name in (*(query or ()), *required):
         if not _PARAMETER.fullmatch(name):
             raise ValueError(f"{name!r} can be no parameter of a query (clause 4-7)")

@@ -19,7 +19,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from container.bodies import SERVER, Answering, BodyError, received, refusal, unread
-from container.errors import ModelError, TooSlow, log_failure, reason_of
+from container.errors import ModelError, TooSlow, cause_of, log_failure, reason_of
 from container.guard import watch
 from container.health import Health
 from container.limits import (
@@ -33,6 +33,7 @@ from container.limits import (
 )
 from container.model import Model, Opening, Reply, Request
 from container.routes import Handler, Routes
+from container.threads import ordinary
 from container.websocket_stream import WebSocketStream
 from protocol.connection import HttpProtocol, watch_by_tcp
 from protocol.handshake import UpgradeError, check_upgrade, is_upgrade, upgrade_headers
@@ -46,6 +47,8 @@ from protocol.limits import (
 PING = "/ping"
 INVOCATIONS = "/invocations"
 EXECUTION_PARAMETERS = "/execution-parameters"
+
+_STOPPING = "the container is stopping"
 
 _log = logging.getLogger("partway.container.runtime")
 _http_log = logging.getLogger("partway.container.http")
@@ -83,6 +86,7 @@ class Runtime:
         self._model = model
         self._health = health
         self._routes = Routes(model)
+        _check_kinds(model)
         self._invokes = _takes_invocations(model)
         self._on_idle = on_idle
         self._max_body = max_body
@@ -147,7 +151,7 @@ class Runtime:
         """Health (clause 1.1-2); the text says GET in one place and POST in another."""
         if request.method not in ("GET", "POST"):
             return refusal(405, "/ping takes GET and POST", Allow="GET, POST")
-        trouble = "the container is stopping" if self.draining else await self._health.trouble()
+        trouble = _STOPPING if self.draining else await self._health.trouble()
         if trouble is not None:
             return refusal(503, trouble)
         return web.Response(status=200, headers={"Server": SERVER})
@@ -182,10 +186,10 @@ class Runtime:
             length = 0
         if length is not None and length > self._max_body:
             return unread(413, f"the body is larger than {self._max_body} bytes")
-        if request.headers.get("Expect", "").lower() == "100-continue":
-            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0  # so that a failure can still be answered
+        waits = request.headers.get("Expect", "").lower() == "100-continue"
         with self._running_request():
+            if waits and request.version >= HttpVersion11:  # RFC 9110 §10.1.1
+                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             return await self._answer(request, length)
 
     async def _answer(self, request: web.BaseRequest, length: int | None) -> web.StreamResponse:
@@ -205,15 +209,26 @@ class Runtime:
                 answer = self._model.invoke(asked)
                 reply = Reply(answer) if isinstance(answer, AsyncIterable) else await answer
                 return await answering.send(reply, lambda: patience.reschedule(None))
-        except ConnectionError:
-            raise  # the client left; aiohttp lets go of the connection
-        except Exception as error:
-            late = TooSlow(f"the model has not answered within {self._answer_timeout:g} s")
-            cause = late if patience.expired() else error
-            status, reason = _failure(cause, _request_id(request))
-            if answering.response is not None:
-                raise answering.cut(reason) from error
-            return unread(status, reason)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise  # the client left, or we stop
+            error: Exception = RuntimeError("the model's code was cancelled, and not by us")
+        except (Exception, SystemExit, KeyboardInterrupt) as raised:
+            if isinstance(raised, ConnectionError) and _has_left(request):
+                raise  # aiohttp lets go of the connection
+            error = ordinary(raised)
+        return self._give_up(request, answering, error, late=patience.expired())
+
+    def _give_up(
+        self, request: web.BaseRequest, answering: Answering, error: Exception, *, late: bool
+    ) -> web.StreamResponse:
+        """Say that it failed; if the answer has begun, by cutting it off."""
+        if late:
+            error = TooSlow(f"the model has not answered within {self._answer_timeout:g} s")
+        status, reason = _failure(error, _request_id(request))
+        if answering.response is not None:
+            raise answering.cut(reason) from error
+        return unread(status, reason)
 
     # --- Streams ---------------------------------------------------------------------------------
 
@@ -256,10 +271,13 @@ class Runtime:
         try:
             async with asyncio.timeout(ADMIT_TIMEOUT):
                 await self._model.admit(opening)
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as raised:
+            error = cause_of(raised)
             log_failure(_log, f"stream {opening.id}", error)
             status = error.status if isinstance(error, ModelError) else 500
             raise UpgradeError(status, reason_of(error)) from error
+        if self.draining:  # since it was asked
+            raise UpgradeError(503, _STOPPING)
 
     async def _run_stream(
         self, request: web.BaseRequest, key: str, opening: Opening, handler: Handler
@@ -287,7 +305,7 @@ class Runtime:
     def _obstacle(self) -> str | None:
         """Why nothing new may begin, if so."""
         if self.draining:
-            return "the container is stopping"
+            return _STOPPING
         if not self._health.loaded:
             return "the model is loading"
         if len(self._running) >= self._max_running:
@@ -299,7 +317,7 @@ class Runtime:
         task = asyncio.current_task()
         assert task is not None, "a request is handled in a task"
         self._running.add(task)
-        watch(task)
+        watch()
         try:
             yield
         finally:
@@ -308,12 +326,25 @@ class Runtime:
                 self._on_idle()
 
 
-def _failure(error: Exception, request_id: str) -> tuple[int, str]:
+def _failure(error: BaseException, request_id: str) -> tuple[int, str]:
     """The status and reason of an invocation that failed; the log gets what is ours."""
+    error = cause_of(error)
     if isinstance(error, BodyError):
         return error.status, error.reason
     log_failure(_log, f"invocation {request_id}", error)
     return (error.status if isinstance(error, ModelError) else 500), reason_of(error)
+
+
+def _check_kinds(model: Model) -> None:
+    """A coroutine that nobody awaits would be truthy, and raise nothing.
+
+    Raises:
+        TypeError: a method is async and should not be, or the other way round.
+    """
+    for name, is_async in (("load", False), ("healthy", False), ("admit", True)):
+        if inspect.iscoroutinefunction(getattr(type(model), name)) is not is_async:
+            wanted = "async def" if is_async else "a plain def, which runs on a thread"
+            raise TypeError(f"{type(model).__name__}.{name}: make it {wanted}")
 
 
 def _takes_invocations(model: Model) -> bool:
@@ -326,6 +357,16 @@ def _takes_invocations(model: Model) -> bool:
     if not (inspect.iscoroutinefunction(invoke) or inspect.isasyncgenfunction(invoke)):
         raise TypeError(f"{type(model).__name__}.invoke answers requests: make it async def")
     return invoke is not Model.invoke
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled the task that we are in."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _has_left(request: web.BaseRequest) -> bool:
+    return request.transport is None or request.transport.is_closing()
 
 
 def _joined(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:

@@ -86,6 +86,7 @@ class Stream(Protocol):
 
         Raises:
             StreamClosed: the stream is over.
+            RuntimeError: :meth:`send_part` has begun a message, or this task has one open.
         """
 
     @overload

@@ -9,18 +9,18 @@ from typing import Any
 
 from multidict import CIMultiDictProxy, MultiMapping
 
-from container.errors import ModelError, log_failure, reason_of
-from container.guard import watch
+from container.errors import ModelError, cause_of, log_failure, reason_of
 from container.incoming import Fragments, Inbox, Messages
 from container.limits import HANDLER_GRACE, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
 from container.model import Opening
 from container.outgoing import Outbox, OutgoingMessage
 from container.stream import Stream, StreamClosed
+from container.threads import ordinary
 from protocol.closing import ABNORMAL, INTERNAL_ERROR, NO_STATUS, NORMAL, Close, encode_close
 from protocol.connection import FrameConnection, HttpProtocol, Side
 from protocol.frame_codec import FrameError
 from protocol.frames import Frame, FramesToParts
-from protocol.limits import LOGGED_CHARACTERS, STALL_TIMEOUT
+from protocol.limits import FRAMES_PER_TURN, LOGGED_CHARACTERS, STALL_TIMEOUT
 from protocol.parts import PayloadPart
 
 _log = logging.getLogger("partway.container.stream")
@@ -34,7 +34,7 @@ class WebSocketStream:
         high_water: received bytes, unread by the handler, at which the client stops being read.
         low_water: the level at which it is read again.
         stall_timeout: seconds without a byte of progress after which a waiting ``send`` gives the
-            client up.
+            client up, or a client that is not read is told that its model is stuck.
         handler_grace: seconds from the end of the input until the handler is cancelled.
 
     Every stream ends in one of these ways, and the first one counts:
@@ -44,9 +44,10 @@ class WebSocketStream:
            back, as late as that (RFC 6455 §5.5.1). It does not return: Close 1011.
         3. The handler, or a shutdown, calls :meth:`close`.
         4. The client breaks RFC 6455, or sends text that is not UTF-8 (clause 1.1-8).
-        5. The connection is lost, or moves nothing for ``stall_timeout``.
+        5. The connection is lost, or takes nothing of what is sent for ``stall_timeout``.
+        6. The handler takes nothing of what has come for ``stall_timeout``: Close 1011.
 
-    After 4 and 5 the handler is cancelled at once, after 2 and 3 when ``handler_grace`` is over.
+    After 4 and 5 the handler is cancelled at once, else when ``handler_grace`` is over.
     """
 
     def __init__(
@@ -67,12 +68,7 @@ class WebSocketStream:
         self._handler_grace = handler_grace
         self._connection = FrameConnection(self, Side.SERVER, check_text=True, answer_close=False)
         self._parts_of = FramesToParts()
-        self._inbox = Inbox(
-            self._connection.pause_reading,
-            self._connection.resume_reading,
-            high_water=high_water,
-            low_water=low_water,
-        )
+        self._inbox = Inbox(self._pause, self._resume, high_water=high_water, low_water=low_water)
         self._outbox = Outbox(self._write, self._ready)
         self._writable: asyncio.Future[None] | None = None  # while the client is behind
         self._client_close: Close | None = None  # the input is over
@@ -80,6 +76,8 @@ class WebSocketStream:
         self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._overdue: asyncio.TimerHandle | None = None
+        self._untaken: asyncio.TimerHandle | None = None  # while the client is not read
+        self._sends = 0
 
     # --- For the handler (container.stream.Stream) -----------------------------------------------
 
@@ -106,7 +104,8 @@ class WebSocketStream:
     @property
     def buffered_bytes(self) -> int:
         """Bytes held in this process for the stream, both ways."""
-        return self._inbox.held_bytes + self._connection.buffered_bytes
+        unfinished = len(self._inbox.begun or b"")
+        return self._inbox.held_bytes + unfinished + self._connection.buffered_bytes
 
     async def run(
         self, http: HttpProtocol, handler: Callable[[Stream], Coroutine[Any, Any, None]]
@@ -117,8 +116,7 @@ class WebSocketStream:
         Cancelling this cancels the handler and aborts the connection.
         """
         began = self._loop.time()
-        task = self._task = asyncio.create_task(handler(self), name=f"stream {self.id}")
-        watch(task)
+        task = self._task = asyncio.create_task(_contained(handler, self), name=f"stream {self.id}")
         try:
             self._connection.take_over_from(http, tell_end=False)
             await asyncio.wait((task,))
@@ -184,6 +182,9 @@ class WebSocketStream:
         Raises:
             StreamClosed: none may be any more.
         """
+        self._sends += 1
+        if not self._sends % FRAMES_PER_TURN:
+            await asyncio.sleep(0)  # a handler that only sends would keep the loop
         while self._writable is not None:
             await self._wait_writable(self._writable)
         if self._end is not None:
@@ -199,6 +200,31 @@ class WebSocketStream:
             self._ended(Close(ABNORMAL, "the client took nothing for too long"))
             self._cancel_handler()
 
+    def _pause(self) -> None:
+        """The handler is behind: do not read on, but not for ever.
+
+        A connection that is not read does not show its end either.
+        """
+        self._connection.pause_reading()
+        self._expect_taking()
+
+    def _resume(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+            self._untaken = None
+        self._connection.resume_reading()
+
+    def _expect_taking(self) -> None:
+        self._untaken = self._loop.call_later(
+            self._stall_timeout, self._on_untaken, self._inbox.parts_taken
+        )
+
+    def _on_untaken(self, taken_before: int) -> None:
+        if self._inbox.parts_taken > taken_before:
+            self._expect_taking()
+        else:
+            self._close(Close(INTERNAL_ERROR, "the model took nothing for too long"))
+
     def _close(self, close: Close) -> None:
         if self._end is None:
             encode_close(close)  # raises before anything has happened
@@ -209,11 +235,17 @@ class WebSocketStream:
     def _input_ended(self) -> None:
         self._inbox.end()
         if self._overdue is None:
-            self._overdue = self._loop.call_later(self._handler_grace, self._cancel_handler)
+            self._overdue = self._loop.call_later(self._handler_grace, self._on_overdue)
+
+    def _on_overdue(self) -> None:
+        self.close(INTERNAL_ERROR, "the model did not end with its input")
+        self._cancel_handler()
 
     def _ended(self, end: Close) -> None:
         """Note how the stream ended, and wake whoever waits for it."""
         self._end = end
+        if self._untaken is not None:
+            self._untaken.cancel()
         self._inbox.drop()
         self.writing_resumed()
         self._input_ended()
@@ -221,19 +253,24 @@ class WebSocketStream:
     def _cancel_handler(self) -> None:
         if self._task is not None:
             self._task.cancel()  # without effect on one that is done
+            if self._overdue is not None:
+                self._overdue.cancel()
+            self._overdue = self._loop.call_later(self._handler_grace, self._on_ignored)
+
+    def _on_ignored(self) -> None:
+        if self._task is not None and not self._task.done():
+            _log.warning("stream %s: the model's handler ignores its cancellation", self.id)
 
     def _handler_ended(self, task: asyncio.Task[None]) -> None:
         """Close as the handler's end demands, unless the stream is over already (rules 1, 2)."""
-        if task.cancelled():
-            if self._client_close is not None:
-                self.close(INTERNAL_ERROR, "the model did not end with its input")
-            else:  # not by us: a cancellation of the handler's own leaked
-                self.close(INTERNAL_ERROR, "the model's handler was cancelled")
+        if task.cancelled():  # not by us, or the end is said: one of the handler's own leaked
+            self.close(INTERNAL_ERROR, "the model's handler was cancelled")
             return
         error = task.exception()
-        if error is None or (isinstance(error, StreamClosed) and self._end is not None):
+        if error is None or (self._end is not None and _lets_pass(error)):
             self._close(self._client_close or Close(NORMAL))
             return
+        error = cause_of(error)
         log_failure(_log, f"stream {self.id}", error)
         code = error.code if isinstance(error, ModelError) else INTERNAL_ERROR
         self.close(code, reason_of(error))
@@ -247,3 +284,20 @@ class WebSocketStream:
             *(self._outbox.parts_out, self._outbox.bytes_out, end.code or NO_STATUS),
             *(LOGGED_CHARACTERS, end.reason),
         )
+
+
+async def _contained(
+    handler: Callable[[Stream], Coroutine[Any, Any, None]], stream: Stream
+) -> None:
+    """What would end the loop, and with it every stream, is this handler's failure."""
+    try:
+        await handler(stream)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise ordinary(error) from error
+
+
+def _lets_pass(error: BaseException) -> bool:
+    """Whether a handler, or each of its tasks that failed, merely heard that the stream is over."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(StreamClosed)[1] is None
+    return isinstance(error, StreamClosed)

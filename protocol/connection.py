@@ -469,7 +469,9 @@ class FrameConnection(asyncio.Protocol):
         if self._gathered and self._transport is not None:
             gathered, self._gathered = self._gathered, []
             self._written += sum(map(len, gathered))
-            self._transport.writelines(joined(gathered))
+            for piece in joined(gathered):
+                # Not writelines: in early 3.12 and 3.13 it neither pauses nor minds an abort.
+                self._transport.write(piece)
 
     def _in_transport(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0

@@ -21,7 +21,7 @@ from container.cli.errors import CommandError
 from container.cli.target import KINDS, Target, choose, make_model, one_line, put_on_path
 from container.errors import LoadFailed
 from container.guard import LoopGuard
-from container.limits import CANCEL_GRACE
+from container.limits import CANCEL_GRACE, MAX_RUNNING
 from container.model import Model
 from container.models import MODELS
 from container.server import MODEL_DIR, ModelServer
@@ -136,6 +136,7 @@ def run(options: argparse.Namespace) -> int:
     target = choose({kind: getattr(options, kind) for kind in KINDS}, os.environ)
     address = Address(options.host, _port(options.port, os.environ))
     model_dir = _model_dir(options.model_dir, os.environ)
+    _raise_descriptor_limit()
     _leave_on_signal(0)  # importing may take a minute
     make_server = _server_for(target, address, model_dir)
     return _run_loop(_serve(target, make_server, address))
@@ -270,6 +271,27 @@ async def _load(server: Server) -> None:
 # --- Beginning and ending a process --------------------------------------------------------------
 
 
+def _raise_descriptor_limit() -> None:
+    """Let this process have all the file descriptors it may: one is needed for each stream.
+
+    At the limit uvloop closes new connections without a word.
+    """
+    try:
+        import resource
+    except ImportError:  # not POSIX
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS says "unlimited", and does not take it
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < MAX_RUNNING:
+        _log.warning(
+            "the limit of open files is %d, and %d streams may be open: raise it (ulimit -Hn)",
+            soft,
+            MAX_RUNNING,
+        )
+
+
 def _leave_on_signal(status: int) -> None:
     """Have a signal end the process at once, while there is no loop to take it.
 
@@ -295,8 +317,10 @@ def _run_loop(main: Coroutine[Any, Any, int]) -> int:
     finally:
         # Not asyncio.Runner: it waits for tasks and threads of the model, however long they hang.
         loop.run_until_complete(_cancel_the_rest())
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # a loop's end leaves them to the system
         loop.close()
         _leave_on_signal(status)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         _leave_soon(status)
     return status
 

@@ -106,7 +106,7 @@ def _import(target: Target, name: str) -> ModuleType:
         raise target.error(f"{name!r} is no module's name; the file model.py is the module model")
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{name}.".startswith(f"{missing}."):
             raise target.error(
@@ -125,7 +125,7 @@ def _models_in(module: ModuleType) -> str:
     return f"models in {module.__file__ or module.__name__}: {', '.join(names) or 'none'}"
 
 
-def _failed(target: Target, what: str, error: Exception) -> CommandError:
+def _failed(target: Target, what: str, error: BaseException) -> CommandError:
     """The author's own code raised: the log gets the traceback, from there on."""
     _log.error("%s", what, exc_info=error)
     return target.error(f"{what}: {one_line(error)}", status=1)

@@ -141,15 +141,6 @@ class Script(Model):
     def _encode(self, prediction: object, accept: str) -> tuple[bytes, str]:
         return encode(prediction, _accepted(accept, self._default_accept))
 
-    def _check(self) -> None:
-        if "model_fn" not in self._functions:
-            raise TypeError(f"{self._path} has no model_fn(model_dir)")
-        others = sorted({"input_fn", "predict_fn", "output_fn"} & self._functions.keys())
-        if "transform_fn" in self._functions and others:
-            raise TypeError(
-                f"{self._path} has transform_fn and {others[0]}: it is one or the others"
-            )
-
 
 # --- The script ----------------------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ class ChildProcess:
 
     def _talk(self, pipe: Connection, ears: Connection) -> None:
         while True:
-            # What it has said comes first: that a process is dead does not undo its last word.
+            # Listening comes first: a process that is known to be dead is not sent a job.
             if pipe in wait((pipe, ears)):
                 try:
                     message = pipe.recv_bytes()
@@ -164,8 +164,9 @@ class ChildProcess:
                 del message  # while the process is idle nothing of its last job is held
             else:
                 ears.recv_bytes()
-                with suppress(OSError):  # it is dying: the pipe's end comes behind its last word
-                    self._errands.popleft()(pipe)
+                while self._errands:
+                    with suppress(OSError):  # it is dying: the pipe says so, behind its last word
+                        self._errands.popleft()(pipe)
 
     def _send_job(self, pipe: Connection, job: Job) -> None:
         name = job.method.__name__

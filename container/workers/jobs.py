@@ -118,7 +118,6 @@ class Iteration(Job, Generic[_T]):
         self._outcome = Outcome()
         self._inbox.clear()
         self._items.clear()
-        self._wake()
 
     async def take(self) -> _T:
         """The next item, once there is one.

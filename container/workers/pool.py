@@ -136,6 +136,6 @@ class Pool:
         self._waiting.pop(job, None)
         if job.timer is not None:
             job.timer.cancel()
+        job.settle(outcome)  # first: whatever becomes of the worker, the client has its end
         if job.worker is not None:
             job.worker.give_up()
-        job.settle(outcome)

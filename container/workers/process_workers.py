@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import sys
 from collections.abc import Callable
@@ -53,7 +52,7 @@ class ProcessWorker:
         self._origin = origin
         self._pool = pool
         self._grace = grace
-        self._restart_delay = restart_delay
+        self._restart_delay = self._delay = restart_delay
         self._loop = asyncio.get_running_loop()
         self.first: asyncio.Future[None] = self._loop.create_future()
         self.down: str | None = "it is loading"
@@ -61,7 +60,6 @@ class ProcessWorker:
         self._job: Job | None = None
         self._began = False  # whether this process has begun a job
         self._dismissed = False  # whether it has been killed by us
-        self._failures = 0  # processes in a row that began none
         self._ending = False
         self._timer: asyncio.TimerHandle | None = None  # until it is killed, or replaced
 
@@ -141,12 +139,12 @@ class ProcessWorker:
             self._process = process
 
     def _replace(self) -> None:
-        self._failures = 0 if self._began else self._failures + 1
-        if not self._failures:
+        if self._began:
+            self._delay = self._restart_delay
             self.start()
-            return
-        delay = min(self._restart_delay * 2 ** (self._failures - 1), RESTART_DELAY_LIMIT)
-        self._timer = self._loop.call_later(delay, self.start)
+        else:
+            self._timer = self._loop.call_later(self._delay, self.start)
+            self._delay = min(2 * self._delay, RESTART_DELAY_LIMIT)
 
     def end(self) -> asyncio.Future[None] | None:
         """Kill the process, and start no other; returns what is set when it is gone."""
@@ -200,7 +198,7 @@ class ProcessCrew:
             TypeError: it is no method of the model.
         """
         name = getattr(method, "__name__", "")
-        if not inspect.ismethod(method) or getattr(self._model, name, None) != method:
+        if getattr(self._model, name, None) != method:
             raise TypeError(
                 f"{method!r} cannot be called in a worker process, where only the model's methods "
                 "can be found: give self.some_method"

@@ -87,6 +87,39 @@ async def test_a_message_of_the_largest_size(sizes: tuple[int, ...]) -> None:
     assert peer.closed == []
 
 
+@pytest.mark.parametrize("beginning", ["Hel", ""])
+async def test_a_reader_that_gives_up_waiting_loses_nothing(beginning: str) -> None:
+    """An idle timeout around anext() is common."""
+    peer = Peer()
+    peer.inbox.put(text(beginning.encode(), partial=True))
+    peer.inbox.put(text(b"\xe2\x82", partial=True))
+    for _ in range(2):
+        waiting = asyncio.create_task(anext(peer.messages()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+    peer.inbox.put(text(b"\xac"))
+    assert await anext(peer.messages()) == f"{beginning}€"
+
+
+async def test_the_two_ways_of_reading_do_not_mix_in_a_message() -> None:
+    peer = Peer()
+    for part in (text(b"a", partial=True), text(b"b"), text(b"c", partial=True)):
+        peer.inbox.put(part)
+    fragments, messages = Fragments(peer.inbox), peer.messages()
+    await anext(fragments)
+    with pytest.raises(RuntimeError, match=r"fragments\(\) has begun a message"):
+        await anext(messages)
+    await anext(fragments)
+    waiting = asyncio.create_task(anext(messages))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    with pytest.raises(RuntimeError, match=r"messages\(\) has begun a message"):
+        await anext(fragments)
+
+
 async def test_an_endless_message_is_refused_before_it_ends() -> None:
     peer = Peer()
     reading = asyncio.create_task(anext(peer.messages(), "over"))

@@ -125,6 +125,12 @@ def test_paths_that_no_client_could_name(path: str) -> None:
         route(path)
 
 
+@pytest.mark.parametrize("path", ["ping", "/invocations", "execution-parameters"])
+def test_paths_of_the_contract_s_own(path: str) -> None:
+    with pytest.raises(ValueError, match="is the contract's own"):
+        route(path)
+
+
 def test_parameters_that_no_client_could_name() -> None:
     with pytest.raises(ValueError, match="can be no parameter"):
         route("x", query={"a b"})
@@ -172,3 +178,7 @@ def test_what_a_reply_may_not_say() -> None:
         Reply(b"", headers={"Content-Length": "0", "transfer-encoding": "x", "X-Own": "1"})
     with pytest.raises(ValueError, match="101 is no status"):
         Reply(b"", status=101)
+    for status in (204, 205, 304):
+        Reply(b"", status=status)
+        with pytest.raises(ValueError, match=f"status {status} has no body"):
+            Reply("x", status=status)

@@ -14,9 +14,9 @@ from websockets.asyncio.client import connect
 
 from container.errors import Busy, ModelError
 from container.health import Health
-from container.model import Model, Reply, Request
+from container.model import Model, Opening, Reply, Request
 from container.models.echo import Echo
-from container.runtime import Runtime, _takes_invocations
+from container.runtime import Runtime, _check_kinds, _takes_invocations
 from container.stream import Stream
 from tests.container.wire import (
     STREAM,
@@ -582,6 +582,83 @@ async def test_execution_parameters() -> None:
         "MaxPayloadInMB": 6,
     }
     assert status_of(refused) == 405
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), KeyboardInterrupt(), ConnectionResetError("db"), asyncio.CancelledError()],
+    ids=lambda each: type(each).__name__,
+)
+async def test_what_else_an_invocation_may_raise(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is neither the end of the loop nor taken for the client's leaving."""
+
+    async def fail(request: Request) -> bytes:
+        raise error
+
+    async with runtime(ScriptedModel(on_invoke=fail)) as port:
+        answer = await ask(port, POST)
+    assert status_of(answer) == 500
+    assert b"\r\n\r\nthe model failed: " in answer
+    assert len(errors(caplog)) == 1
+
+
+async def test_a_model_that_answers_too_late() -> None:
+    async def fall_back(request: Request) -> bytes:
+        try:
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+        except asyncio.CancelledError:
+            return b"sorry"
+
+    async with runtime(ScriptedModel(on_invoke=fall_back), answer_timeout=0.05) as port:
+        assert status_of(await ask(port, POST)) == 504
+
+
+async def test_none_is_no_item() -> None:
+    model = Generating("one", None, "three")  # type: ignore[arg-type]
+    model.go_on.set()
+    async with runtime(model) as port, raw_client(port) as client:
+        client.send(POST)
+        await client.head()
+        assert not (await client.rest()).endswith(b"0\r\n\r\n")
+
+
+async def test_an_upgrade_that_is_admitted_while_the_container_stops() -> None:
+    admitting, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Echo):
+        async def admit(self, opening: Opening) -> None:
+            admitting.set()
+            await go_on.wait()
+
+    async with serving(Slow()) as (server, port), raw_client(port) as client:
+        client.send(upgrade_request())
+        await admitting.wait()
+        server.runtime.draining = True
+        go_on.set()
+        assert status_of(await client.head()) == 503
+
+
+@pytest.mark.parametrize("name", ["load", "healthy", "admit"])
+def test_methods_of_the_wrong_kind(name: str) -> None:
+    async def is_async(self: Model, *args: object) -> None: ...
+    def is_plain(self: Model, *args: object) -> None: ...
+
+    wrong = type("Wrong", (Model,), {name: is_plain if name == "admit" else is_async})
+    with pytest.raises(TypeError, match=rf"Wrong\.{name}: make it"):
+        _check_kinds(wrong())
+
+
+async def test_nothing_is_continued_over_http_1_0() -> None:
+    async with serving() as (_, port):
+        answer = await ask(
+            port,
+            b"POST /invocations HTTP/1.0\r\nHost: c\r\nContent-Length: 2\r\n"
+            b"Expect: 100-continue\r\n\r\nhi",
+        )
+    assert b"100 Continue" not in answer
+    assert answer.endswith(b"hi")
 
 
 def request_line(line: str) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from container.errors import ModelError
+from container.errors import Busy, ModelError
 from container.limits import RECEIVE_HIGH_WATER
 from container.models.echo import Echo
 from container.stream import Stream, StreamClosed
@@ -208,6 +208,117 @@ async def test_a_model_s_own_error_has_its_code_and_reason(
     assert "stream test: the model gave up: no such voice: 'x'" in caplog.text
     assert "code=4404 reason=\"no such voice: 'x'\"" in caplog.text
     assert not [each for each in caplog.records if each.exc_info]
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (SystemExit(3), (1011, "the model failed: RuntimeError")),
+        (KeyboardInterrupt(), (1011, "the model failed: RuntimeError")),
+        (ExceptionGroup("", [ModelError("no", code=4001)]), (4001, "no")),
+        (ExceptionGroup("", [ExceptionGroup("", [Busy("full")])]), (1013, "full")),
+        (ExceptionGroup("", [Busy("a"), Busy("b")]), (1011, "the model failed: ExceptionGroup")),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+async def test_what_else_a_handler_may_raise(error: BaseException, end: tuple[int, str]) -> None:
+    """Nothing of it ends the loop, and tasks that a handler has made speak for it."""
+
+    async def handler(stream: Stream) -> None:
+        raise error
+
+    async with streaming(handler) as (_, client, _run):
+        assert await end_of(client) == end
+
+
+async def test_tasks_of_a_handler_may_let_the_end_pass(caplog: pytest.LogCaptureFixture) -> None:
+    async def handler(stream: Stream) -> None:
+        stream.close(4000, "enough")
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(stream.send("too late"))
+
+    async with streaming(handler) as (_, client, run):
+        assert await end_of(client) == (4000, "enough")
+        client.send_close(4000)
+        await run
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+async def test_a_handler_that_only_sends_lets_others_have_the_loop() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def handler(stream: Stream) -> None:
+        counting = asyncio.create_task(count())
+        for _ in range(1000):
+            await stream.send("")
+        counting.cancel()
+
+    async with streaming(handler) as (_, client, _run):
+        await client.frames(1000)
+        assert turns > 10
+
+
+async def test_a_handler_that_ignores_its_cancellation(caplog: pytest.LogCaptureFixture) -> None:
+    """Its client has its Close all the same, and the log a line."""
+    go_on = asyncio.Event()
+
+    async def handler(stream: Stream) -> None:
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with asyncio.timeout(5), streaming(handler, handler_grace=0.05) as (_, client, run):
+        client.send_close(1000)
+        assert await end_of(client) == (1011, "the model did not end with its input")
+        await until(lambda: "ignores its cancellation" in caplog.text)
+        go_on.set()
+        await run
+
+
+async def test_a_client_that_vanishes_behind_a_full_inbox() -> None:
+    """A socket that is not read does not show its end."""
+
+    async def handler(stream: Stream) -> None:
+        await asyncio.Event().wait()
+
+    options: dict[str, Any] = {"high_water": 1000, "low_water": 500, "stall_timeout": 0.1}
+    async with (
+        asyncio.timeout(10),
+        streaming(handler, handler_grace=0.1, **options) as (_, client, run),
+    ):
+        for _ in range(100):
+            client.send_frame(BINARY, bytes(1000))
+        assert await end_of(client) == (1011, "the model took nothing for too long")
+        await client.close()
+        await run
+
+
+async def test_a_handler_that_takes_its_time_is_not_stuck() -> None:
+    taken = 0
+
+    async def handler(stream: Stream) -> None:
+        nonlocal taken
+        async for _ in stream.messages():
+            taken += 1
+            await asyncio.sleep(0.05)  # this handler is slow
+
+    options: dict[str, Any] = {"high_water": 300, "low_water": 1, "stall_timeout": 0.12}
+    async with asyncio.timeout(10), streaming(handler, **options) as (_, client, run):
+        for _ in range(8):
+            client.send_frame(BINARY, b"x")
+        client.send_close(1000)
+        assert await end_of(client) == (1000, "")
+        await run
+    assert taken == 8
 
 
 async def test_a_reason_that_is_too_long_is_cut_on_a_code_point() -> None:

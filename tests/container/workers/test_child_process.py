@@ -339,13 +339,17 @@ if __name__ == "__main__":
 """
 
 
+#: Nothing is flushed that does not flush itself.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+
+
 @pytest.mark.parametrize("how", ["stay", "go"])
 def test_no_process_outlives_its_parent(tmp_path: Path, how: str) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     with subprocess.Popen(
         [sys.executable, str(script), str(tmp_path), how],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=ENVIRONMENT,
         stdout=subprocess.PIPE,
     ) as parent:
         assert parent.stdout is not None
@@ -364,7 +368,7 @@ def test_what_a_process_says_is_said(tmp_path: Path) -> None:
     )
     ended = subprocess.run(
         [sys.executable, str(script), str(tmp_path), "go"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=ENVIRONMENT,
         capture_output=True,
         timeout=20,
         check=True,

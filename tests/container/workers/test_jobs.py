@@ -103,6 +103,7 @@ async def test_and_before_the_deadline_is_told() -> None:
     assert await anext(items) == 1
     with pytest.raises(TooSlow):
         await anext(items)
+    await in_thread(worker.emit, "much too late", name="a-worker")
     with pytest.raises(StopAsyncIteration):
         await anext(items)
 
@@ -192,7 +193,7 @@ async def test_closing_ends_it() -> None:
         worker.emit(1, 2)
         assert await anext(items) == 1
     assert worker.given_up == 1
-    worker.emit(3)
+    await in_thread(worker.emit, 3, name="a-worker")
     with pytest.raises(StopAsyncIteration):
         await anext(items)
     await items.aclose()

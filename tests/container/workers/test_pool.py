@@ -230,6 +230,7 @@ async def test_or_goes_to_one_that_is_free() -> None:
     pool.give_up(first)
     assert (worker.given_up, second.given_up) == (0, 1)
     pool.unbegun(first)
+    pool.free(worker)
     assert worker.jobs == [first]
 
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 
 from container import Busy, ModelError, Processes, WorkerDied, Workers
+from container.limits import RESTART_DELAY_LIMIT
 from container.workers import process_workers
 from container.workers.child import Origin
 from container.workers.computing import Outcome
@@ -26,19 +27,19 @@ from tests.container.workers.processes import eventually, left_over, loads, work
 
 
 @pytest.mark.parametrize(
-    ("order", "arrives", "complaint"),
+    ("count", "order", "arrives", "complaint"),
     [
-        ("fail", FileNotFoundError, "the weights are not there"),
-        ("exit", RuntimeError, "SystemExit: no weights"),
-        ("die", WorkerDied, "the worker process ended with status 9"),
+        (2, "fail", FileNotFoundError, "the weights are not there"),
+        (1, "exit", RuntimeError, "SystemExit: no weights"),
+        (1, "die", WorkerDied, "the worker process ended with status 9"),
     ],
 )
 async def test_a_load_that_fails(
-    tmp_path: Path, order: str, arrives: type[Exception], complaint: str
+    tmp_path: Path, count: int, order: str, arrives: type[Exception], complaint: str
 ) -> None:
     (tmp_path / "order").write_text(order)
     with pytest.raises(arrives, match=complaint):
-        async with working(tmp_path, Processes(count=2)):
+        async with working(tmp_path, Processes(count=count)):
             raise AssertionError("it has been loaded")
 
 
@@ -65,6 +66,19 @@ async def test_a_load_that_hangs_is_killed(tmp_path: Path) -> None:
     async with asyncio.timeout(1):
         await workers.stop()
     assert not left_over(tmp_path)
+
+
+async def test_an_end_before_it_has_begun_to_load(tmp_path: Path) -> None:
+    model = Worked()
+    model.runs_on = Processes()  # type: ignore[misc]  # this test's
+    workers = Workers(model)
+    starting = asyncio.ensure_future(workers.start(tmp_path))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(1.5):
+        await workers.stop()
+    with pytest.raises(WorkerDied):
+        await starting
+    assert not (tmp_path / "loads").exists()
 
 
 async def test_a_replacement_that_cannot_load(
@@ -148,6 +162,15 @@ async def test_replacements_that_die_come_ever_later(place: Place) -> None:
     assert all(wait >= 0.02 * 2**power - 0.002 for power, wait in enumerate(waits))
 
 
+async def test_they_come_however_many_have_died(place: Place) -> None:
+    _, worker = place
+    for _ in range(2000):
+        worker.ended(None, WorkerDied("x"))
+    assert worker._timer is not None
+    left = worker._timer.when() - asyncio.get_running_loop().time()
+    assert left == pytest.approx(RESTART_DELAY_LIMIT, abs=1)
+
+
 async def test_one_that_has_begun_a_job_is_replaced_at_once(place: Place) -> None:
     pool, worker = place
     for died in (False, True):
@@ -208,6 +231,16 @@ async def test_one_that_is_being_killed_gets_no_job(place: Place) -> None:
 
 
 # --- The end -------------------------------------------------------------------------------------
+
+
+async def test_after_the_end_none_is_replaced(place: Place) -> None:
+    pool, worker = place
+    job = Call(print, (), {})
+    pool.submit(job)
+    assert worker.end() is ScriptedProcess.last.ended
+    worker.ended(job, WorkerDied("killed"))
+    assert len(ScriptedProcess.started) == 1
+    assert worker.end() is None
 
 
 async def test_the_end_waits_for_nothing(tmp_path: Path) -> None:
