@@ -31,9 +31,9 @@ _QUIET = 10.0
 #: there too, but for the models that come with it.
 _PROTECTED = frozenset(
     {"_weakrefset", "a2wsgi", "aiohttp", "aiosignal", "anyio", "asyncio", "codecs", "concurrent",
-     "contextlib", "container", "encodings", "frozenlist", "h11", "logging", "multidict", "multiprocessing",
-     "propcache", "protocol", "queue", "selectors", "signal", "ssl", "threading", "uvicorn",
-     "uvloop", "weakref", "websockets", "yarl"}
+     "container", "contextlib", "encodings", "frozenlist", "h11", "logging", "multidict",
+     "multiprocessing", "propcache", "protocol", "queue", "selectors", "signal", "ssl", "threading",
+     "uvicorn", "uvloop", "weakref", "websockets", "yarl"}
 )  # fmt: skip
 #: Where a named tuple is made: the runtime's frames are some.
 _NAMED_TUPLES = "namedtuple_"

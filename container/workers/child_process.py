@@ -17,7 +17,7 @@ from typing import Protocol
 
 from container.errors import WorkerDied
 from container.limits import REAP_TIMEOUT
-from container.threads import post
+from container.threads import ordinary, post
 from container.workers import crossing
 from container.workers.child import Origin, main
 from container.workers.computing import Outcome
@@ -128,8 +128,8 @@ class ChildProcess:
                 with its_end:
                     self._launch(its_end)
                 error = self._attend(pipe, ears)
-        except Exception as failure:  # the system gives no more pipes, processes, memory
-            error = failure
+        except BaseException as failure:  # the system gives no more pipes, processes, memory
+            error = ordinary(failure)
         with self._bell_lock, ears:
             if self._bell is not None:
                 self._bell.close()
@@ -177,6 +177,7 @@ class ChildProcess:
         except TypeError as error:
             post(self._loop, self._owner.finished, job, Outcome(error=error))
             return
+        # Begun, even if it cannot be sent: a job that is too much for one is so for the next.
         self._job = job
         self._item_error = None
         pipe.send_bytes(message)

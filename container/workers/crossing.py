@@ -42,7 +42,7 @@ def pack(kind: bytes, value: object, what: str) -> bytes:
     """
     try:
         return kind + pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:
+    except BaseException as error:  # the model's own __reduce__ may raise anything
         raise TypeError(f"{what} cannot cross between processes: {error}") from error
 
 
@@ -54,7 +54,7 @@ def unpack(message: bytes, what: str) -> Any:
     """
     try:
         return pickle.loads(memoryview(message)[1:])  # noqa: S301 (from our own process)
-    except Exception as error:
+    except BaseException as error:  # its __setstate__ too
         raise TypeError(f"{what} cannot cross between processes: {error}") from error
 
 
@@ -64,7 +64,7 @@ def pack_error(kind: bytes, error: Exception) -> bytes:
     try:
         whole = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
         pickle.loads(whole)  # noqa: S301 (many can be taken apart, and not be put together)
-    except Exception:
+    except BaseException:
         error = _substitute(error)
         whole = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
     return kind + pickle.dumps((whole, text), pickle.HIGHEST_PROTOCOL)
@@ -76,7 +76,7 @@ def unpack_error(message: bytes) -> Exception:
     error: object
     try:
         error = pickle.loads(whole)  # noqa: S301
-    except Exception as failure:
+    except BaseException as failure:
         error = RuntimeError(f"an exception of a worker process cannot be made again: {failure}")
     if not isinstance(error, Exception):
         error = RuntimeError(f"a worker process raised {type(error).__name__}")

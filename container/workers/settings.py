@@ -9,10 +9,8 @@ from container.limits import JOB_DEADLINE, QUEUE_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
-class Threads:
-    """Worker threads in this process. The model is loaded once, and they share it.
-
-    For code that leaves the interpreter while it computes, as numpy, torch and ONNX do.
+class Settings:
+    """What threads and processes have in common.
 
     Attributes:
         count: how many compute at a time.
@@ -28,37 +26,28 @@ class Threads:
     deadline: float = JOB_DEADLINE
 
     def __post_init__(self) -> None:
-        _check(self)
+        if self.count < 1:
+            raise ValueError(f"{self.count} workers compute nothing: count is 1 or more")
+        if self.queue < 0:
+            raise ValueError(f"{self.queue} jobs cannot wait: queue is 0 or more")
+        if not 0 < self.deadline < math.inf:
+            raise ValueError(f"a deadline of {self.deadline} s: it is finite, and more than 0")
 
 
-@dataclass(frozen=True, slots=True)
-class Processes:
+class Threads(Settings):
+    """Worker threads in this process. The model is loaded once, and they share it.
+
+    For code that leaves the interpreter while it computes, as numpy, torch and ONNX do.
+    """
+
+    __slots__ = ()
+
+
+class Processes(Settings):
     """Worker processes. Each makes the model, by calling its class, and loads it.
 
     For code that computes in Python, that crashes, or that must be stopped when its client leaves:
     a process that still computes what nobody waits for is killed and replaced.
-
-    Attributes:
-        count: how many compute at a time.
-        queue: how many jobs may wait for one of them.
-        deadline: seconds from asking until a job is done, waiting included.
-
-    Raises:
-        ValueError: there would be no worker, or no time.
     """
 
-    count: int = 1
-    queue: int = QUEUE_LENGTH
-    deadline: float = JOB_DEADLINE
-
-    def __post_init__(self) -> None:
-        _check(self)
-
-
-def _check(settings: Threads | Processes) -> None:
-    if settings.count < 1:
-        raise ValueError(f"{settings.count} workers compute nothing: count is 1 or more")
-    if settings.queue < 0:
-        raise ValueError(f"{settings.queue} jobs cannot wait: queue is 0 or more")
-    if not 0 < settings.deadline < math.inf:
-        raise ValueError(f"a deadline of {settings.deadline} s: it is finite, and more than 0")
+    __slots__ = ()

@@ -8,6 +8,7 @@ import pytest
 
 from container import Busy, ModelError, TooSlow, WorkerDied
 from container.limits import MAX_TRACEBACK
+from container.workers import crossing
 from container.workers.crossing import ERROR, RESULT, pack, pack_error, unpack, unpack_error
 from tests.container.workers.models import Fussy, OnlyHere, Quota
 
@@ -113,3 +114,28 @@ def test_a_long_traceback_is_cut_from_its_start() -> None:
     error = crossed(LookupError("x" * MAX_TRACEBACK + " the end"))
     assert len(error.__notes__[0]) < MAX_TRACEBACK + 100
     assert error.__notes__[0].endswith(" the end\n")
+
+
+class Rude:
+    """Ends whoever takes it apart, or puts it together."""
+
+    def __init__(self, when: str = "apart") -> None:
+        self.when = when
+
+    def __getstate__(self) -> dict[str, str]:
+        if self.when == "apart":
+            raise SystemExit(3)
+        return {"when": self.when}
+
+    def __setstate__(self, state: dict[str, str]) -> None:
+        raise SystemExit(3)
+
+
+def test_a_value_that_would_end_the_process() -> None:
+    with pytest.raises(TypeError, match="this cannot cross between processes: 3"):
+        crossing.pack(crossing.RESULT, Rude(), "this")
+    message = crossing.pack(crossing.RESULT, Rude("together"), "this")
+    with pytest.raises(TypeError, match="this cannot cross between processes: 3"):
+        crossing.unpack(message, "this")
+    error = crossing.unpack_error(crossing.pack_error(crossing.ERROR, ValueError(Rude())))
+    assert isinstance(error, RuntimeError)
