@@ -60,7 +60,6 @@ class Runtime:
     Args:
         model: what answers.
         health: whether it can.
-        on_idle: called whenever the last stream and invocation has ended.
         head_timeout: seconds for a whole request head, and for an idle connection.
         max_body: largest body of a request.
         body_timeout: seconds spent waiting for a body in all.
@@ -76,7 +75,6 @@ class Runtime:
         model: Model,
         health: Health,
         *,
-        on_idle: Callable[[], None] = lambda: None,
         head_timeout: float = REQUEST_HEAD_TIMEOUT,
         max_body: int = MAX_BODY_BYTES,
         body_timeout: float = BODY_TIMEOUT,
@@ -88,12 +86,13 @@ class Runtime:
         self._routes = Routes(model)
         _check_kinds(model)
         self._invokes = _takes_invocations(model)
-        self._on_idle = on_idle
         self._max_body = max_body
         self._body_timeout = body_timeout
         self._answer_timeout = answer_timeout
         self._max_running = max_running
         self._running: set[asyncio.Task[object]] = set()
+        #: Called whenever the last stream and invocation has ended.
+        self.on_idle: Callable[[], None] = lambda: None
         #: While set /ping answers 503 and nothing new begins.
         self.draining = False
         #: The streams that are open.
@@ -323,7 +322,7 @@ class Runtime:
         finally:
             self._running.discard(task)
             if not self._running:
-                self._on_idle()
+                self.on_idle()
 
 
 def _failure(error: BaseException, request_id: str) -> tuple[int, str]:

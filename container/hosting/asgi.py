@@ -13,9 +13,8 @@ from container.hosting.asgi_guard import Guard
 from container.hosting.asgi_lifespan import Lifespan
 from container.hosting.asgi_messages import App
 from container.limits import CANCEL_GRACE
-from container.server import ShutdownTimes
+from container.shutdown import Shutdown, ShutdownTimes
 from container.threads import in_thread
-from protocol.closing import GOING_AWAY
 
 if TYPE_CHECKING:
     from container.hosting.asgi_uvicorn import WebServer
@@ -34,8 +33,8 @@ _log = logging.getLogger("partway.container.server")
 class AppServer:
     """An application on a TCP port, from :meth:`start` to :meth:`stopped`.
 
-    It begins and ends as a :class:`~container.server.ModelServer` does, by the same rules; once
-    nothing runs any more, and before the process ends, the app's lifespan has its shutdown.
+    It ends by the rules of :class:`~container.shutdown.Shutdown`; once nothing runs any more, and
+    before the process ends, the app's lifespan has its shutdown.
 
     Args:
         app: ``module:attribute``; imported by :meth:`load`.
@@ -62,12 +61,11 @@ class AppServer:
         self._host = host
         self._port = port
         self._times = times
-        self.guard = Guard(on_idle=self._nudge_shutdown)
+        self.guard = Guard()
+        self._shutdown = Shutdown(self.guard, times)
+        self.guard.on_idle = self._shutdown.on_idle
         self._web: WebServer = WebServer(self.guard)
         self._lifespan: Lifespan | None = None
-        self._stopping = asyncio.Event()
-        self._hastened = False
-        self._nudge = asyncio.Event()
         self._over_at = 0.0
 
     async def start(self) -> int:
@@ -86,18 +84,10 @@ class AppServer:
         Raises:
             LoadFailed: it could not be loaded.
         """
-        loading = asyncio.create_task(self._load(), name="loading")
-        stopping = asyncio.create_task(self._stopping.wait(), name="stopping")
         try:
-            await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if loading.done():
-                loading.result()
+            await self._shutdown.unless_stopped(self._load())
         except Exception as error:
             raise LoadFailed(f"the application {self._name} could not be loaded") from error
-        finally:
-            for task in (loading, stopping):
-                task.cancel()
-            await asyncio.wait((loading, stopping))
 
     async def _load(self) -> None:
         began = time.monotonic()
@@ -111,15 +101,12 @@ class AppServer:
 
     def stop(self) -> None:
         """Begin the end; a second time, hasten it. A signal handler may call this."""
-        if self._stopping.is_set():
-            self._hastened = True
-            self._nudge.set()
-        self._stopping.set()
+        self._shutdown.stop()
 
     async def stopped(self) -> None:
         """Wait for :meth:`stop`, then see everything to its end."""
         try:
-            await self._stopping.wait()
+            await self._shutdown.begun()
             await self._drain()
         finally:
             await self.aclose()
@@ -134,37 +121,13 @@ class AppServer:
         await self._web.aclose()
 
     async def _drain(self) -> None:
-        guard, times, clock = self.guard, self._times, asyncio.get_running_loop().time
+        times, clock = self._times, asyncio.get_running_loop().time
         self._over_at = clock() + times.grace + times.spread + times.hard
-        guard.draining = True
-        _log.info("stopping: %d streams open", len(guard.streams))
-        await self._pause(times.grace)
-        left = list(guard.streams)
-        for stream in left:
-            stream.close(GOING_AWAY, "the container is stopping")
-            await self._pause(times.spread / len(left))
-        if self._hastened:
-            self._over_at = clock() + times.hard
-        self._hastened = False
-        self._nudge.clear()
-        hard_end = clock() + times.hard
-        await self._pause(times.hard)
-        if guard.idle:
-            await self._web.finish(hard_end - clock())
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait, but not once nothing runs or the end is hastened."""
-        if self.guard.idle or self._hastened:
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await self._nudge.wait()
-        except TimeoutError:
-            return
-
-    def _nudge_shutdown(self) -> None:
-        if self.guard.draining:
-            self._nudge.set()
+        await self._shutdown.drain()
+        if self._shutdown.hastened:
+            self._over_at = min(self._over_at, clock() + times.hard)
+        if self.guard.idle:
+            await self._web.finish(self._over_at - clock())
 
 
 def _import(name: str, loop: asyncio.AbstractEventLoop) -> App:

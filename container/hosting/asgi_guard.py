@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from container.errors import log_failure, reason_of
+from container.guard import watch
 from container.hosting.asgi_messages import (
     App,
     Message,
@@ -45,7 +46,6 @@ class Guard:
     """An ASGI app that lets another one answer.
 
     Args:
-        on_idle: called whenever the last stream and request has ended.
         max_running: streams and requests at a time, ``/ping`` aside.
         max_body: largest body of a request.
         body_timeout: seconds spent waiting for a body in all.
@@ -54,14 +54,12 @@ class Guard:
 
     def __init__(
         self,
-        on_idle: Callable[[], None] = lambda: None,
         *,
         max_running: int = MAX_RUNNING,
         max_body: int = MAX_BODY_BYTES,
         body_timeout: float = BODY_TIMEOUT,
         ping_timeout: float = HEALTH_TIMEOUT,
     ) -> None:
-        self._on_idle = on_idle
         self._max_running = max_running
         self._max_body = max_body
         self._body_timeout = body_timeout
@@ -74,6 +72,8 @@ class Guard:
         self._asked: set[asyncio.Task[None]] = set()
         self._aborted = False
         self._trouble: str | None = None
+        #: Called whenever the last stream and request has ended.
+        self.on_idle: Callable[[], None] = lambda: None
         #: While set /ping answers 503 and nothing new begins.
         self.draining = False
         #: The streams that are open, or ask to be.
@@ -180,9 +180,10 @@ class Guard:
             raise _Unwell(absent)
         if any(task.cancelling() for task in self._asked):
             raise _Unwell(f"the app is still at an earlier {PING}")
+        body = BoundedBody(receive, self._max_body, self._body_timeout)
         try:
             async with asyncio.timeout(self._ping_timeout):
-                said = await self._ask(scope, receive)
+                said = await self._ask(scope, body.receive)
                 if said.status == 405:
                     said = await self._ask(_with_other_method(scope), _no_body())
         except TimeoutError:
@@ -248,12 +249,13 @@ class Guard:
         task = asyncio.current_task()
         assert task is not None, "uvicorn handles each in a task"
         self._running.add(task)
+        watch()
         try:
             yield
         finally:
             self._running.discard(task)
             if not self._running:
-                self._on_idle()
+                self.on_idle()
 
 
 class _Unwell(Exception):

@@ -45,15 +45,16 @@ class HostedStream:
         try:
             await app(scope, self._receive, self._send)
         except Exception as error:
-            if (self._left or self._closing) and _is_disconnect(error):
-                return  # no fault: nothing more can be said to that client
+            # No fault where nothing more can be said to that client.
+            foreseen = (self._left or self._closing is not None) and _is_disconnect(error)
             await self._end(INTERNAL_ERROR, reason_of(error))
-            raise
+            if not foreseen:
+                raise
         else:
             await self._end(NORMAL, "")
         finally:
             if self._closing is not None:
-                self._closing.cancel()  # what has not been written by now never will be
+                self._closing.cancel()
 
     def close(self, code: int, reason: str) -> None:
         """Close it from our side, in a while: before it, the client takes what it was sent.
@@ -76,13 +77,10 @@ class HostedStream:
 
     async def _end(self, code: int, reason: str) -> None:
         """Rule 2. A client that takes nothing is not waited for any longer than this."""
-        if self._accepted and not self._over and not self._left:
-            self._over = True
-            try:
-                async with asyncio.timeout(LINGER_TIMEOUT):
-                    await self._say(code, reason)
-            except TimeoutError:
-                return
+        if self._accepted and not self._left:
+            self.close(code, reason)
+        if self._closing is not None:
+            await asyncio.wait((self._closing,), timeout=LINGER_TIMEOUT)
 
     async def _receive(self) -> Message:
         message = await self._from_client()

@@ -14,7 +14,7 @@ from container import limits, testing
 from container.cli import serve
 from container.cli.target import KINDS
 from container.model import Model
-from container.server import ShutdownTimes
+from container.shutdown import ShutdownTimes
 from container.stream import Stream
 from container.workers import Processes, Threads, Workers
 from tests.conftest import ROOT

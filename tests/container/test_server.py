@@ -12,7 +12,8 @@ import pytest
 from container.errors import LoadFailed
 from container.model import Model, Request
 from container.models.echo import Echo
-from container.server import ModelServer, ShutdownTimes
+from container.server import ModelServer
+from container.shutdown import ShutdownTimes
 from container.stream import Stream
 from tests.container.wire import (
     QUICK,
@@ -225,6 +226,23 @@ async def test_two_stops_at_once_hasten_too() -> None:
         server.stop()
         server.stop()
         assert (await client.frame()).close_code == 1001
+
+
+async def test_hastened_or_not_clients_have_time_to_say_goodbye() -> None:
+    async with (
+        asyncio.timeout(5),
+        serving(times=ENDLESS) as (server, port),
+        raw_stream(port) as client,
+    ):
+        await open_stream(client)
+        server.stop()
+        server.stop()
+        assert (await client.frame()).close_code == 1001
+        ended = asyncio.create_task(client.eof())
+        await asyncio.wait((ended,), timeout=0.2)
+        assert not ended.done(), "this client is slow to answer"
+        client.send_close(1001)
+        assert await ended == b""
 
 
 async def test_what_does_not_say_goodbye_is_aborted() -> None:

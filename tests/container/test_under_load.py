@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from container.model import Model
-from container.server import ShutdownTimes
+from container.shutdown import ShutdownTimes
 from container.stream import Stream
 from tests.container.cli.commands import PATIENCE, serving, until_logged
 from tests.container.wire import RawClient, raw_client, raw_stream, upgrade_request

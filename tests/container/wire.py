@@ -12,7 +12,8 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiDict
 
 from container.model import Answer, Model, Opening, Request
 from container.models.echo import Echo
-from container.server import ModelServer, ShutdownTimes
+from container.server import ModelServer
+from container.shutdown import ShutdownTimes
 from container.stream import Stream
 from tests.frame_factory import KEY, RawFrame, close, frame, read_frame
 

@@ -15,7 +15,7 @@ import pytest
 from container.errors import LoadFailed
 from container.hosting.asgi import AppServer
 from container.hosting.asgi_messages import Receive, Scope, Send
-from container.server import ShutdownTimes
+from container.shutdown import ShutdownTimes
 from tests.container.hosting.apps import scripted
 from tests.container.hosting.apps.scripted import (
     NAME,
@@ -344,12 +344,14 @@ async def test_an_app_that_ignores_its_cancellation_is_left_behind(
         serving(app, SHORT) as (server, port),
         raw_client(port) as client,
     ):
-        client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 0\r\n\r\n")
-        await begun.wait()
-        server.stop()
-        await server.stopped()
-        assert "1 of the app's handlers ignore their cancellation" in caplog.text
-        release.set()
+        try:
+            client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 0\r\n\r\n")
+            await begun.wait()
+            server.stop()
+            await server.stopped()
+            assert "1 of the app's handlers ignore their cancellation" in caplog.text
+        finally:
+            release.set()
 
 
 async def test_the_lifespan_ends_after_the_last_stream() -> None:
@@ -394,6 +396,27 @@ async def test_a_lifespan_that_does_not_end_is_cancelled(
         await server.stopped()
         assert ended == ["cancelled"]
     assert "the app's lifespan did not end within" in caplog.text
+
+
+async def test_a_second_stop_hastens_the_lifespan_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("container.hosting.asgi.LIFESPAN_GRACE", 0.05)
+
+    async def lifespan(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await asyncio.Event().wait()
+
+    times = ShutdownTimes(grace=50, spread=50, hard=0.05)
+    async with (
+        asyncio.timeout(5),
+        serving(Scripted(lifespan=lifespan), times) as (server, port),
+        raw_stream(port) as client,
+    ):
+        await open_stream(client)
+        server.stop()
+        await until(lambda: server.guard.draining)
+        server.stop()
+        await server.stopped()
 
 
 async def test_all_of_it_is_over_before_the_kill() -> None:

@@ -31,6 +31,13 @@ class Asgi:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
 
 
+async def decorated_asgi(*args: Any) -> None: ...
+
+
+class DecoratedAsgi:
+    async def __call__(self, *args: Any) -> None: ...
+
+
 class WsgiOfAClass:
     def __init__(self, environ: Any, start_response: Any) -> None: ...
 
@@ -49,12 +56,14 @@ KINDS = {
     "asgi object": (Asgi(), False),
     "asgi partial": (functools.partial(asgi), False),
     "asgi handed through": (handed_through, False),
+    "asgi function with any arguments": (decorated_asgi, False),
+    "asgi object with any arguments": (DecoratedAsgi(), False),
     "starlette": (starlette.applications.Starlette(), False),
     "fastapi": (FastAPI(), False),
     "wsgi function": (wsgi, True),
     "wsgi object": (Wsgi(), True),
     "wsgi class": (WsgiOfAClass, True),
-    "any number of arguments": (decorated, True),
+    "wsgi with any arguments": (decorated, True),
     "flask": (flask.Flask(__name__), True),
 }
 

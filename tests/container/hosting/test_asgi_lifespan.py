@@ -21,6 +21,7 @@ async def test_a_whole_one() -> None:
         await send({"type": "lifespan.startup.complete"})
         seen.append(await receive())
         await send({"type": "lifespan.shutdown.complete"})
+        await asyncio.sleep(0)
         seen.append("returned")
 
     lifespan = Lifespan(app)
@@ -125,6 +126,8 @@ async def test_one_that_ignores_its_cancellation_is_left(monkeypatch: pytest.Mon
 
     lifespan = Lifespan(app)
     await lifespan.startup()
-    async with asyncio.timeout(5):
-        await lifespan.shutdown(0.01)
-    release.set()
+    try:
+        async with asyncio.timeout(5):
+            await lifespan.shutdown(0.01)
+    finally:
+        release.set()

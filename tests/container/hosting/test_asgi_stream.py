@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 
 import pytest
@@ -243,7 +244,7 @@ async def test_what_an_app_does_once_its_client_has_left(
 # --- The server ends it --------------------------------------------------------------------------
 
 
-async def test_our_close_is_the_last_word() -> None:
+async def test_our_close_is_the_last_word(caplog: pytest.LogCaptureFixture) -> None:
     """The app learns of it, what it sends raises, and its own Close is dropped."""
     said: list[object] = []
 
@@ -254,6 +255,7 @@ async def test_our_close_is_the_last_word() -> None:
         except OSError as error:
             said.append(type(error).__name__)
         await send({"type": "websocket.close", "code": 4000, "reason": "mine"})
+        said.append("dropped")
 
     app = accepted(talks)
     async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
@@ -265,7 +267,24 @@ async def test_our_close_is_the_last_word() -> None:
         client.send_close(1001)
         assert await client.eof() == b""
     told = {"type": "websocket.disconnect", "code": 1001, "reason": "r" * 123}
-    assert said == [told, "StreamOver"]
+    assert said == [told, "StreamOver", "dropped"]
+    del stream  # and no task is left that has failed and told nobody
+    gc.collect()
+    assert caplog.records == []
+
+
+async def test_our_close_is_said_even_if_the_app_returns_at_that_moment() -> None:
+    release = asyncio.Event()
+
+    async def returns(scope: Scope, receive: Receive, send: Send) -> None:
+        await release.wait()
+
+    app = accepted(returns)
+    async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
+        (stream,) = server.guard.streams
+        release.set()
+        stream.close(1001, "the container is stopping")
+        assert (await client.frame()).close_code == 1001
 
 
 async def test_a_stream_that_is_not_accepted_yet_is_refused() -> None:

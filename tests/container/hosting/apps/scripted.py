@@ -11,7 +11,7 @@ from typing import Any
 
 from container.hosting.asgi import AppServer
 from container.hosting.asgi_messages import Receive, Scope, Send
-from container.server import ShutdownTimes
+from container.shutdown import ShutdownTimes
 from tests.container.wire import QUICK, RawClient
 
 Handler = Callable[[Scope, Receive, Send], Awaitable[None]]
