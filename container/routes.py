@@ -32,6 +32,10 @@ class Routes:
                 route = route or Route()
             if not isinstance(route, Route):
                 continue
+            if inspect.isasyncgenfunction(method):
+                raise TypeError(
+                    f"{kind.__name__}.{name} has a yield: send with await stream.send(…)"
+                )
             if not inspect.iscoroutinefunction(method):
                 raise TypeError(f"{kind.__name__}.{name} handles streams: make it async def")
             if route.path in self._handlers:
@@ -63,6 +67,9 @@ class Routes:
         if missing:
             raise UpgradeError(400, f"parameter {missing[0]!r} is missing; {_known(route)}")
         return handler
+
+    def __len__(self) -> int:
+        return len(self._handlers)
 
     def __contains__(self, path: str) -> bool:
         return path in self._handlers

@@ -86,6 +86,8 @@ class Runtime:
         self._routes = Routes(model)
         _check_kinds(model)
         self._invokes = _takes_invocations(model)
+        if not self._invokes and not self._routes:
+            raise TypeError(f"{type(model).__name__} has neither stream() nor invoke()")
         self._max_body = max_body
         self._body_timeout = body_timeout
         self._answer_timeout = answer_timeout

@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
     print(
         f"{folder} has a model, its test and its image. Next:\n"
         f"  cd {shlex.quote(str(folder))}\n"
+        "  python -m pip install pytest 'partway[dev]'\n"
         "  python -m pytest\n"
         "  partway dev model:Chat --reload"
     )

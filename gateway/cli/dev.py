@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import socket
 import sys
 from pathlib import Path
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 
+#: Seconds without a word of an application that end its stream, once its client has said all.
+APP_SILENCE = 2.0
+
 _EXAMPLES = """\
 examples:
   partway dev                             # the model that ships: echo
@@ -44,6 +48,7 @@ def add_to(commands: Commands) -> None:
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # --model, meant for the argument, would be --model-dir
     )
     served = parser.add_mutually_exclusive_group()
     served.add_argument(
@@ -132,7 +137,13 @@ def _settings(options: argparse.Namespace, container_port: int) -> Settings:
         "shutdown_grace": 0.0,
         "shutdown_spread": 0.0,
     }
-    return settings.load(flags, {})
+    loaded = settings.load(flags, {})
+    if options.app is None:
+        return loaded
+    # uvicorn answers the Close at the input's end at once, and what the app says after it is lost.
+    (endpoint,) = loaded.endpoints
+    policy = dataclasses.replace(endpoint.policy, input_end="drain", drain_timeout=APP_SILENCE)
+    return dataclasses.replace(loaded, endpoints=(dataclasses.replace(endpoint, policy=policy),))
 
 
 def _command(options: argparse.Namespace, port: int) -> list[str]:

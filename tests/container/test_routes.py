@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 from multidict import MultiDict
@@ -115,6 +115,15 @@ def test_a_handler_that_is_not_async() -> None:
 
     with pytest.raises(TypeError, match=r"Sync\.stream handles streams: make it async def"):
         Routes(Sync())
+
+
+def test_a_handler_that_yields() -> None:
+    class Yielding(Model):
+        async def stream(self, stream: Stream) -> AsyncIterator[str]:  # type: ignore[override]
+            yield "x"
+
+    with pytest.raises(TypeError, match=r"Yielding\.stream has a yield"):
+        Routes(Yielding())
 
 
 @pytest.mark.parametrize(

@@ -650,6 +650,14 @@ def test_methods_of_the_wrong_kind(name: str) -> None:
         _check_kinds(wrong())
 
 
+async def test_a_model_that_can_do_nothing() -> None:
+    class Typo(Model):
+        async def streams(self, stream: Stream) -> None: ...
+
+    with pytest.raises(TypeError, match=r"Typo has neither stream\(\) nor invoke\(\)"):
+        Runtime(Typo(), Health(lambda: True))
+
+
 async def test_nothing_is_continued_over_http_1_0() -> None:
     async with serving() as (_, port):
         answer = await ask(

@@ -86,7 +86,7 @@ async def test_until_the_model_is_loaded_nothing_begins(tmp_path: Path) -> None:
 
 
 async def test_a_model_that_cannot_be_loaded(tmp_path: Path) -> None:
-    class Broken(Model):
+    class Broken(Echo):
         def load(self, model_dir: Path) -> None:
             raise LookupError("no weights")
 

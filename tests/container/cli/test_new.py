@@ -27,6 +27,7 @@ def test_every_file_of_the_starter_is_written_as_it_is(
     assert capsys.readouterr().out == (
         f"{project} has a model, its test and its image. Next:\n"
         f"  cd {project}\n"
+        "  python -m pip install pytest 'partway[dev]'\n"
         "  python -m pytest\n"
         "  partway dev model:Chat --reload\n"
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
+import warnings
 
 import pytest
 
@@ -43,6 +45,14 @@ async def test_every_address_of_a_host() -> None:
     finally:
         server.abort()
         await server.aclose()
+
+
+async def test_a_port_that_is_taken_leaves_no_socket() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        with pytest.raises(OSError, match="ddress already in use"):
+            await asgi_uvicorn._bound_sockets("127.0.0.1", taken.getsockname()[1])
+        gc.collect()
 
 
 async def test_a_host_that_is_none() -> None:

@@ -54,9 +54,16 @@ async def chunk(reader: asyncio.StreamReader) -> bytes:
 async def test_a_request_and_its_answer() -> None:
     seen: dict[str, Any] = {}
 
-    def look(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    class Body:
+        def __iter__(self) -> Iterator[bytes]:
+            return iter([seen["body"].upper()])
+
+        def close(self) -> None:
+            seen["closed"] = True
+
+    def look(environ: dict[str, Any], start_response: Any) -> Body:
         seen.update(environ, body=environ["wsgi.input"].read())
-        return [seen["body"].upper()]
+        return Body()
 
     async with asyncio.timeout(5), serving(wsgi(look)) as (_, port), raw_client(port) as client:
         client.send(
@@ -70,6 +77,7 @@ async def test_a_request_and_its_answer() -> None:
     assert (seen["QUERY_STRING"], seen["CONTENT_TYPE"]) == ("a=1", "text/x")
     assert seen["HTTP_X_AMZN_UNKNOWN"] == "yes"
     assert seen["wsgi.errors"] is sys.stderr
+    assert seen["closed"]
 
 
 @pytest.mark.clause("1.1-2")
@@ -234,6 +242,25 @@ async def test_a_ping_that_hangs_keeps_its_thread_and_no_other() -> None:
         assert (await ask(client, "GET /ping")).body == b"ok"
 
 
+async def test_a_ping_that_nobody_waits_for_stops_at_its_next_chunk() -> None:
+    """Which is not the eleventh, for which a2wsgi would have no room and nobody to make it."""
+    chunks = 0
+
+    def slow(environ: Any, start_response: Any) -> Iterator[bytes]:
+        nonlocal chunks
+        start_response("200 OK", [])
+        while True:
+            chunks += 1
+            yield b"x"
+            assert not threading.Event().wait(0.02)
+
+    async with asyncio.timeout(5), serving(slow) as (server, port), raw_client(port) as client:
+        server.guard._ping_timeout = 0.05
+        assert (await ask(client, "GET /ping")).status == 503
+        await until(lambda: not threads())
+    assert chunks < 11
+
+
 @pytest.mark.clause("1.1-1")
 async def test_a_thread_that_hangs_does_not_hold_up_the_end() -> None:
     house = House()
@@ -249,6 +276,7 @@ async def test_a_thread_that_hangs_does_not_hold_up_the_end() -> None:
             server.stop()
             await server.stopped()
             assert [thread.daemon for thread in threads()] == [True]
+            assert not [task for task in asyncio.all_tasks() if task.get_name() == "wsgi"]
             assert await client.rest() == b""
         finally:
             house.release.set()
