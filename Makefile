@@ -8,8 +8,8 @@ BIN := .venv/bin
 demo: .venv/installed  ## start a gateway and an echo container, hold one conversation, stop
 	$(BIN)/python docs/examples/first_stream.py
 
-test: .venv/installed-test  ## the whole suite
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: .venv/installed-test  ## the whole suite, on two cores
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 lint: .venv/installed-lint  ## ruff and mypy
 	$(BIN)/ruff check

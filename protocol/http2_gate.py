@@ -120,9 +120,13 @@ class FrameGate:
         """A stream is over on both sides."""
         self._open.pop(stream_id, None)
 
-    def headers_decoded(self, count: int, now: float) -> None:
-        """A request had so many headers: a byte on the wire may have been one."""
+    def headers_decoded(self, count: int, size: int, now: float) -> None:
+        """A request had so many headers, of so many bytes: one on the wire may have been thousands.
+
+        h2 looks at each of them several times.
+        """
         self._count_headers(count // limits.MAX_HEADERS, now)
+        self._count_headers((size - limits.HTTP2_LARGE_HEADERS) // limits.KIB, now)
 
     def ping_sent(self) -> None:
         """We have sent a PING: its answer is counted against nobody."""

@@ -236,7 +236,8 @@ HTTP2_HEADERS_BURST: Final = 250
 HTTP2_HEADERS_RATE: Final = 1000.0
 
 #: A block with more bytes than a request of an SDK's has, session token included, counts as one
-#: more for each KiB that it is over; one with more headers, for each MAX_HEADERS of them.
+#: more for each KiB that it is over, on the wire and again once it is decoded; one with more
+#: headers, for each MAX_HEADERS of them.
 HTTP2_LARGE_HEADERS: Final = 4 * KIB
 
 #: PING and PRIORITY frames, and those of types that we do not know, together.

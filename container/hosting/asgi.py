@@ -127,7 +127,7 @@ class AppServer:
         if self._shutdown.hastened:
             self._over_at = min(self._over_at, clock() + times.hard)
         if self.guard.idle:
-            await self._web.finish(self._over_at - clock())
+            await self._web.finish(min(times.hard, self._over_at - clock()))
 
 
 def _import(name: str, loop: asyncio.AbstractEventLoop) -> App:

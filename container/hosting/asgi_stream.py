@@ -9,9 +9,6 @@ from container.hosting.asgi_messages import App, Message, Receive, Scope, Send, 
 from protocol.closing import INTERNAL_ERROR, NORMAL, clip
 from protocol.limits import LINGER_TIMEOUT
 
-#: How apps learn that their client has left: Starlette's exception, and uvicorn's from ``send``.
-_DISCONNECTS = frozenset({"WebSocketDisconnect", "ClientDisconnected"})
-
 
 class StreamOver(ConnectionError):
     """The app sends on a stream that the server has closed."""
@@ -102,4 +99,8 @@ class HostedStream:
 
 
 def _is_disconnect(error: Exception) -> bool:
-    return isinstance(error, ConnectionError) or type(error).__name__ in _DISCONNECTS
+    """Whether an app says by it that its client has left.
+
+    Starlette has an exception of its own; uvicorn's is not logged by uvicorn.
+    """
+    return isinstance(error, ConnectionError) or type(error).__name__ == "WebSocketDisconnect"

@@ -100,7 +100,8 @@ class WsgiApp:
         responder = WSGIResponder(
             _stopping_at(unwanted, self._app), cast("ThreadPoolExecutor", thread), _CHUNKS_HELD
         )
-        call = asyncio.create_task(responder(scope, replay, relay.send))  # type: ignore[arg-type]
+        answering = responder(scope, replay, relay.send)  # type: ignore[arg-type]
+        call = asyncio.create_task(answering, name="wsgi")
         watcher = asyncio.create_task(_disconnected(receive, unwanted))
         self._calls.add(call)
         call.add_done_callback(self._on_called)

@@ -221,12 +221,14 @@ class Http2Connection(asyncio.Protocol):
 
     def _request_received(self, event: RequestReceived, now: float) -> None:
         stream_id = event.stream_id or 0
-        self._gate.headers_decoded(len(event.headers or ()), now)
+        received = event.headers or ()
+        size = sum(len(name) + len(value) for name, value in received)
+        self._gate.headers_decoded(len(received), size, now)
         streams = len(self._streams) + len(self._unended)
         if streams >= self._siblings.max_streams or self._siblings.full():
             self.reset(stream_id, ErrorCodes.REFUSED_STREAM)
             return
-        headers = [(text(name), text(value)) for name, value in event.headers or ()]
+        headers = [(text(name), text(value)) for name, value in received]
         stream = self._streams[stream_id] = Http2Stream(self, stream_id)
         self._siblings.streams += 1
         stream.opened_at = now

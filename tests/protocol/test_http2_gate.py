@@ -220,11 +220,24 @@ def test_many_headers_count_for_more(gate):
     """64 of them are one block more."""
     for number in range((1000 + limits.HTTP2_HEADERS_BURST) // 5):
         passed(gate, headers(2 * number + 1))
-        gate.headers_decoded(4 * limits.MAX_HEADERS, 0.0)
+        gate.headers_decoded(4 * limits.MAX_HEADERS, 0, 0.0)
         assert gate.overdone is None
-    gate.headers_decoded(limits.MAX_HEADERS - 1, 0.0)
+    gate.headers_decoded(limits.MAX_HEADERS - 1, 0, 0.0)
     assert gate.overdone is None
-    gate.headers_decoded(limits.MAX_HEADERS, 0.0)
+    gate.headers_decoded(limits.MAX_HEADERS, 0, 0.0)
+    assert gate.overdone == "header blocks"
+
+
+def test_large_headers_count_for_more_once_they_are_decoded(gate):
+    """A byte may refer to an entry of thousands: each KiB over four is one block more."""
+    large = limits.HTTP2_LARGE_HEADERS + 4 * limits.KIB
+    for number in range((1000 + limits.HTTP2_HEADERS_BURST) // 5):
+        passed(gate, headers(2 * number + 1))
+        gate.headers_decoded(3, large, 0.0)
+        assert gate.overdone is None
+    gate.headers_decoded(3, limits.HTTP2_LARGE_HEADERS + limits.KIB - 1, 0.0)
+    assert gate.overdone is None
+    gate.headers_decoded(3, limits.HTTP2_LARGE_HEADERS + limits.KIB, 0.0)
     assert gate.overdone == "header blocks"
 
 

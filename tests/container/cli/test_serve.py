@@ -72,13 +72,13 @@ OWN = '''
             self.size = size
 
 
-    class HangsLoading(Model):
+    class HangsLoading(Shouting):
         def load(self, model_dir):
             print("hanging", file=sys.stderr, flush=True)
             threading.Event().wait()
 
 
-    class FailsWithAThread(Model):
+    class FailsWithAThread(Shouting):
         def load(self, model_dir):
             hang_in_a_thread()
             raise ModelError("no weights")

@@ -21,7 +21,8 @@ async def test_a_whole_one() -> None:
         await send({"type": "lifespan.startup.complete"})
         seen.append(await receive())
         await send({"type": "lifespan.shutdown.complete"})
-        await asyncio.sleep(0)
+        for _ in range(9):
+            await asyncio.sleep(0)
         seen.append("returned")
 
     lifespan = Lifespan(app)

@@ -261,6 +261,30 @@ async def test_a_ping_that_nobody_waits_for_stops_at_its_next_chunk() -> None:
     assert chunks < 11
 
 
+async def test_a_client_that_takes_nothing_keeps_no_thread_past_the_end() -> None:
+    """The thread waits for room for its next chunk, and is let go."""
+    chunks = 0
+
+    def endless(environ: Any, start_response: Any) -> Iterator[bytes]:
+        nonlocal chunks
+        while True:
+            chunks += 1
+            yield bytes(1 << 20)
+
+    times = ShutdownTimes(grace=0.05, spread=0.05, hard=0.05)
+    async with (
+        asyncio.timeout(5),
+        serving(wsgi(endless), times) as (server, port),
+        raw_client(port, receive_buffer=4096) as client,
+    ):
+        client.send(INVOKE)
+        await client.head()
+        await until(lambda: chunks > asgi_wsgi._CHUNKS_HELD)
+        server.stop()
+        await server.stopped()
+        await until(lambda: not threads())
+
+
 @pytest.mark.clause("1.1-1")
 async def test_a_thread_that_hangs_does_not_hold_up_the_end() -> None:
     house = House()
