@@ -75,6 +75,7 @@ class Health:
         left = self._asked + self._timeout - now
         if not self._answer.done() and left > 0:
             await asyncio.wait((self._answer,), timeout=left)
+            await asyncio.sleep(0)  # on a busy loop its word may have come behind the deadline
         if not self._answer.done():
             waited = self._loop.time() - self._asked
             return f"the model's healthy() has not returned for {waited:.1f} s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,30 @@ async def test_after_the_grace_streams_are_closed_one_after_the_other() -> None:
         early, late = sorted(await asyncio.gather(closed(first), closed(second)))
         assert early >= 0.09  # the loop's clock ticks in milliseconds
         assert late - early >= 0.15
+
+
+async def test_many_streams_on_a_busy_loop_are_closed_in_time() -> None:
+    """A wait for each would add up: they are closed by the clock."""
+
+    async def busy() -> None:
+        while True:
+            time.sleep(0.02)  # noqa: ASYNC251 (a loop that has much to do)
+            await asyncio.sleep(0)
+
+    times = ShutdownTimes(grace=0.05, spread=0.3, hard=50)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(asyncio.timeout(20))
+        server, port = await stack.enter_async_context(serving(times=times))
+        clients = [await stack.enter_async_context(raw_stream(port)) for _ in range(60)]
+        for client in clients:
+            await open_stream(client)
+        working = asyncio.create_task(busy())
+        began = time.monotonic()
+        server.stop()
+        for client in clients:
+            assert (await client.frame()).close_code == 1001
+        assert time.monotonic() - began < 0.9, "0.02 s for each would be more"
+        working.cancel()
 
 
 async def test_a_second_stop_hastens() -> None:
