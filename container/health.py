@@ -10,6 +10,10 @@ from container.errors import reason_of
 from container.limits import HEALTH_AGE, HEALTH_TIMEOUT
 from container.threads import in_thread
 
+#: Its last word stands for so many ages while a new one is on its way: on a busy loop every wait
+#: that /ping is spared counts.
+_FRESH = 2
+
 _log = logging.getLogger("partway.container.health")
 
 
@@ -68,18 +72,21 @@ class Health:
         reason = self._workers()
         if reason is not None:
             return reason
-        if self._answer is None or (self._answer.done() and now - self._asked >= self._age):
+        answer, asked = self._answer, self._asked
+        if answer is None or (answer.done() and now - asked >= self._age):
             self._asked = now
             self._answer = in_thread(self._healthy, name="partway-health")
+            if answer is None or now - asked >= _FRESH * self._age:
+                answer, asked = self._answer, now
         # However many ask, they wait for the same word, and no longer than its time.
-        left = self._asked + self._timeout - now
-        if not self._answer.done() and left > 0:
-            await asyncio.wait((self._answer,), timeout=left)
+        left = asked + self._timeout - now
+        if not answer.done() and left > 0:
+            await asyncio.wait((answer,), timeout=left)
             await asyncio.sleep(0)  # on a busy loop its word may have come behind the deadline
-        if not self._answer.done():
-            waited = self._loop.time() - self._asked
+        if not answer.done():
+            waited = self._loop.time() - asked
             return f"the model's healthy() has not returned for {waited:.1f} s"
-        error = self._answer.exception()
+        error = answer.exception()
         if error is not None:
             return reason_of(error)
-        return None if self._answer.result() else "the model says that it is not healthy"
+        return None if answer.result() else "the model says that it is not healthy"

@@ -10,6 +10,7 @@ import pytest
 
 from container.errors import ModelError
 from container.health import Health
+from tests.container.wire import until
 
 
 class Word:
@@ -56,6 +57,31 @@ async def test_its_word_is_taken_for_a_while() -> None:
     word.says = False
     assert await health.trouble() == "the model says that it is not healthy"
     assert word.asked == 2
+
+
+async def test_its_last_word_stands_while_a_new_one_is_on_its_way() -> None:
+    word = Word()
+    health = loaded(word, age=50)
+    assert await health.trouble() is None
+    word.go_on.clear()
+    health._asked -= 60
+    assert await health.trouble() is None, "nobody waits"
+    await until(lambda: word.asked == 2)
+    health._asked -= 60
+    waiting = asyncio.create_task(health.trouble())
+    await asyncio.sleep(0)
+    assert waiting.done() is False or "has not returned" in str(waiting.result())
+    word.go_on.set()
+    await waiting
+
+
+async def test_a_word_that_is_too_old_does_not_stand() -> None:
+    word = Word()
+    health = loaded(word, age=50)
+    assert await health.trouble() is None
+    word.says = False
+    health._asked -= 110
+    assert await health.trouble() == "the model says that it is not healthy"
 
 
 @pytest.mark.parametrize(
