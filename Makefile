@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format bench bench-codecs bench-http2 browser interop interop-js sdk-python \
+.PHONY: demo test lint format bench bench-codecs bench-http2 bench-container browser interop interop-js sdk-python \
 	image image-tools wheel clean
 
 demo: .venv/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -28,6 +28,9 @@ bench-codecs: .venv/installed-bench  ## the frame codecs that were weighed, behi
 
 bench-http2: .venv/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn's
 	$(BIN)/python -m benchmarks.http2 $(BENCH_ARGS)
+
+bench-container: .venv/installed-bench  ## the container runtime beside websockets' server
+	$(BIN)/python -m benchmarks.container_load $(BENCH_ARGS)
 
 browser: .venv/installed-test  ## the pages of the docs and of partway dev in a real Chromium
 	$(BIN)/python -m pytest tests/interop/browser_check.py tests/interop/dev_page_check.py

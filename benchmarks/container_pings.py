@@ -1,0 +1,133 @@
+"""Short requests beside a load: each every 100 ms, and how long its answer took."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+_PING = b"GET /ping HTTP/1.1\r\nHost: container\r\n\r\n"
+_EVERY = 0.1
+#: The platform waits for 2 s (clause 1.1-2); longer here, so as to see how long it takes.
+_PATIENCE = 10.0
+_OK = 200
+
+
+def spread(seconds: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
+    """Median, 99th percentile and maximum; empty of nothing."""
+    if not len(seconds):
+        return []
+    at = [50, 99, 100]
+    return [float(value) for value in np.percentile(seconds, at, method="higher")]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of one request.
+
+    Attributes:
+        asked: when it was due.
+        seconds: from then to the end of the answer's head.
+        status: of the answer; 0 without one.
+    """
+
+    asked: float
+    seconds: float
+    status: int
+
+
+class Pings:
+    """Requests at their times, whether or not those before have been answered.
+
+    Args:
+        address: ``HOST:PORT``.
+        kept: whether all of them go over one connection; then one waits for another, and its time
+            counts from when it was due all the same.
+        request: what is asked.
+    """
+
+    def __init__(self, address: str, *, kept: bool = False, request: bytes = _PING) -> None:
+        host, _, port = address.rpartition(":")
+        self._host, self._port = host, int(port)
+        self._kept = kept
+        self._request = request
+        self._stopped = False
+        self.answers: list[Answer] = []
+
+    @property
+    def failed(self) -> int:
+        """How many were not answered 200."""
+        return sum(answer.status != _OK for answer in self.answers)
+
+    def spread(self) -> list[float]:
+        """Seconds: median, 99th percentile, maximum."""
+        return spread([answer.seconds for answer in self.answers])
+
+    def statuses(self, *, before: float) -> dict[str, int]:
+        """How often each came, for what was asked before some time."""
+        return dict(Counter(str(each.status) for each in self.answers if each.asked < before))
+
+    def stop(self) -> None:
+        """Ask no more; :meth:`run` returns once the last one has been answered, or has not."""
+        self._stopped = True
+
+    async def run(self) -> None:
+        """Ask until :meth:`stop`; returns early if the server does not keep connections."""
+        await (self._run_kept() if self._kept else self._run_fresh())
+
+    async def _run_fresh(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            async for due in self._times():
+                group.create_task(self._ask_afresh(due))
+
+    async def _ask_afresh(self, due: float) -> None:
+        status = 0
+        with suppress(OSError, EOFError):  # TimeoutError is one: no answer
+            async with asyncio.timeout(_PATIENCE):
+                reader, writer = await asyncio.open_connection(self._host, self._port)
+                try:
+                    writer.write(self._request)
+                    status, _ = await _answer(reader)
+                finally:
+                    writer.close()
+        self._note(due, status)
+
+    async def _run_kept(self) -> None:
+        reader, writer = await asyncio.open_connection(self._host, self._port)
+        try:
+            async for due in self._times():
+                status, kept = 0, False
+                with suppress(OSError, EOFError):
+                    async with asyncio.timeout(_PATIENCE):
+                        writer.write(self._request)
+                        status, kept = await _answer(reader)
+                if kept or not status:
+                    self._note(due, status)
+                if not kept:
+                    break
+        finally:
+            writer.close()
+
+    async def _times(self) -> AsyncIterator[float]:
+        """When each is due, at that time or as soon after it as the one before lets it."""
+        due = time.monotonic()
+        while True:
+            await asyncio.sleep(due - time.monotonic())
+            if self._stopped:
+                return
+            yield due
+            due += _EVERY
+
+    def _note(self, due: float, status: int) -> None:
+        self.answers.append(Answer(due, time.monotonic() - due, status))
+
+
+async def _answer(reader: asyncio.StreamReader) -> tuple[int, bool]:
+    """The status of an answer without a body, and whether its connection is kept."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    return int(head[9:12]), b"connection: close" not in head.lower()
