@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from container.limits import MAX_MESSAGE_BYTES, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
+from container.turns import Turns
 from protocol.closing import TOO_BIG, Close
 from protocol.limits import PART_OVERHEAD
 from protocol.parts import CompletionState, DataType, PayloadPart
@@ -23,6 +24,7 @@ class Inbox:
         resume: called when no more than ``low_water`` are left.
         high_water: of the parts' bytes, with ``PART_OVERHEAD`` for each.
         low_water: likewise.
+        turns: who wakes the reader; of its own by default.
     """
 
     def __init__(
@@ -32,8 +34,10 @@ class Inbox:
         *,
         high_water: int = RECEIVE_HIGH_WATER,
         low_water: int = RECEIVE_LOW_WATER,
+        turns: Turns | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._turns = turns if turns is not None else Turns()
         self._pause = pause
         self._resume = resume
         self._high_water = high_water
@@ -42,6 +46,7 @@ class Inbox:
         self._paused = False
         self._ended = False
         self._arrival: asyncio.Future[None] | None = None
+        self._woken = False  # or about to be
         #: Bytes that wait, overhead included.
         self.held_bytes = 0
         #: The beginning of a message whose end has not come: here, so that a reader who gives up
@@ -87,16 +92,23 @@ class Inbox:
         Raises:
             RuntimeError: somebody else waits for it.
         """
-        while not self._parts:
+        while (part := self.take()) is None:
             if self._ended:
                 return None
             if self._arrival is not None:
                 raise RuntimeError("a stream's input has one reader at a time")
             self._arrival = self._loop.create_future()
+            self._woken = False
             try:
                 await self._arrival
             finally:
                 self._arrival = None
+        return part
+
+    def take(self) -> PayloadPart | None:
+        """The next part if it is there: most of a busy stream's are, and a coroutine costs."""
+        if not self._parts:
+            return None
         part = self._parts.popleft()
         self.parts_taken += 1
         self.held_bytes -= len(part.payload) + PART_OVERHEAD
@@ -106,8 +118,9 @@ class Inbox:
         return part
 
     def _wake(self) -> None:
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        if self._arrival is not None and not self._woken and not self._arrival.done():
+            self._woken = True
+            self._turns.wake(self._arrival)
 
 
 # Neither of these is an async generator: one that is left early is closed by a task that nobody
@@ -126,7 +139,7 @@ class Fragments(AsyncIterator[PayloadPart]):
         inbox = self._inbox
         if inbox.begun is not None:
             raise RuntimeError("messages() has begun a message: its end comes first")
-        part = await inbox.next()
+        part = inbox.take() or await inbox.next()
         if part is None:
             raise StopAsyncIteration
         inbox.mid_message = part.completion is _PARTIAL
@@ -158,7 +171,7 @@ class Messages(AsyncIterator[str | bytes]):
         if inbox.mid_message:
             raise RuntimeError("fragments() has begun a message: its last fragment comes first")
         while True:
-            part = await inbox.next()
+            part = inbox.take() or await inbox.next()
             if part is None:
                 raise StopAsyncIteration
             payload, data_type, completion = part

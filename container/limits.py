@@ -26,6 +26,11 @@ HANDLER_GRACE: Final = 5.0
 #: Largest body of a request. The most that InvokeEndpoint carries: 25 MB on AWS's newer pages.
 MAX_BODY_BYTES: Final = 25 * MIB
 
+#: Handlers that are woken by their input in one turn of the loop: so many, or one in so many of
+#: those that wait if that is more. At 20 µs each, a turn of the first takes under a millisecond.
+WAKES_PER_TURN: Final = 16
+WAKES_PER_TURN_SHARE: Final = 24
+
 #: Most time spent waiting for a body. /invocations answers within 60 s (clause 1.1-2), so a body
 #: that takes longer has no answer in time.
 BODY_TIMEOUT: Final = 60.0

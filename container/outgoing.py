@@ -10,6 +10,7 @@ from typing import Self
 from protocol.frames import Frame, Opcode, PartsToFrames
 from protocol.parts import PayloadPart
 
+_new = tuple.__new__  # as in protocol.frames
 _CONTINUATION = Opcode.CONTINUATION
 _TEXT = Opcode.TEXT
 _BINARY = Opcode.BINARY
@@ -22,13 +23,18 @@ class Outbox:
 
     Args:
         write: takes a frame at once.
-        writable: returns when a frame may be written, or raises why none may be any more.
+        clear: whether a frame may be written at once; asked before each.
+        writable: if not, returns when it may, or raises why none may be any more.
     """
 
     def __init__(
-        self, write: Callable[[Frame], None], writable: Callable[[], Awaitable[None]]
+        self,
+        write: Callable[[Frame], None],
+        clear: Callable[[], bool],
+        writable: Callable[[], Awaitable[None]],
     ) -> None:
         self._write = write
+        self._clear = clear
         self._writable = writable
         self._parts = PartsToFrames()
         #: Whose block is open.
@@ -42,25 +48,27 @@ class Outbox:
     async def send(self, message: str | bytes) -> None:
         """Send a whole message in one frame."""
         if isinstance(message, str):
-            frame = Frame(_TEXT, message.encode())
+            frame = _new(Frame, (_TEXT, message.encode(), True))
         elif isinstance(message, bytes | bytearray | memoryview):
             frame = Frame(_BINARY, bytes(message))
         else:
             raise TypeError(f"a message is str or bytes, not {type(message).__name__}")
-        await self._my_turn()
+        if not self._at_once():
+            await self._my_turn()
         self.write(frame)
 
     async def send_part(self, part: PayloadPart) -> None:
         """Send a part as one frame."""
         if self._parts.mid_message:  # the turn is its sender's already
-            await self._writable()
-        else:
+            await self.writable()
+        elif not self._at_once():
             await self._my_turn()
         self.write(self._parts.frame(part))
 
     async def begin(self, message: OutgoingMessage) -> None:
         """Let a message in fragments have its turn."""
-        await self._my_turn()
+        if not self._at_once():
+            await self._my_turn()
         self._open = message
 
     def end(self, message: OutgoingMessage, *, torn: bool) -> None:
@@ -84,7 +92,13 @@ class Outbox:
 
     async def writable(self) -> None:
         """Wait until a frame may be written."""
-        await self._writable()
+        if not self._clear():
+            await self._writable()
+
+    def _at_once(self) -> bool:
+        """Whether a message may begin without waiting: most may, and a coroutine costs."""
+        between = self._open is None and self._torn is None and not self._parts.mid_message
+        return between and self._clear()
 
     async def _my_turn(self) -> None:
         """Wait until a message may begin."""

@@ -34,6 +34,7 @@ from container.limits import (
 from container.model import Model, Opening, Reply, Request
 from container.routes import Handler, Routes
 from container.threads import ordinary
+from container.turns import Turns
 from container.websocket_stream import WebSocketStream
 from protocol.connection import HttpProtocol, watch_by_tcp
 from protocol.handshake import UpgradeError, check_upgrade, is_upgrade, upgrade_headers
@@ -92,6 +93,7 @@ class Runtime:
         self._body_timeout = body_timeout
         self._answer_timeout = answer_timeout
         self._max_running = max_running
+        self._turns = Turns()
         self._running: set[asyncio.Task[object]] = set()
         #: Called whenever the last stream and invocation has ended.
         self.on_idle: Callable[[], None] = lambda: None
@@ -287,7 +289,7 @@ class Runtime:
             status=101, headers={**upgrade_headers(key), "Server": SERVER}
         )
         response.force_close()  # aiohttp expects no further request of this connection
-        stream = WebSocketStream(opening)
+        stream = WebSocketStream(opening, turns=self._turns)
         await response.prepare(request)
         http = cast("HttpProtocol", request.protocol)
         if http.transport is not None:

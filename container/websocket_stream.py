@@ -16,6 +16,7 @@ from container.model import Opening
 from container.outgoing import Outbox, OutgoingMessage
 from container.stream import Stream, StreamClosed
 from container.threads import ordinary
+from container.turns import Turns
 from protocol.closing import ABNORMAL, INTERNAL_ERROR, NO_STATUS, NORMAL, Close, encode_close
 from protocol.connection import FrameConnection, HttpProtocol, Side
 from protocol.frame_codec import FrameError
@@ -33,6 +34,7 @@ class WebSocketStream:
         opening: what the client asked for.
         high_water: received bytes, unread by the handler, at which the client stops being read.
         low_water: the level at which it is read again.
+        turns: who wakes the handler when its input has come.
         stall_timeout: seconds without a byte of progress after which a waiting ``send`` gives the
             client up, or a client that is not read is told that its model is stuck.
         handler_grace: seconds from the end of the input until the handler is cancelled.
@@ -58,6 +60,7 @@ class WebSocketStream:
         low_water: int = RECEIVE_LOW_WATER,
         stall_timeout: float = STALL_TIMEOUT,
         handler_grace: float = HANDLER_GRACE,
+        turns: Turns | None = None,
     ) -> None:
         self.id = opening.id
         self.path = opening.path
@@ -68,8 +71,10 @@ class WebSocketStream:
         self._handler_grace = handler_grace
         self._connection = FrameConnection(self, Side.SERVER, check_text=True, answer_close=False)
         self._parts_of = FramesToParts()
-        self._inbox = Inbox(self._pause, self._resume, high_water=high_water, low_water=low_water)
-        self._outbox = Outbox(self._write, self._ready)
+        self._inbox = Inbox(
+            *(self._pause, self._resume), high_water=high_water, low_water=low_water, turns=turns
+        )
+        self._outbox = Outbox(self._write, self._clear, self._ready)
         self._writable: asyncio.Future[None] | None = None  # while the client is behind
         self._client_close: Close | None = None  # the input is over
         self._end: Close | None = None  # the stream is over
@@ -87,11 +92,11 @@ class WebSocketStream:
     def fragments(self) -> AsyncIterator[PayloadPart]:
         return Fragments(self._inbox)
 
-    async def send(self, message: str | bytes) -> None:
-        await self._outbox.send(message)
+    def send(self, message: str | bytes) -> Coroutine[Any, Any, None]:
+        return self._outbox.send(message)
 
-    async def send_part(self, part: PayloadPart) -> None:
-        await self._outbox.send_part(part)
+    def send_part(self, part: PayloadPart) -> Coroutine[Any, Any, None]:
+        return self._outbox.send_part(part)
 
     def message(self, *, text: bool = False) -> Any:
         return OutgoingMessage(self._outbox, text=text)
@@ -176,13 +181,18 @@ class WebSocketStream:
         # With more input at hand the handler is about to answer that too: one write for all of it.
         self._connection.send(frame, more=bool(self._inbox))
 
+    def _clear(self) -> bool:
+        """Whether a frame may be written at once; asked before each."""
+        self._sends += 1
+        turn_over = not self._sends % FRAMES_PER_TURN
+        return self._writable is None and self._end is None and not turn_over
+
     async def _ready(self) -> None:
         """Wait until a frame may be written.
 
         Raises:
             StreamClosed: none may be any more.
         """
-        self._sends += 1
         if not self._sends % FRAMES_PER_TURN:
             await asyncio.sleep(0)  # a handler that only sends would keep the loop
         while self._writable is not None:

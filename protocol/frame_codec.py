@@ -25,6 +25,8 @@ try:
 except ImportError:  # a platform without a compiled wheel
     from websockets.utils import apply_mask
 
+# What a named tuple's own constructor comes to, at half its cost.
+_new = tuple.__new__
 _new_utf8_decoder = codecs.getincrementaldecoder("utf-8")
 
 _CONTINUATION = Opcode.CONTINUATION
@@ -220,7 +222,7 @@ class FrameDecoder:
             self._mid_message = not fin
             if self._check_text:
                 self._check_utf8(opcode, payload, fin)
-        return Frame(opcode, payload, fin)
+        return _new(Frame, (opcode, payload, fin))
 
     def _wait_for(self, need: int) -> None:
         """Keep the beginning of a frame, and nothing of what was delivered before it."""

@@ -30,6 +30,8 @@ class Frame(NamedTuple):
     fin: bool = True
 
 
+# What a named tuple's own constructor comes to, at half its cost.
+_new = tuple.__new__
 # Looking a member up on an enum class costs more than the rest of a translation.
 _CONTINUATION = Opcode.CONTINUATION
 _TEXT = Opcode.TEXT
@@ -61,7 +63,7 @@ class PartsToFrames:
             opcode = _CONTINUATION
         fin = completion is _COMPLETE
         self.mid_message = not fin
-        return Frame(opcode, payload, fin)
+        return _new(Frame, (opcode, payload, fin))
 
 
 class FramesToParts:
@@ -80,4 +82,5 @@ class FramesToParts:
         opcode, payload, fin = frame
         if opcode is not _CONTINUATION:
             self._data_type = _UTF8 if opcode is _TEXT else _BYTES
-        return PayloadPart(payload, self._data_type, _COMPLETE if fin else _PARTIAL)
+        completion = _COMPLETE if fin else _PARTIAL
+        return _new(PayloadPart, (payload, self._data_type, completion))

@@ -21,7 +21,7 @@ class Line:
         self.free = asyncio.Event()
         self.free.set()
         self.closed = False
-        self.outbox = Outbox(self._write, self._ready)
+        self.outbox = Outbox(self._write, self._clear, self._ready)
 
     def message(self, *, text: bool = True) -> OutgoingMessage:
         return OutgoingMessage(self.outbox, text=text)
@@ -34,6 +34,9 @@ class Line:
     def _write(self, frame: Frame) -> None:
         assert not self.closed
         self.frames.append((int(frame.opcode), frame.payload, frame.fin))
+
+    def _clear(self) -> bool:
+        return self.free.is_set() and not self.closed
 
     async def _ready(self) -> None:
         await self.free.wait()

@@ -1,0 +1,58 @@
+"""Who is woken in this turn of the loop, and who in a later one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from container.limits import WAKES_PER_TURN, WAKES_PER_TURN_SHARE
+
+
+class Turns:
+    """Wakes the handlers whose input has come, not too many of them in one turn of the loop.
+
+    A ``/ping``, a new connection or a Close needs a few turns, whoever else is served in them. On
+    a busy core everybody's input comes in each turn, and a turn of a thousand answers takes 50 ms.
+    Those that wait are woken in their order, and what comes for them meanwhile is answered in the
+    same write. The more they are, the more of them in a turn: the cost of a turn is shared.
+
+    Args:
+        at_least: in one turn.
+        share: of those that wait, one in so many.
+    """
+
+    def __init__(
+        self, *, at_least: int = WAKES_PER_TURN, share: int = WAKES_PER_TURN_SHARE
+    ) -> None:
+        self._call_soon = asyncio.get_running_loop().call_soon
+        self._at_least = at_least
+        self._share = share
+        self._left = at_least
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._next_turn: asyncio.Handle | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits, and the loop owes it no turn."""
+        return self._next_turn is None
+
+    def wake(self, waiter: asyncio.Future[None]) -> None:
+        """Set the result of a future that is not done: now, or soon."""
+        if self._left:  # then nobody waits
+            self._left -= 1
+            waiter.set_result(None)
+        else:
+            self._waiting.append(waiter)
+        if self._next_turn is None:
+            self._next_turn = self._call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        waiting = self._waiting
+        idle = not waiting and self._left == self._at_least
+        self._left = max(self._at_least, len(waiting) // self._share)
+        while waiting and self._left:
+            waiter = waiting.popleft()
+            if not waiter.done():  # its reader has given up
+                self._left -= 1
+                waiter.set_result(None)
+        self._next_turn = None if idle else self._call_soon(self._take_turn)
