@@ -42,6 +42,10 @@ ACCEPT_BACKLOG: Final = 1024
 #: At the end of a shutdown a cancelled request may clean up for this long.
 CANCEL_GRACE: Final = 0.5
 
+#: For the model to let go of what it has loaded. With the rest of a shutdown this stays below the
+#: SIGKILL at 30 s (clause 1.1-1).
+UNLOAD_GRACE: Final = 1.5
+
 #: For the model's word on its health. /ping answers within 2 s whatever the model does (1.1-2).
 HEALTH_TIMEOUT: Final = 1.5
 

@@ -131,6 +131,13 @@ class Model:
         Raising ends the process: a container that cannot load is replaced, not asked.
         """
 
+    def unload(self) -> None:
+        """Let go of what :meth:`load` took: threads, devices, files.
+
+        Called on a thread, once every stream and request has ended; after 1.5 s nobody waits for it
+        any more. Worker processes end without it.
+        """
+
     def healthy(self) -> bool:
         """Whether the model can serve; called on a thread of its own, at most once a second.
 

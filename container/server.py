@@ -7,13 +7,14 @@ import logging
 import time
 from pathlib import Path
 
-from container.errors import LoadFailed
+from container.errors import LoadFailed, log_failure
 from container.health import Health
-from container.limits import ACCEPT_BACKLOG, CANCEL_GRACE
+from container.limits import ACCEPT_BACKLOG, CANCEL_GRACE, UNLOAD_GRACE
 from container.model import Model
 from container.runtime import Runtime
 from container.shutdown import Shutdown, ShutdownTimes
-from container.workers import Workers
+from container.threads import in_thread
+from container.workers import Processes, Workers
 
 #: Where the platform puts a model's artifacts (clause 1.1-6).
 MODEL_DIR = Path("/opt/ml/model")
@@ -55,6 +56,7 @@ class ModelServer:
         self._shutdown = Shutdown(self.runtime, times)
         self.runtime.on_idle = self._shutdown.on_idle
         self._listener: asyncio.Server | None = None
+        self._loaded = False
 
     async def start(self) -> int:
         """Listen; returns the port. /ping answers 503 from here until the model is loaded.
@@ -99,11 +101,24 @@ class ModelServer:
             self._listener.close()
         await self.runtime.abort(CANCEL_GRACE)
         await self._workers.stop()
+        await self._unload()
+
+    async def _unload(self) -> None:
+        if not self._loaded or isinstance(self._model.runs_on, Processes):
+            return
+        self._loaded = False
+        unloading = in_thread(self._model.unload, name="partway-unload")
+        await asyncio.wait((unloading,), timeout=UNLOAD_GRACE)
+        if not unloading.done():
+            _log.warning("the model's unload() takes longer than %g s", UNLOAD_GRACE)
+        elif (error := unloading.exception()) is not None:
+            log_failure(_log, "unload", error)
 
     async def _load(self) -> None:
         began = time.monotonic()
         name = type(self._model).__name__
         _log.info("loading %s from %s", name, self._model_dir)
         await self._workers.start(self._model_dir)
+        self._loaded = True
         self._health.set_loaded()
         _log.info("%s is loaded, in %.1f s", name, time.monotonic() - began)

@@ -44,7 +44,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
 #: After the orderly end Python waits for threads and for what is registered at exit, a model's
-#: own among them. With the 25.5 s of a whole shutdown this stays below SIGKILL at 30 s (1.1-1).
+#: own among them. With the 27 s of a whole shutdown this stays below SIGKILL at 30 s (1.1-1).
 EXIT_GRACE = 1.0
 
 _EPILOG = """\

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -320,3 +321,65 @@ async def test_a_port_that_is_taken() -> None:
     async with serving() as (_, port):
         with pytest.raises(OSError, match="address already in use"):
             await ModelServer(Echo(), port=port).start()
+
+
+class Unloading(Model):
+    """Says what is done with it."""
+
+    def __init__(self, unload: Callable[[], None]) -> None:
+        self.told: list[str] = []
+        self._unload = unload
+
+    def load(self, model_dir: Path) -> None:
+        self.told.append("load")
+
+    def unload(self) -> None:
+        self.told.append("unload")
+        self._unload()
+
+    async def stream(self, stream: Stream) -> None:
+        try:
+            async for _ in stream.messages():
+                pass
+        finally:
+            self.told.append("stream's end")
+
+
+async def test_a_model_lets_go_once_everything_has_ended() -> None:
+    model = Unloading(lambda: None)
+    async with serving(model) as (server, port):
+        async with raw_stream(port):
+            await until(lambda: bool(server.runtime.streams))
+            await server.aclose()
+        await server.aclose()
+    assert model.told == ["load", "stream's end", "unload"]
+
+
+async def test_one_that_was_not_loaded_is_not_asked_to() -> None:
+    model = Unloading(lambda: None)
+    server = ModelServer(model)
+    await server.start()
+    await server.aclose()
+    assert model.told == []
+
+
+async def test_a_model_that_fails_to_let_go(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise LookupError("gone")
+
+    async with serving(Unloading(fail)):
+        pass
+    assert "unload: the model failed" in caplog.text
+
+
+async def test_a_model_that_never_lets_go(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("container.server.UNLOAD_GRACE", 0.05)
+    let_go = threading.Event()
+    try:
+        async with asyncio.timeout(5), serving(Unloading(lambda: let_go.wait(10) and None)):
+            pass
+        assert "the model's unload() takes longer than 0.05 s" in caplog.text
+    finally:
+        let_go.set()
