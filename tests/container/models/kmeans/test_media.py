@@ -1,0 +1,55 @@
+"""What a client wants its answer in."""
+
+from __future__ import annotations
+
+import pytest
+
+from container.models.kmeans.media import MediaType, media_type, preferred
+
+OFFERED = ("application/json", "application/jsonlines", "text/csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("text/csv", MediaType("text/csv", {})),
+        (" Text/CSV ; Label_Size=0", MediaType("text/csv", {"label_size": "0"})),
+        (
+            'application/JSON;charset="UTF-8";',
+            MediaType("application/json", {"charset": "UTF-8", "": ""}),
+        ),
+        ("", MediaType("", {})),
+    ],
+)
+def test_one_media_type(text: str, read: MediaType) -> None:
+    assert media_type(text) == read
+
+
+@pytest.mark.parametrize(
+    ("accept", "chosen"),
+    [
+        ([], "application/json"),
+        ([""], "application/json"),
+        (["*/*"], "application/json"),
+        (["application/*"], "application/json"),
+        (["text/*"], "text/csv"),
+        (["TEXT/CSV"], "text/csv"),
+        (["application/jsonlines"], "application/jsonlines"),
+        (["application/jsonlines; verbose=true"], "application/jsonlines"),
+        (["text/csv, application/json"], "text/csv"),
+        (["text/csv;q=0.5, application/json"], "application/json"),
+        (["text/csv; q=0.5, application/json;q=0.501"], "application/json"),
+        (["text/html", "text/csv"], "text/csv"),
+        (["text/html, */*;q=0.1"], "application/json"),
+        (["application/json;q=0, */*"], "application/jsonlines"),
+        (["text/csv;q=0.1, text/*"], "text/csv"),
+        (["text/*;q=0, */*;q=0.1"], "application/json"),
+        (["image/png"], None),
+        (["application/json;q=0"], None),
+        (["application/json;q=nan"], None),
+        (["application/json;q=2"], None),
+        (["application/x-recordio-protobuf"], None),
+    ],
+)
+def test_the_preferred_one(accept: list[str], chosen: str | None) -> None:
+    assert preferred(accept, OFFERED) == chosen

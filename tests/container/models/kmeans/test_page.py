@@ -1,0 +1,58 @@
+"""docs/reference/kmeans.md: its commands do what it shows, its numbers are those of the code."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from container.models.kmeans import KMeans
+from container.models.kmeans.centroids import LARGEST, MAX_ARRAY_BYTES, MAX_CENTROIDS
+from container.models.kmeans.model import MAX_HELD
+from container.models.kmeans.nearest import GPU_FROM
+from container.models.kmeans.records import MAX_RECORDS
+from container.testing import serving
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "kmeans.md").read_text("utf-8")
+EXAMPLES = re.findall(r"```sh\n(curl .*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL)
+MIB = 1 << 20
+
+
+@pytest.mark.usefixtures("no_leaks")
+async def test_the_commands(tmp_path: Path) -> None:
+    assert len(EXAMPLES) == 3
+    (saved,) = re.findall(r"numpy\.array\((\[\[.*?\]\])\)", PAGE)
+    np.save(tmp_path / "centroids.npy", np.array(json.loads(saved)))
+    async with serving(KMeans(), tmp_path) as served:
+        for command, output in EXAMPLES:
+            words = shlex.split(command.replace("\\\n", ""))
+            options = list(zip(words[2::2], words[3::2], strict=True))
+            headers = dict(value.split(": ") for option, value in options if option == "-H")
+            (body,) = (value for option, value in options if option == "-d")
+            answer = await served.invoke(body, headers.pop("Content-Type"), **headers)
+            assert answer.body.decode().rstrip("\n") == output.rstrip("\n")
+        (lines,) = re.findall(r"```sh\npartway invoke (.*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL)
+        async with served.stream() as client:
+            for message, output in zip(
+                shlex.split(lines[0])[2::2], lines[1].splitlines(), strict=True
+            ):
+                await client.send(message)
+                assert await client.recv() == output
+
+
+def test_the_numbers() -> None:
+    assert f"{MAX_CENTROIDS:,} centroids" in PAGE
+    assert f"more than {MAX_RECORDS:,} records" in PAGE
+    assert f"{GPU_FROM:,} multiplications" in PAGE
+    assert f"{MAX_HELD // MIB} MiB of bodies" in PAGE
+    assert f"and {MAX_ARRAY_BYTES >> 30} GiB as float64" in PAGE
+    assert KMeans.runs_on is not None
+    assert f"{KMeans.runs_on.queue} requests wait" in PAGE
+    assert LARGEST == 1e140
+    assert "beyond 1e140" in PAGE
+    assert f"of {KMeans.max_payload_mb} MB each" in PAGE
