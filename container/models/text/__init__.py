@@ -1,0 +1,1 @@
+"""text: a causal language model behind streams and invocations."""

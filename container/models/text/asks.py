@@ -1,0 +1,399 @@
+"""What one request wants generated: plain text, or JSON that says more.
+
+What cannot be honoured is refused by name: a client that asks for a seed, and gets an answer drawn
+without it, would trust a result that it cannot have again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NoReturn, TypeGuard, cast
+
+from container.errors import ModelError
+from protocol.closing import INVALID_DATA, POLICY_VIOLATION, TOO_BIG
+from protocol.limits import KIB
+
+Role = Literal["system", "user", "assistant"]
+#: A JSON object's members.
+Members = Mapping[str, object]
+
+#: Text of one request, JSON and all, in bytes of UTF-8. 256 KiB of English are some 64 thousand
+#: tokens, more than most contexts; tokenizing them takes a tenth of a second.
+MAX_TEXT_BYTES: Final = 256 * KIB
+
+#: Messages of one conversation. A chat template is a program that looks at each of them, at some
+#: 10 µs: a hundredth of a second in all.
+MAX_TURNS: Final = 1024
+
+#: No context is larger, and a number of four thousand digits need not get as far as the engine.
+MAX_NEW_TOKENS: Final = 1 << 24
+
+#: Stop strings of a request: as many as OpenAI's API takes, each as long as a marker may be. What
+#: might become one is held back, so that their length is a delay too.
+MAX_STOPS: Final = 4
+MAX_STOP_CHARACTERS: Final = 64
+
+MAX_TEMPERATURE: Final = 2.0  # OpenAI's; above it there is little but noise
+
+_ROLES: Final = ("system", "user", "assistant")
+_QUOTED: Final = 40  # characters of what a client sent, at most, in a reason
+_KNOWN: Final = frozenset(
+    {"messages", "prompt", "max_new_tokens", "temperature", "top_p", "stop", "queue"}
+)
+_NO_PENALTY = "penalties are not per request; leave it out"
+_NO_TOOLS = "no tool calls here; describe tools in a system message"
+_NO_PROBABILITIES = "the engine keeps no probabilities"
+_IN_CHAT_ONLY = "only in the body of a chat completion"
+
+#: What others honour and this engine does not, and why.
+IMPOSSIBLE: Final[Mapping[str, str]] = {
+    "seed": "draws of concurrent requests share one generator",
+    "n": "one answer a request; ask again for another",
+    "logprobs": _NO_PROBABILITIES,
+    "top_logprobs": _NO_PROBABILITIES,
+    "top_k": "not per request; use top_p",
+    "min_p": "not per request; use top_p",
+    "frequency_penalty": _NO_PENALTY,
+    "presence_penalty": _NO_PENALTY,
+    "repetition_penalty": _NO_PENALTY,
+    "logit_bias": "tokens cannot be weighed per request; leave it out",
+    "tools": _NO_TOOLS,
+    "tool_choice": _NO_TOOLS,
+    "parallel_tool_calls": _NO_TOOLS,
+    "functions": _NO_TOOLS,
+    "function_call": _NO_TOOLS,
+    "response_format": "output is not constrained; ask for a format in words",
+}
+
+#: Values of those that ask for nothing: libraries send them unasked.
+_ASK_NOTHING: Final[Mapping[str, object]] = {
+    "n": 1,
+    "logprobs": False,
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "repetition_penalty": 1,
+    "logit_bias": {},
+    "tools": [],
+    "functions": [],
+    "response_format": {"type": "text"},
+}
+
+#: Names that belong in another kind of request, and what to do.
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "max_tokens": "say max_new_tokens",
+    "max_completion_tokens": "say max_new_tokens",
+    "model": _IN_CHAT_ONLY,
+    "user": _IN_CHAT_ONLY,
+    "stream": _IN_CHAT_ONLY,
+    "stream_options": _IN_CHAT_ONLY,
+}
+
+
+class Refused(ModelError):
+    """A request that cannot be honoured: Close 1008, or 400, unless it says otherwise."""
+
+    def __init__(self, reason: str, *, code: int = POLICY_VIOLATION, status: int = 400) -> None:
+        super().__init__(reason, code=code, status=status)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to generate; None is the engine's default.
+
+    Attributes:
+        max_new_tokens: at least 1.
+        temperature: 0, which is greedy, to 2.
+        top_p: over 0, to 1.
+        stop: strings that end the answer and are no part of it.
+    """
+
+    max_new_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one request wants; exactly one of ``messages`` and ``prompt`` is there.
+
+    Attributes:
+        messages: the whole conversation, in place of what is remembered; the last turn is a user's.
+        prompt: the next user's turn.
+        sampling: how to generate.
+        queue: whether to wait for the answer that is being generated, rather than interrupt it.
+
+    Raises:
+        ValueError: both of them, or neither.
+    """
+
+    messages: tuple[Turn, ...] | None = None
+    prompt: str | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+    queue: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.messages is None) is (self.prompt is None):
+            raise ValueError("an ask is messages or a prompt")
+
+
+def ask_of(message: str | bytes | Members) -> Ask:
+    """A stream's message, or a body that is no chat completion's.
+
+    Args:
+        message: text; what begins with ``{`` after white space is JSON, anything else a prompt. Or
+            the members that :func:`members_of` has found in it.
+
+    Raises:
+        Refused: Close 1007 if it is not UTF-8 or not JSON, 1009 (413) if it is too much, else 1008.
+    """
+    if isinstance(message, str | bytes):
+        text = text_of(message)
+        if not _is_json(text):
+            return Ask(prompt=_not_empty("the prompt", text))
+        message = _load(text)
+    members = known_members(message, _KNOWN, _ELSEWHERE)
+    sampling = sampling_of(members, "max_new_tokens")
+    queue = flag_of(members, "queue")
+    if "messages" in members:
+        if "prompt" in members:
+            raise Refused("messages, prompt: one of them, not both")
+        return Ask(messages=turns_of(members["messages"]), sampling=sampling, queue=queue)
+    if "prompt" not in members:
+        raise Refused("prompt: missing; or send messages")
+    prompt = _not_empty("prompt", string_of("prompt", members["prompt"]))
+    return Ask(prompt=prompt, sampling=sampling, queue=queue)
+
+
+def text_of(message: str | bytes) -> str:
+    """A message as text of bounded length.
+
+    Raises:
+        Refused: it is too much, or not UTF-8.
+    """
+    size = len(message)
+    if isinstance(message, str) and size <= MAX_TEXT_BYTES and not message.isascii():
+        size = len(message.encode("utf-8", "surrogatepass"))
+    if size > MAX_TEXT_BYTES:
+        reason = f"too much text: the limit is {MAX_TEXT_BYTES} bytes"
+        raise Refused(reason, code=TOO_BIG, status=413)
+    if isinstance(message, str):
+        return string_of("the message", message)
+    try:
+        return message.decode()
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8: a bad byte at {error.start}"
+        raise Refused(reason, code=INVALID_DATA) from None
+
+
+def members_of(message: str | bytes) -> Members | None:
+    """The members of a message that is JSON; None if it is plain text.
+
+    Raises:
+        Refused: it is too much, not UTF-8, or not JSON although it begins so.
+    """
+    text = text_of(message)
+    return _load(text) if _is_json(text) else None
+
+
+def known_members(members: Members, known: Collection[str], hints: Mapping[str, str]) -> Members:
+    """Those that say something: a member that is null is as good as absent.
+
+    Args:
+        members: a request's.
+        known: names that may be there.
+        hints: what to do about other names.
+
+    Raises:
+        Refused: another name, or one of :data:`IMPOSSIBLE` with a value that asks for something.
+    """
+    said: dict[str, object] = {}
+    for name, value in members.items():
+        if name in known:
+            if value is not None:
+                said[name] = value
+        elif name in IMPOSSIBLE:
+            if value is not None and not _asks_nothing(name, value):
+                raise Refused(f"{name}: {IMPOSSIBLE[name]}")
+        elif name in hints:
+            raise Refused(f"{name}: {hints[name]}")
+        else:
+            raise Refused(f"{quoted(name)}: not a parameter of this model")
+    return said
+
+
+def sampling_of(members: Members, max_tokens: str) -> Sampling:
+    """How to generate.
+
+    Args:
+        members: a request's.
+        max_tokens: what the limit of new tokens is called in it.
+
+    Raises:
+        Refused: a value that cannot be.
+    """
+    tokens = members.get(max_tokens)
+    if tokens is not None:
+        if not isinstance(tokens, int) or isinstance(tokens, bool):
+            raise Refused(f"{max_tokens}: a whole number")
+        if not 1 <= tokens <= MAX_NEW_TOKENS:
+            raise Refused(f"{max_tokens}: from 1 to {MAX_NEW_TOKENS}")
+    temperature = members.get("temperature")
+    if temperature is not None and not (
+        _is_number(temperature) and 0 <= temperature <= MAX_TEMPERATURE
+    ):
+        raise Refused(f"temperature: a number from 0, which is greedy, to {MAX_TEMPERATURE:g}")
+    top_p = members.get("top_p")
+    if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
+        raise Refused("top_p: a number over 0 and at most 1")
+    return Sampling(
+        max_new_tokens=tokens,
+        temperature=None if temperature is None else float(temperature),
+        top_p=None if top_p is None else float(top_p),
+        stop=_stops(members.get("stop", [])),
+    )
+
+
+def turns_of(value: object, *, parts: bool = False) -> tuple[Turn, ...]:
+    """The turns of ``messages``.
+
+    Args:
+        value: what the request holds under that name.
+        parts: whether a content may be a list of text parts; they are joined by line ends.
+
+    Raises:
+        Refused: it is no conversation that ends with a user's turn.
+    """
+    if not isinstance(value, list) or not value:
+        raise Refused("messages: a list, and not an empty one")
+    if len(value) > MAX_TURNS:
+        raise Refused(f"messages: at most {MAX_TURNS} of them")
+    turns = tuple(_turn(f"messages[{at}]", each, parts) for at, each in enumerate(value))
+    if turns[-1].role != "user":
+        raise Refused("messages: the last one is the user's")
+    _not_empty(f"messages[{len(turns) - 1}].content", turns[-1].content)
+    return turns
+
+
+def flag_of(members: Members, name: str) -> bool:
+    """Whether a switch is on; it is off where it is absent.
+
+    Raises:
+        Refused: it is neither true nor false.
+    """
+    value = members.get(name, False)
+    if not isinstance(value, bool):
+        raise Refused(f"{name}: true or false")
+    return value
+
+
+def string_of(name: str, value: object) -> str:
+    """A string that has a UTF-8 form.
+
+    Raises:
+        Refused: it is none, or holds half a surrogate pair, which JSON can write.
+    """
+    if not isinstance(value, str):
+        raise Refused(f"{name}: a string")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Refused(f"{name}: half a surrogate pair", code=INVALID_DATA) from None
+    return value
+
+
+def quoted(text: str) -> str:
+    """The beginning of what a client sent, as a reason may show it: printable, and short."""
+    shown = ascii(text[:_QUOTED])
+    return shown if len(shown) <= _QUOTED else f"{shown[: _QUOTED - 1]}…"
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
+def _load(text: str) -> Members:
+    """JSON that begins with ``{``, as strict as its standard and no deeper than it need be."""
+    try:
+        value = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        reason = f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos}"
+        raise Refused(reason, code=INVALID_DATA) from None
+    except RecursionError:
+        raise Refused("JSON that is nested too deep", code=INVALID_DATA) from None
+    except ValueError:  # Python reads whole numbers of up to 4300 digits
+        raise Refused("JSON with a number that is too long", code=INVALID_DATA) from None
+    return cast("Members", value)
+
+
+def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members: dict[str, object] = {}
+    for name, value in pairs:
+        if name in members:
+            # Who reads the first of them and who reads the last would not see the same request.
+            raise Refused(f"{quoted(name)}: there twice", code=INVALID_DATA)
+        members[name] = value
+    return members
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise Refused(f"not JSON: {name} is not a number there", code=INVALID_DATA)
+
+
+def _asks_nothing(name: str, value: object) -> bool:
+    # True is 1 in Python, and false is 0.
+    nothing = _ASK_NOTHING.get(name)
+    return value == nothing and isinstance(value, bool) is isinstance(nothing, bool)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _stops(value: object) -> tuple[str, ...]:
+    stops = value if isinstance(value, list) else [value]
+    if len(stops) > MAX_STOPS:
+        raise Refused(f"stop: at most {MAX_STOPS} strings")
+    for stop in stops:
+        if not 1 <= len(string_of("stop", stop)) <= MAX_STOP_CHARACTERS:
+            raise Refused(f"stop: strings of 1 to {MAX_STOP_CHARACTERS} characters")
+    return tuple(stops)
+
+
+def _turn(name: str, value: object, parts: bool) -> Turn:
+    if not isinstance(value, dict):
+        raise Refused(f"{name}: an object with role and content")
+    for member, content in value.items():
+        # What a library has received, it sends again with all the members that were null.
+        if member not in ("role", "content") and content is not None:
+            raise Refused(f"{name}: {quoted(member)} is neither role nor content")
+    role = value.get("role")
+    if role not in _ROLES:
+        raise Refused(f"{name}.role: one of {', '.join(_ROLES)}")
+    content = value.get("content")
+    if parts and isinstance(content, list):
+        content = "\n".join(_part(f"{name}.content[{at}]", each) for at, each in enumerate(content))
+    return Turn(role, string_of(f"{name}.content", content))
+
+
+def _part(name: str, value: Any) -> str:
+    if not isinstance(value, dict) or value.get("type") != "text" or len(value) != 2:
+        raise Refused(f'{name}: text is all there is, {{"type": "text", "text": …}}')
+    return string_of(f"{name}.text", value.get("text"))
+
+
+def _not_empty(name: str, text: str) -> str:
+    if not text or text.isspace():
+        raise Refused(f"{name}: empty")
+    return text

@@ -1,0 +1,169 @@
+"""transformers' continuous batching, as much of it as an engine needs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from transformers import GenerationConfig
+from transformers.generation.configuration_utils import ContinuousBatchingConfig
+from transformers.generation.continuous_batching.continuous_api import OutputRouter
+from transformers.generation.continuous_batching.requests import GenerationOutput
+
+from container.models.text.loading import Loaded
+from container.models.text.settings import CPU_CACHE_BYTES, Sample, TextSettings
+
+_log = logging.getLogger("partway.container.text")
+
+# On a CPU, where nobody asks for other sizes: small pages waste little of a short reply's.
+_CPU_PAGE_TOKENS = 32
+_CPU_BATCH_TOKENS = 256
+_LEAST_PAGES = 4
+
+#: Per-request sampling needs an engine whose default is anything but 1.0; each request names its
+#: own all the same.
+_SAMPLES = {"do_sample": True, "temperature": 0.5, "top_p": 0.5, "top_k": 0}
+
+#: Seconds for the engine's thread to end its step.
+_STOP_TIMEOUT = 10.0
+
+
+class _Router(OutputRouter):  # type: ignore[misc]  # transformers has no types
+    """Hands on what each step brings, in one call.
+
+    The engine's own handlers of a request stay behind when it is cancelled, and what still comes
+    for it would gather in a queue that nobody reads.
+    """
+
+    def __init__(self, deliver: Callable[[list[GenerationOutput]], None]) -> None:
+        super().__init__()
+        self._deliver = deliver
+
+    def deliver(self, output: GenerationOutput) -> None:
+        self._deliver([output])
+
+    def deliver_batch(self, outputs: list[GenerationOutput]) -> None:
+        self._deliver(outputs)
+
+
+class Batching:
+    """One run of the engine's thread, from :meth:`start` to :meth:`stop`, or to its failure.
+
+    Args:
+        loaded: the model.
+        settings: the sizes of its cache and its steps.
+        deliver: called on the engine's thread with what a step has brought.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        settings: TextSettings,
+        deliver: Callable[[list[GenerationOutput]], None],
+    ) -> None:
+        self._on_gpu = loaded.model.device.type == "cuda"
+        self._config = _config(loaded, settings)
+        self._manager = loaded.model.init_continuous_batching(
+            generation_config=GenerationConfig(
+                eos_token_id=sorted(loaded.ends) or None, max_new_tokens=1, **_SAMPLES
+            ),
+            continuous_batching_config=self._config,
+        )
+        self._manager.output_router = _Router(deliver)
+
+    def start(self) -> None:
+        """Allocate the cache, capture the graphs, and begin; blocks for as long as that takes."""
+        manager = self._manager
+        # The thread would do it first of all, and have nobody to tell that there is no memory.
+        manager.batch_processor = manager._create_batch_processor()  # noqa: SLF001
+        if self._on_gpu:  # there it captures the graphs; elsewhere it only costs
+            manager.warmup()
+        manager.start()
+
+    def stop(self) -> None:
+        """End after the step that is under way; blocks."""
+        if self._manager.is_running():
+            self._manager.stop(timeout=_STOP_TIMEOUT, hard_stop=True)
+        self._manager.destroy()
+
+    @property
+    def running(self) -> bool:
+        """Whether its thread goes on."""
+        return self._manager.is_running() and self.failure is None
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What has ended the thread."""
+        error: BaseException | None = self._manager.background_thread_status.fatal_error
+        return error
+
+    @property
+    def cache_tokens(self) -> int:
+        """Tokens whose keys and values fit, of all requests together."""
+        cache = self._manager.batch_processor.cache
+        return int(cache.num_blocks * self._manager.continuous_batching_config.page_size)
+
+    def held_blocks(self) -> int:
+        """Blocks of the cache that requests hold; what is kept of prompts for reuse is nobody's."""
+        allocators = self._manager.batch_processor.cache.cache_allocators.values()
+        tables = [table for each in allocators for table in list(each.block_table.values())]
+        return sum(map(len, tables))
+
+    def submit(self, name: str, prompt: Sequence[int], most: int, sample: Sample) -> bool:
+        """Take a request on; False if the thread has ended.
+
+        Never blocks: the engine's queue has no bound, its user's count of requests has.
+
+        Args:
+            name: of the request, used once.
+            prompt: tokens.
+            most: tokens of its reply.
+            sample: how they are chosen.
+        """
+        accepted = self._manager.add_request(
+            list(prompt),
+            request_id=name,
+            max_new_tokens=most,
+            streaming=True,
+            **_arguments(sample),
+        )
+        return accepted is not None
+
+    def cancel(self, name: str) -> None:
+        """Give a request up; its blocks are free with the next step."""
+        self._manager.cancel_request(name)
+
+
+def _arguments(sample: Sample) -> dict[str, float]:
+    if sample.temperature == 0:  # it divides; of no share at all the likeliest token remains
+        return {"temperature": 1.0, "top_p": 0.0}
+    return {"temperature": float(sample.temperature), "top_p": float(sample.top_p)}
+
+
+def _config(loaded: Loaded, settings: TextSettings) -> ContinuousBatchingConfig:
+    model = loaded.model
+    config = ContinuousBatchingConfig(
+        per_request_processors=True, max_batch_tokens=settings.batch_tokens or None
+    )
+    if model.device.type == "cuda":
+        config.use_cuda_graph = True
+        config.use_async_batching = True
+    else:
+        # Left to itself it takes more than half of the machine's memory.
+        config.page_size = _CPU_PAGE_TOKENS
+        config.max_batch_tokens = settings.batch_tokens or _CPU_BATCH_TOKENS
+    cache_bytes = settings.cache_bytes or (0 if model.device.type == "cuda" else CPU_CACHE_BYTES)
+    if cache_bytes:
+        pages = cache_bytes // (config.page_size * token_bytes(model))
+        needed = settings.generations * -(-loaded.context // config.page_size)
+        config.num_blocks = max(_LEAST_PAGES, min(pages, needed))
+    return config
+
+
+def token_bytes(model: Any) -> int:
+    """What the keys and values of one token take."""
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(2 * config.num_hidden_layers * heads * size * model.dtype.itemsize)

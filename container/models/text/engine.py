@@ -1,0 +1,355 @@
+"""Many replies at a time from one language model, and what happens when a step fails."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Literal, Self
+
+from transformers.generation.continuous_batching.requests import GenerationOutput
+
+from container.errors import Busy, ModelError
+from container.models.text.batching import Batching
+from container.models.text.finite import mark_broken
+from container.models.text.loading import Loaded, is_out_of_memory
+from container.models.text.settings import Sample, TextSettings
+from container.threads import in_thread, post
+
+_log = logging.getLogger("partway.container.text")
+
+#: The engine is looked at so often while somebody waits: its thread may end without a word.
+WATCH_INTERVAL = 1.0
+
+#: A reply that gets no token for so long is given up.
+STALL_TIMEOUT = 60.0
+
+#: While replies wait: seconds without a token after which /ping answers 503.
+HUNG_AFTER = 30.0
+
+#: Failures with no token between them, after which the engine is given up.
+FAILURES_IN_A_ROW = 5
+
+Finish = Literal["stop", "length", "cancelled"]
+
+
+class Generation(AsyncIterator[list[int]]):
+    """One reply: its tokens as they are sampled, each item those that have come since the last.
+
+    A context manager: leaving it cancels what is not finished.
+
+    Attributes:
+        prompt: tokens.
+        tokens: of the reply, all so far, without the one that ended it.
+        finish: why it is over: the model ended it, it has its length, or it was cancelled. Set
+            before the last item is taken.
+    """
+
+    def __init__(self, engine: Engine, prompt: Sequence[int], most: int, sample: Sample) -> None:
+        self._engine = engine
+        self.prompt = list(prompt)
+        self.most = most
+        self.sample = sample
+        self.tokens: list[int] = []
+        self.finish: Finish | None = None
+        self._taken = 0
+        self._error: ModelError | None = None
+        self._arrived = asyncio.Event()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.finish is not None or self._error is not None
+
+    def cancel(self) -> None:
+        """Give it up: the iteration ends, and its part of the cache is free with the next step."""
+        if not self.over:
+            self.finish = "cancelled"
+            self._engine.forget(self)
+            self._arrived.set()
+
+    async def __anext__(self) -> list[int]:
+        while True:
+            if self.finish == "cancelled":
+                raise StopAsyncIteration
+            if self._taken < len(self.tokens):
+                new = self.tokens[self._taken :]
+                self._taken = len(self.tokens)
+                return new
+            if self._error is not None:
+                raise self._error
+            if self.finish is not None:
+                raise StopAsyncIteration
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(STALL_TIMEOUT):
+                    await self._arrived.wait()
+            except TimeoutError:
+                self.cancel()
+                raise ModelError(f"no token came for {STALL_TIMEOUT:g} s", status=504) from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
+    # --- For the engine --------------------------------------------------------------------------
+
+    def extend(self, tokens: Sequence[int], finish: Finish | None) -> None:
+        """Take new tokens in."""
+        self.tokens += tokens
+        self.finish = finish
+        self._arrived.set()
+
+    def fail(self, error: ModelError) -> None:
+        """End with an error; what has come can still be taken."""
+        self._error = error
+        self._arrived.set()
+
+
+class Engine:
+    """Replies from one model, all under way at once.
+
+    A step computes the next token of every reply together, so an error of one is an error of all,
+    and ends the engine's thread. It is started again then, and each reply computes one token by
+    itself: the one that fails alone is at fault, the others do not notice but for the pause.
+
+    Args:
+        loaded: the model; it gets a hook, and is used by no other engine.
+        settings: how many at a time, and the sizes.
+    """
+
+    def __init__(self, loaded: Loaded, settings: TextSettings) -> None:
+        self._loaded = loaded
+        self._settings = settings
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._broken = mark_broken(loaded.model, loaded.tokenizer, loaded.ends)
+        if self._broken is None:
+            _log.warning("the vocabulary has no token to spare: NaN in the output goes unnoticed")
+        self._renewing = threading.Lock()
+        self._batching = self._new_batching()
+        self._names = itertools.count()
+        #: All that are under way, the oldest first, with the name of the engine's request.
+        self._live: dict[Generation, str | None] = {}
+        #: The engine's requests: whose each is, and how many tokens of its reply its prompt holds.
+        self._requests: dict[str, tuple[Generation, int]] = {}
+        self._recovering: asyncio.Task[None] | None = None
+        self._watching: asyncio.TimerHandle | None = None
+        self._stepped = asyncio.Event()
+        self._stepped_at = time.monotonic()
+        self._failures = 0
+        self._spoiled = False  # the cache holds what is not a number, or its thread is gone
+        self._dead: str | None = None
+        #: Most tokens of a prompt and its reply together.
+        self.context = min(loaded.context, self._batching.cache_tokens)
+
+    # --- For the model ---------------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it cannot serve; None if it can, or soon will. Any thread may ask."""
+        idle = time.monotonic() - self._stepped_at
+        if self._dead is None and self._requests and idle > HUNG_AFTER:
+            return f"the language model has not come on by a token for {idle:.0f} s"
+        return self._dead
+
+    @property
+    def running(self) -> int:
+        """Replies under way."""
+        return len(self._live)
+
+    def held_blocks(self) -> int:
+        """Blocks of the cache that replies hold."""
+        return self._batching.held_blocks()
+
+    def generate(self, prompt: Sequence[int], most: int, sample: Sample) -> Generation:
+        """Begin a reply.
+
+        Args:
+            prompt: tokens, at least one, and fewer than ``context``.
+            most: tokens of the reply; there are no more than have room behind the prompt.
+            sample: how they are chosen.
+
+        Raises:
+            Busy: too many are under way.
+            ModelError: the engine cannot serve any more.
+        """
+        if self._dead is not None:
+            raise ModelError(self._dead, status=503)
+        if len(self._live) >= self._settings.generations:
+            raise Busy(f"{self._settings.generations} replies are under way already")
+        self._loop = asyncio.get_running_loop()
+        generation = Generation(self, prompt, min(most, self.context - len(prompt)), sample)
+        self._live[generation] = None
+        if self._recovering is None:
+            self._submit(generation, generation.most)
+        self._watch()
+        return generation
+
+    def forget(self, generation: Generation) -> None:
+        """Spend nothing more on it."""
+        name = self._live.pop(generation, None)
+        if name is not None and self._requests.pop(name, None) is not None:
+            self._batching.cancel(name)
+
+    def close(self) -> None:
+        """End the thread, after the step that is under way; blocks. Any thread may call it."""
+        with self._renewing:
+            self._dead = self._dead or "the language model is being unloaded"
+            self._batching.stop()
+
+    # --- What steps bring ------------------------------------------------------------------------
+
+    def _from_thread(self, outputs: list[GenerationOutput]) -> None:
+        if self._loop is not None:
+            post(self._loop, self._on_outputs, outputs)
+
+    def _on_outputs(self, outputs: Iterable[GenerationOutput]) -> None:
+        self._stepped_at = time.monotonic()
+        self._stepped.set()
+        for output in outputs:
+            # One that was cancelled may come with a step that had begun.
+            if output.request_id in self._requests:
+                self._on_output(output)
+
+    def _on_output(self, output: GenerationOutput) -> None:
+        generation, held = self._requests[output.request_id]
+        if output.error is not None:
+            if self._batching.running:  # of this request alone
+                self._fail(generation, _failure(output.error))
+            else:
+                self._on_failure()
+            return
+        new = output.generated_tokens[len(generation.tokens) - held :]
+        if self._broken is not None and self._broken in new:
+            # Where attention is masked, not cut, one that is NaN makes others so, and their cache.
+            if len(self._requests) == 1:
+                self._fail(generation, ModelError("the model's output is not a number (NaN)"))
+            self._spoiled = True
+            self._on_failure()
+            return
+        self._failures = 0
+        finish: Finish | None = None
+        if new and new[-1] in self._loaded.ends:
+            new, finish = new[:-1], "stop"
+        elif len(generation.tokens) + len(new) >= generation.most:
+            finish = "length"
+        if output.is_finished():
+            del self._requests[output.request_id]
+        if finish is not None:
+            self.forget(generation)
+        generation.extend(new, finish)
+
+    def _fail(self, generation: Generation, error: ModelError) -> None:
+        self.forget(generation)
+        generation.fail(error)
+
+    def _submit(self, generation: Generation, most: int) -> None:
+        """Hand a reply to the engine, or what is missing of it."""
+        self._live[generation] = name = f"{next(self._names)}"
+        self._requests[name] = generation, len(generation.tokens)
+        self._stepped_at = time.monotonic()
+        prompt = generation.prompt + generation.tokens
+        if not self._batching.submit(name, prompt, most, generation.sample):
+            self._on_failure()
+
+    # --- When a step fails -----------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """See that the thread goes on while somebody waits for it: it may end without a word."""
+        if self._watching is None and self._loop is not None:
+            self._watching = self._loop.call_later(WATCH_INTERVAL, self._on_watch)
+
+    def _on_watch(self) -> None:
+        self._watching = None
+        if self._live:
+            if not self._batching.running:
+                self._on_failure()
+            self._watch()
+
+    def _on_failure(self) -> None:
+        if self._recovering is None and self._dead is None:
+            self._recovering = asyncio.ensure_future(self._recover())
+
+    async def _recover(self) -> None:
+        """Start again, find the replies that are at fault, and go on with the others."""
+        try:
+            suspects = list(self._live)
+            await self._restart()
+            for generation in suspects:
+                if not generation.over and self._dead is None:
+                    await self._try_alone(generation)
+        finally:
+            self._recovering = None
+        for generation in list(self._live):
+            if self._dead is not None:
+                self._fail(generation, ModelError(self._dead, status=503))
+            elif self._recovering is None:  # else it has failed again, and all begins anew
+                self._submit(generation, generation.most - len(generation.tokens))
+
+    async def _try_alone(self, generation: Generation) -> None:
+        had = len(generation.tokens)
+        self._submit(generation, 1)
+        while not generation.over and len(generation.tokens) == had:
+            if not self._batching.running:
+                self._fail(generation, _failure(self._batching.failure))
+                self._spoiled = True
+                break
+            self._stepped.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_INTERVAL):
+                    await self._stepped.wait()
+        if self._spoiled:
+            await self._restart()
+
+    async def _restart(self) -> None:
+        """Have a new thread, with an empty cache; or be dead."""
+        self._requests.clear()
+        self._live = dict.fromkeys(self._live)
+        self._spoiled = False
+        failure = self._batching.failure
+        what = "was not a number" if failure is None else "failed"
+        _log.error("a step of the language model %s; starting again", what, exc_info=failure)
+        self._failures += 1
+        if self._failures > FAILURES_IN_A_ROW:
+            self._dead = f"the language model failed: {_first_words(failure)}"
+            return
+        try:
+            await in_thread(self._renew, name="partway-text-restart")
+        except Exception as error:
+            _log.exception("the language model cannot be started again")
+            self._dead = f"the language model cannot be started again: {_first_words(error)}"
+
+    def _renew(self) -> None:
+        with self._renewing:
+            if self._dead is None:
+                self._batching.stop()
+                self._batching = self._new_batching()
+
+    def _new_batching(self) -> Batching:
+        batching = Batching(self._loaded, self._settings, self._from_thread)
+        batching.start()
+        return batching
+
+
+def _failure(error: BaseException | str | None) -> ModelError:
+    """What a client may know of a failed step: the log has the rest."""
+    if isinstance(error, BaseException) and is_out_of_memory(error):
+        return Busy("the model has no memory left for this request")
+    return ModelError(f"the model failed: {_first_words(error)}")
+
+
+def _first_words(error: BaseException | str | None) -> str:
+    """A type: a message may quote what others have sent."""
+    return type(error).__name__ if isinstance(error, BaseException) else "a step went wrong"

@@ -1,0 +1,227 @@
+"""The model that ships as ``text``: it talks on streams, and answers on ``/invocations``."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from container.errors import ModelError
+from container.model import Model, Reply, Request
+from container.models.text.asks import MAX_TEXT_BYTES, Ask, Refused, Sampling
+from container.models.text.chat_completions import (
+    DONE,
+    EVENT_STREAM,
+    JSON,
+    ChatAsk,
+    Completion,
+    FinishReason,
+    error_body,
+    error_event,
+    invocation_of,
+)
+from container.models.text.prompts import Conversation, Prompts
+from container.models.text.replies import Reply as TextReply
+from container.models.text.settings import Sample, TextSettings
+from container.models.text.talk import Talk
+from container.stream import Stream
+from container.workers import Threads
+from protocol.closing import TOO_BIG
+
+if TYPE_CHECKING:
+    from container.models.text.engine import Engine
+
+#: Making tokens of a prompt: two at a time, so that a long one does not hold up all others.
+_TOKENIZING = Threads(count=2, queue=256, deadline=20.0)
+
+
+class Text(Model):
+    """A causal language model, from a directory as Hugging Face lays it out.
+
+    Args:
+        settings: by default what the environment says.
+    """
+
+    runs_on = _TOKENIZING
+
+    def __init__(self, settings: TextSettings | None = None) -> None:
+        self._settings = settings
+        self._engine: Engine | None = None
+
+    @property
+    def _settled(self) -> TextSettings:
+        return self._settings or TextSettings()
+
+    @property
+    def engine(self) -> Engine:
+        """What generates; there once the model is loaded."""
+        if self._engine is None:
+            raise RuntimeError("the model is not loaded")
+        return self._engine
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's own."""
+        return self._loaded.tokenizer
+
+    def load(self, model_dir: Path) -> None:
+        """Load weights and tokenizer, and start the engine.
+
+        Raises:
+            RuntimeError: the packages it runs on are not installed.
+            NotLoadable: the directory does not hold a model, or there is not enough memory.
+            ValueError: a setting is out of range.
+        """
+        try:
+            from container.models.text.engine import Engine
+            from container.models.text.loading import explained, load
+        except ModuleNotFoundError as error:
+            raise RuntimeError(
+                f"text needs torch and transformers, and there is no {error.name}: pip install "
+                "'partway[text]'; a torch for CPUs alone is at https://download.pytorch.org/whl/cpu"
+            ) from error
+        settings = self._settings = self._settings or TextSettings.from_environment(os.environ)
+        loaded = self._loaded = load(model_dir, settings)
+        self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings))
+        self._prompts = Prompts(loaded.tokenizer, self._engine.context)
+        self._name = model_dir.name
+
+    def unload(self) -> None:
+        """End the engine."""
+        if self._engine is not None:
+            self._engine.close()
+
+    def healthy(self) -> bool:
+        """Whether the engine goes on.
+
+        Raises:
+            ModelError: it does not, and why.
+        """
+        trouble = self.engine.trouble
+        if trouble is not None:
+            raise ModelError(trouble)
+        return True
+
+    async def stream(self, stream: Stream) -> None:
+        """Talk: each message is a request, and is answered by one."""
+        await Talk(self.begin, stream, self._settled.queued).run()
+
+    async def invoke(self, request: Request) -> Reply:
+        """Answer one request: text as it is generated, or a chat completion."""
+        asked = invocation_of(await _body(request))
+        if isinstance(asked, ChatAsk):
+            try:
+                return await self._complete(asked)
+            except ModelError as error:
+                return Reply(error_body(error.reason, error.status), JSON, status=error.status)
+        reply = await self._answer(asked)
+        return Reply(_Body(reply, _texts(reply)), "text/plain; charset=utf-8")
+
+    async def begin(self, conversation: Conversation, sampling: Sampling) -> TextReply:
+        """Begin the next reply of a conversation; whoever asked owes it ``close()``.
+
+        Raises:
+            Refused: the prompt is too long, or none that this model takes.
+            Busy: too many replies are under way, or prompts wait to become tokens.
+        """
+        most = sampling.max_new_tokens or self._settled.max_new_tokens
+        prompt = await self.workers.run(
+            self._prompts.tokens, list(conversation.turns), most, whole=conversation.whole
+        )
+        usual = self._loaded.sample
+        sample = Sample(
+            usual.temperature if sampling.temperature is None else sampling.temperature,
+            usual.top_p if sampling.top_p is None else sampling.top_p,
+        )
+        generation = self.engine.generate(prompt, most, sample)
+        return TextReply(generation, self._loaded.decode, sampling.stop)
+
+    async def _answer(self, ask: Ask) -> TextReply:
+        conversation = Conversation()
+        conversation.ask(ask)
+        return await self.begin(conversation, ask.sampling)
+
+    async def _complete(self, asked: ChatAsk) -> Reply:
+        completion = Completion(
+            f"chatcmpl-{uuid.uuid4().hex}",
+            asked.model or self._name,
+            int(time.time()),
+            include_usage=asked.include_usage,
+        )
+        reply = await self._answer(asked.ask)
+        if asked.stream:
+            events = _events(reply, completion, include_usage=asked.include_usage)
+            return Reply(_Body(reply, events), EVENT_STREAM)
+        try:
+            while reply.finish is None:
+                await reply.next()
+        finally:
+            reply.close()
+        return Reply(completion.whole(reply.text, _reason(reply), reply.usage), JSON)
+
+
+class _Body(AsyncIterator[str | bytes]):
+    """A reply as a response's body, given up when the body is.
+
+    Not the generator alone: one that is closed before it has begun closes nothing.
+
+    Args:
+        reply: what it is made of.
+        items: the body, piece by piece.
+    """
+
+    def __init__(self, reply: TextReply, items: AsyncGenerator[str | bytes]) -> None:
+        self._reply = reply
+        self._items = items
+
+    async def __anext__(self) -> str | bytes:
+        return await anext(self._items)
+
+    async def aclose(self) -> None:
+        """Spend nothing more on it."""
+        self._reply.close()
+        await self._items.aclose()
+
+
+async def _texts(reply: TextReply) -> AsyncGenerator[str]:
+    while reply.finish is None:
+        yield await reply.next()
+
+
+async def _events(
+    reply: TextReply, completion: Completion, *, include_usage: bool
+) -> AsyncGenerator[bytes]:
+    piece = await reply.next()
+    yield completion.first_chunk()
+    try:
+        while True:
+            if piece:
+                yield completion.chunk(piece)
+            if reply.finish is not None:
+                break
+            piece = await reply.next()
+    except ModelError as error:  # the head has left
+        yield error_event(error.reason, error.status)
+        return
+    yield completion.last_chunk(_reason(reply))
+    if include_usage:
+        yield completion.usage_chunk(reply.usage)
+    yield DONE
+
+
+def _reason(reply: TextReply) -> FinishReason:
+    return "length" if reply.finish == "length" else "stop"
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.body:
+        body += chunk
+        if len(body) > MAX_TEXT_BYTES:
+            raise Refused(
+                f"too much text: the limit is {MAX_TEXT_BYTES} bytes", code=TOO_BIG, status=413
+            )
+    return bytes(body)

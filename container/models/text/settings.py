@@ -1,0 +1,78 @@
+"""What can be set of a language model, by environment: an image is configured by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Self
+
+from protocol.limits import MIB
+
+_PREFIX = "PARTWAY_TEXT_"
+
+
+@dataclass(frozen=True, slots=True)
+class TextSettings:
+    """Each is an environment variable: ``PARTWAY_TEXT_`` and its name in capitals.
+
+    Attributes:
+        device: ``auto`` (a GPU where there is one), or as torch names it: ``cpu``, ``cuda:1``.
+        context: most tokens of a prompt and its reply together; 0 for as many as the model knows.
+        max_new_tokens: of a reply, unless its request says so.
+        generations: replies under way at a time; over it a client gets Close 1013, or 503.
+        queued: requests of one stream that wait for their turn.
+        batch_tokens: tokens of one step, prompts' included; 0 lets the engine choose, on a GPU.
+        cache_bytes: of keys and values; 0 for most of what a GPU has left, and 1 GiB elsewhere.
+        threads: of the CPU, for a model that runs there; 0 lets torch choose.
+    """
+
+    device: str = "auto"
+    context: int = 0
+    max_new_tokens: int = 512
+    generations: int = 256
+    queued: int = 16
+    batch_tokens: int = 0
+    cache_bytes: int = 0
+    threads: int = 0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Read them; one that is empty counts as none.
+
+        Raises:
+            ValueError: one is no number, or out of range; the message names it.
+        """
+        found: dict[str, str | int] = {}
+        for each in fields(cls):
+            name = _PREFIX + each.name.upper()
+            value = environment.get(name, "")
+            if value:
+                found[each.name] = value if each.name == "device" else _number(name, value)
+        settings = cls(**found)  # type: ignore[arg-type]  # the fields' own kinds
+        for needed in ("max_new_tokens", "generations", "queued"):
+            if not getattr(settings, needed):
+                raise ValueError(f"{_PREFIX}{needed.upper()} is 0: use 1 or more")
+        return settings
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How the next token is chosen.
+
+    Attributes:
+        temperature: 0 takes the likeliest.
+        top_p: share of the likelihood from which it is drawn.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+
+#: Of keys and values on a CPU, where it shares the memory with everything else.
+CPU_CACHE_BYTES = 1024 * MIB
+
+
+def _number(name: str, value: str) -> int:
+    if not (value.isascii() and value.isdecimal() and len(value) <= 18):
+        raise ValueError(f"{name} is {value[:40]!r}: use a whole number, 0 or more")
+    return int(value)

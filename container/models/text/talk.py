@@ -1,0 +1,114 @@
+"""One stream's conversation: requests come in, each is answered by one message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from container.errors import Busy
+from container.models.text.asks import Ask, Sampling, ask_of
+from container.models.text.prompts import Conversation
+from container.models.text.replies import Reply
+from container.stream import Stream
+from protocol.parts import CompletionState, DataType, PayloadPart
+
+#: Begins the next reply of a conversation.
+Begin = Callable[[Conversation, Sampling], Awaitable[Reply]]
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """A request, from its arrival until it is answered.
+
+    Attributes:
+        ask: what it asks for.
+        interrupted: whether a later one has come, so that the answer ends where it is.
+        reply: while it is made.
+    """
+
+    ask: Ask
+    interrupted: bool = False
+    reply: Reply | None = None
+
+    def answered_by(self, reply: Reply) -> None:
+        """The reply has begun; it is over if a later request came meanwhile."""
+        self.reply = reply
+        if self.interrupted:
+            reply.close()
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+        if self.reply is not None:
+            self.reply.close()
+
+
+class Talk:
+    """A conversation on a stream.
+
+    1. Each request gets one text message; its fragments leave as they are sampled. The last one is
+       COMPLETE, and empty where the reply ends with a token that has no text.
+    2. A request interrupts the one that is being answered, and those that wait: their messages end
+       where they are. With ``queue`` it waits for its turn.
+    3. What was said is remembered, an interrupted reply as far as it was sent.
+    4. A request that cannot be honoured, or fails, closes the stream with a code and a reason.
+
+    Args:
+        begin: begins a reply; whoever asked owes it ``close()``.
+        stream: the client's.
+        queued: requests that may wait for their turn.
+    """
+
+    def __init__(self, begin: Begin, stream: Stream, queued: int) -> None:
+        self._begin = begin
+        self._stream = stream
+        self._queued = queued
+        self._conversation = Conversation()
+        self._waiting: deque[_Request] = deque()
+        self._current: _Request | None = None
+
+    async def run(self) -> None:
+        """Answer until the input is over, and all of it is answered."""
+        async with asyncio.TaskGroup() as group:
+            answering: asyncio.Task[None] | None = None
+            async for message in self._stream.messages():
+                self._take(ask_of(message))
+                if answering is None or answering.done():
+                    answering = group.create_task(self._answer_all())
+
+    def _take(self, ask: Ask) -> None:
+        if not ask.queue:
+            for request in (self._current, *self._waiting):
+                if request is not None:
+                    request.interrupt()
+        if len(self._waiting) >= self._queued:
+            raise Busy(f"{self._queued} requests of this stream wait already")
+        self._waiting.append(_Request(ask))
+
+    async def _answer_all(self) -> None:
+        while self._waiting:
+            self._current = self._waiting.popleft()
+            try:
+                await self._answer(self._current)
+            finally:
+                self._current = None
+
+    async def _answer(self, request: _Request) -> None:
+        if request.interrupted:
+            await self._send("", last=True)
+            return
+        self._conversation.ask(request.ask)
+        reply = await self._begin(self._conversation, request.ask.sampling)
+        try:
+            request.answered_by(reply)
+            while reply.finish is None:
+                piece = await reply.next()
+                await self._send(piece, last=reply.finish is not None)
+        finally:
+            reply.close()
+        self._conversation.answered(reply.text)
+
+    async def _send(self, text: str, *, last: bool) -> None:
+        completion = CompletionState.COMPLETE if last else CompletionState.PARTIAL
+        await self._stream.send_part(PayloadPart(text.encode(), DataType.UTF8, completion))

@@ -1,0 +1,272 @@
+"""Chat completions: bodies in, objects and events out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from container.models.text.asks import IMPOSSIBLE, Ask, Refused, Sampling, Turn
+from container.models.text.chat_completions import (
+    DONE,
+    MAX_MODEL_CHARACTERS,
+    ChatAsk,
+    Completion,
+    Usage,
+    chat_of,
+    error_body,
+    error_event,
+    invocation_of,
+    is_chat,
+)
+from protocol.limits import MAX_CLOSE_REASON_BYTES
+
+USER = {"role": "user", "content": "hi"}
+ASK = Ask(messages=(Turn("user", "hi"),))
+
+
+def body(**members: object) -> bytes:
+    """A body with one message and these members."""
+    return json.dumps({"messages": [USER], **members}).encode()
+
+
+def refusal_of(data: bytes) -> str:
+    """Why a body is refused."""
+    with pytest.raises(Refused) as caught:
+        chat_of(data)
+    assert len(caught.value.reason.encode()) <= MAX_CLOSE_REASON_BYTES
+    return caught.value.reason
+
+
+def event_of(data: bytes) -> Any:
+    """What one server-sent event holds."""
+    assert data.startswith(b"data: ")
+    assert data.endswith(b"\n\n")
+    assert data.count(b"\n") == 2
+    return json.loads(data[6:])
+
+
+def test_a_body_with_everything() -> None:
+    data = json.dumps(
+        {
+            "model": "m",
+            "messages": [{"role": "system", "content": "Be brief."}, USER],
+            "max_completion_tokens": 5,
+            "temperature": 0,
+            "top_p": 0.5,
+            "stop": "END",
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "n": 1,
+            "user": "someone",
+        }
+    ).encode()
+    turns = (Turn("system", "Be brief."), Turn("user", "hi"))
+    sampling = Sampling(max_new_tokens=5, temperature=0.0, top_p=0.5, stop=("END",))
+    expected = ChatAsk(Ask(messages=turns, sampling=sampling), True, True, "m")
+    assert chat_of(data) == invocation_of(data) == expected
+    assert chat_of(json.loads(data)) == expected
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {},
+        {"model": None, "max_tokens": None, "stream": None, "stream_options": None, "user": None},
+        {"stream": False, "n": 1, "frequency_penalty": 0, "logprobs": False, "seed": None},
+    ],
+)
+def test_what_is_not_said(members: dict[str, object]) -> None:
+    assert chat_of(body(**members)) == ChatAsk(ASK, False, False, None)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_both_names_of_the_limit_of_tokens(name: str) -> None:
+    assert chat_of(body(**{name: 7})).ask.sampling.max_new_tokens == 7
+    assert refusal_of(body(**{name: 0})).startswith(f"{name}: from 1 to ")
+    assert refusal_of(body(**{name: True})) == f"{name}: a whole number"
+
+
+def test_two_limits_of_tokens_are_one_too_many() -> None:
+    data = body(max_tokens=7, max_completion_tokens=7)
+    assert refusal_of(data) == "max_tokens, max_completion_tokens: one of them, not both"
+
+
+@pytest.mark.parametrize(
+    ("options", "usage"),
+    [
+        (None, False),
+        ({}, False),
+        ({"include_usage": None}, False),
+        ({"include_usage": False}, False),
+        ({"include_usage": True}, True),
+    ],
+)
+def test_whether_tokens_are_counted(options: object, usage: bool) -> None:
+    assert chat_of(body(stream=True, stream_options=options)).include_usage is usage
+
+
+def test_a_content_in_parts_of_text() -> None:
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "été"}]
+    data = json.dumps({"messages": [{"role": "user", "content": parts}]}).encode()
+    assert chat_of(data).ask.messages == (Turn("user", "one\nété"),)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ([], "messages[0].content: empty"),
+        ([{"type": "text", "text": ""}], "messages[0].content: empty"),
+        (["hi"], 'messages[0].content[0]: text is all there is, {"type": "text", "text": …}'),
+        (
+            [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "u"}}],
+            'messages[0].content[1]: text is all there is, {"type": "text", "text": …}',
+        ),
+        (
+            [{"type": "text", "text": "a", "more": 1}],
+            'messages[0].content[0]: text is all there is, {"type": "text", "text": …}',
+        ),
+        ([{"type": "text", "text": 5}], "messages[0].content[0].text: a string"),
+        (
+            [{"type": "text", "content": "a"}],
+            "messages[0].content[0].text: a string",
+        ),
+    ],
+)
+def test_other_parts_are_refused(content: object, reason: str) -> None:
+    data = json.dumps({"messages": [{"role": "user", "content": content}]}).encode()
+    assert refusal_of(data) == reason
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"hi", "the body of a chat completion is a JSON object"),
+        (b"[]", "the body of a chat completion is a JSON object"),
+        (b'{"model": "m"}', "messages: missing"),
+        (body(model=5), "model: a string"),
+        (body(model=""), f"model: a name of 1 to {MAX_MODEL_CHARACTERS} characters"),
+        (body(model="m" * 257), f"model: a name of 1 to {MAX_MODEL_CHARACTERS} characters"),
+        (body(model="\ud83d"), "model: half a surrogate pair"),
+        (body(stream=1), "stream: true or false"),
+        (body(stream_options={}), "stream_options: only where stream is true"),
+        (body(stream=True, stream_options=1), "stream_options: an object with include_usage alone"),
+        (
+            body(stream=True, stream_options={"include": True}),
+            "stream_options: an object with include_usage alone",
+        ),
+        (body(stream=True, stream_options={"include_usage": 1}), "include_usage: true or false"),
+        (body(max_new_tokens=5), "max_new_tokens: say max_completion_tokens"),
+        (body(prompt="hi"), "prompt: say messages"),
+        (body(queue=True), "queue: a request interrupts no other; leave it out"),
+        (body(seed=1), f"seed: {IMPOSSIBLE['seed']}"),
+        (body(n=2), f"n: {IMPOSSIBLE['n']}"),
+        (body(tools=[{}]), f"tools: {IMPOSSIBLE['tools']}"),
+        (body(whatever=1), "'whatever': not a parameter of this model"),
+        (body(temperature=3), "temperature: a number from 0, which is greedy, to 2"),
+        (b'{"messages": [], "messages": []}', "'messages': there twice"),
+    ],
+)
+def test_why_a_body_is_refused(data: bytes, reason: str) -> None:
+    assert refusal_of(data) == reason
+
+
+@pytest.mark.parametrize(
+    ("members", "chat"),
+    [
+        ({"messages": [], "model": "m"}, True),
+        ({"messages": [], "max_tokens": 1}, True),
+        ({"messages": [], "max_completion_tokens": 1}, True),
+        ({"messages": [], "stream": False}, True),
+        ({"messages": [], "stream_options": None}, True),
+        ({"messages": []}, False),
+        ({"messages": [], "max_new_tokens": 1}, False),
+        ({"prompt": "hi", "model": "m"}, False),
+        ({}, False),
+    ],
+)
+def test_which_bodies_are_a_chat_completion_s(members: dict[str, object], chat: bool) -> None:
+    assert is_chat(members) is chat
+
+
+def test_a_body_of_either_kind() -> None:
+    assert invocation_of(b"hi") == Ask(prompt="hi")
+    assert invocation_of(b'{"prompt": "hi"}') == Ask(prompt="hi")
+    assert invocation_of(body()) == ASK
+    assert invocation_of(body(model="m")) == ChatAsk(ASK, model="m")
+    with pytest.raises(Refused, match="say max_new_tokens"):
+        invocation_of(b'{"prompt": "hi", "max_tokens": 5}')
+    with pytest.raises(Refused, match="not JSON"):
+        invocation_of(b"{")
+
+
+def test_a_whole_answer() -> None:
+    completion = Completion("chatcmpl-1", "m", 1_700_000_000)
+    assert json.loads(completion.whole("été 😀\n", "stop", Usage(3, 4))) == {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "été 😀\n", "refusal": None},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
+    }
+
+
+def test_an_answer_in_events() -> None:
+    completion = Completion("chatcmpl-1", "m", 1_700_000_000)
+    head = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": "m",
+    }
+    events = [
+        completion.first_chunk(),
+        completion.chunk("a\r\n😀"),
+        completion.last_chunk("length"),
+    ]
+    choices = [
+        {"delta": {"role": "assistant", "content": ""}, "finish_reason": None},
+        {"delta": {"content": "a\r\n😀"}, "finish_reason": None},
+        {"delta": {}, "finish_reason": "length"},
+    ]
+    assert [event_of(event) for event in events] == [
+        {**head, "choices": [{"index": 0, "logprobs": None, **choice}]} for choice in choices
+    ]
+    assert DONE == b"data: [DONE]\n\n"
+
+
+def test_events_that_count_tokens() -> None:
+    completion = Completion("chatcmpl-1", "m", 1, include_usage=True)
+    for event in (completion.first_chunk(), completion.chunk("a"), completion.last_chunk("stop")):
+        assert event_of(event)["usage"] is None
+    last = event_of(completion.usage_chunk(Usage(3, 4)))
+    assert last["choices"] == []
+    assert last["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+
+
+def test_the_exact_bytes_of_an_event() -> None:
+    expected = (
+        'data: {"id":"c","created":1,"model":"m","object":"chat.completion.chunk",'
+        '"choices":[{"index":0,"delta":{"content":"\\"é\\""},"logprobs":null,"finish_reason":null}]}'
+        "\n\n"
+    )
+    assert Completion("c", "m", 1).chunk('"é"') == expected.encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, "invalid_request_error"), (413, "invalid_request_error"),
+                         (500, "server_error"), (503, "server_error")],
+)  # fmt: skip
+def test_errors(status: int, kind: str) -> None:
+    expected = {"error": {"message": "no “é”", "type": kind, "param": None, "code": None}}
+    assert json.loads(error_body("no “é”", status)) == expected
+    assert event_of(error_event("no “é”", status)) == expected

@@ -1,0 +1,134 @@
+"""What a model is asked to continue, and what of a long conversation it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from container.models.text.asks import MAX_TURNS, Ask, Refused, Turn
+from container.models.text.prompts import MAX_REMEMBERED, Conversation, Prompts
+
+
+class Letters:
+    """A tokenizer: a token for each character, and one for each turn of a chat."""
+
+    def __init__(self, *, chat: bool = True, error: Exception | None = None) -> None:
+        self.chat_template = "a template" if chat else None
+        self._error = error
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        return {"input_ids": [ord(letter) for letter in text]}
+
+    def apply_chat_template(
+        self, turns: list[dict[str, str]], *, add_generation_prompt: bool, return_dict: bool
+    ) -> dict[str, Any]:
+        assert add_generation_prompt
+        assert return_dict
+        if self._error is not None:
+            raise self._error
+        return self("".join(f"<{turn['role'][0]}{turn['content']}" for turn in turns) + "<")
+
+
+def asked(tokens: list[int]) -> str:
+    return "".join(map(chr, tokens))
+
+
+def turns(*contents: str) -> list[Turn]:
+    """A conversation: ``s:`` is the system's, then user and assistant in turn."""
+    made = []
+    if contents[0].startswith("s:"):
+        made.append(Turn("system", contents[0][2:]))
+        contents = contents[1:]
+    for number, content in enumerate(contents):
+        made.append(Turn("assistant" if number % 2 else "user", content))
+    return made
+
+
+def test_turns_go_through_the_template() -> None:
+    prompt = Prompts(Letters(), 100).tokens(turns("s:be brief", "hi", "ho", "go"), 10, whole=False)
+    assert asked(prompt) == "<sbe brief<uhi<aho<ugo<"
+
+
+def test_without_a_template_they_stand_as_they_are() -> None:
+    prompts = Prompts(Letters(chat=False), 100)
+    assert asked(prompts.tokens(turns("hi ", "ho ", "go"), 10, whole=False)) == "hi ho go"
+    with pytest.raises(Refused, match="no chat template: it takes no system message"):
+        prompts.tokens(turns("s:be brief", "hi"), 10, whole=False)
+
+
+def test_a_long_conversation_loses_its_oldest_turns_but_not_the_systems() -> None:
+    said = turns("s:S", "a" * 30, "b" * 30, "c" * 30, "d" * 30, "e")
+    prompt = asked(Prompts(Letters(), 100).tokens(said, 20, whole=False))
+    assert prompt.startswith("<sS<u")
+    assert prompt.endswith("<ue<")
+    assert "aaa" not in prompt
+    assert len(prompt) <= 80, "there is room for the reply"
+
+
+def test_a_reply_whose_question_is_gone_goes_too() -> None:
+    said = turns("a" * 30, "b" * 10, "c" * 10)
+    assert asked(Prompts(Letters(), 40).tokens(said, 1, whole=False)) == f"<u{'c' * 10}<"
+
+
+@pytest.mark.parametrize("context", range(12, 200, 7))
+def test_whatever_the_context_it_is_kept(context: int) -> None:
+    said = turns("s:S", *(letter * 17 for letter in "abcdefgh"), "end")
+    prompt = Prompts(Letters(), context).tokens(said, 1000, whole=False)
+    assert len(prompt) < context
+    assert asked(prompt).endswith("<uend<")
+
+
+def test_the_last_turn_alone_is_too_long() -> None:
+    with pytest.raises(Refused, match="the prompt has 43 tokens; the context holds 40"):
+        Prompts(Letters(), 40).tokens(turns("old", "older", "x" * 40), 5, whole=False)
+
+
+def test_of_what_the_client_said_as_a_whole_nothing_is_left_out() -> None:
+    said = turns("a" * 30, "b" * 30, "c")
+    prompts = Prompts(Letters(), 70)
+    with pytest.raises(Refused, match="the prompt has 68 tokens") as caught:
+        Prompts(Letters(), 68).tokens(said, 5, whole=True)
+    assert (caught.value.code, caught.value.status) == (1008, 400)
+    assert len(prompts.tokens(said, 50, whole=True)) == 68
+
+
+def test_a_prompt_without_a_token() -> None:
+    with pytest.raises(Refused, match="empty for this model's tokenizer"):
+        Prompts(Letters(chat=False), 10).tokens(turns(""), 5, whole=False)
+
+
+class TemplateError(Exception):
+    """As jinja2 has it."""
+
+    __module__ = "jinja2.exceptions"
+
+
+@pytest.mark.parametrize(
+    "error", [TemplateError("roles must alternate\nline 2"), ValueError("roles must alternate")]
+)
+def test_a_template_that_does_not_take_the_turns(error: Exception) -> None:
+    with pytest.raises(Refused, match=r"^the chat template: roles must alternate$"):
+        Prompts(Letters(error=error), 100).tokens(turns("hi"), 5, whole=False)
+
+
+def test_a_fault_of_ours_is_no_refusal() -> None:
+    with pytest.raises(LookupError):
+        Prompts(Letters(error=LookupError()), 100).tokens(turns("hi"), 5, whole=False)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    conversation = Conversation()
+    conversation.ask(Ask(messages=(Turn("system", "S"), Turn("user", "first"))))
+    for _ in range(MAX_TURNS):
+        conversation.answered("a")
+        conversation.ask(Ask(prompt="b"))
+    assert len(conversation.turns) <= MAX_TURNS
+    assert conversation.turns[0] == Turn("system", "S")
+
+    conversation.ask(Ask(messages=(Turn("user", "first"),)))
+    for _ in range(5):
+        conversation.answered("a")
+        conversation.ask(Ask(prompt="b" * (MAX_REMEMBERED // 4)))
+    assert sum(len(turn.content) for turn in conversation.turns) <= MAX_REMEMBERED
+    assert conversation.turns[-1].role == "user"
