@@ -1,8 +1,14 @@
 # Everything runs in .venv, made here on first use. PYTHON picks the interpreter (3.11 or newer).
 PYTHON ?= python3
 BIN := .venv/bin
+# The language model has an environment of its own, so that nothing else comes to need torch. TORCH
+# is what pip installs for it: here one without CUDA, gigabytes smaller.
+TORCH ?= torch --index-url https://download.pytorch.org/whl/cpu
+TEXT_BIN := .venv-text/bin
+TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
+	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test lint format bench bench-codecs bench-http2 bench-container browser interop interop-js sdk-python \
+.PHONY: demo test test-text lint format bench bench-codecs bench-http2 bench-container bench-speech bench-text browser interop interop-js sdk-python \
 	image image-tools wheel clean
 
 demo: .venv/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -10,6 +16,9 @@ demo: .venv/installed  ## start a gateway and an echo container, hold one conver
 
 test: .venv/installed-test  ## the whole suite, on two cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+
+test-text: .venv-text/installed  ## the language model, on the CPU; TORCH says which torch
+	$(TEXT_BIN)/python -m pytest $(PYTEST_ARGS) $(TEXT_CHECKS)
 
 lint: .venv/installed-lint  ## ruff and mypy
 	$(BIN)/ruff check
@@ -31,6 +40,12 @@ bench-http2: .venv/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn's
 
 bench-container: .venv/installed-bench  ## the container runtime beside websockets' server
 	$(BIN)/python -m benchmarks.container_load $(BENCH_ARGS)
+
+bench-speech: .venv/installed-bench  ## voice activity beside another detector; needs espeak-ng
+	$(BIN)/python -m benchmarks.speech $(BENCH_ARGS)
+
+bench-text: .venv-text/installed  ## the language model beside its bare engine
+	$(TEXT_BIN)/python -m benchmarks.gpu_text $(BENCH_ARGS)
 
 browser: .venv/installed-test  ## the pages of the docs and of partway dev in a real Chromium
 	$(BIN)/python -m pytest tests/interop/browser_check.py tests/interop/dev_page_check.py
@@ -60,12 +75,20 @@ wheel: .venv/installed  ## dist/partway-*.whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-text build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
+
+.venv-text/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
+	$(PYTHON) -m venv .venv-text
+	$(TEXT_BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
+	$(TEXT_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,text]'
+	@touch $@
 
 .venv/installed: .venv/bin/pip pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .

@@ -1,0 +1,88 @@
+"""What a detector says, held against what is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Speech from one second to another.
+Segment = tuple[float, float]
+
+#: A gap that is shorter is none, in the truth and in what detectors say: words are not turns.
+MERGED_GAP = 0.3
+
+
+def merged(segments: Iterable[Segment]) -> list[Segment]:
+    """Without the gaps that are too short."""
+    found: list[Segment] = []
+    for begin, end in segments:
+        if found and begin - found[-1][1] < MERGED_GAP:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return found
+
+
+def segments_of(speech: NDArray[np.bool_], seconds: float) -> list[Segment]:
+    """Where frames of so many seconds are speech."""
+    edges = np.flatnonzero(np.diff(speech, prepend=False, append=False))
+    return [(a * seconds, b * seconds) for a, b in edges.reshape(-1, 2).tolist()]
+
+
+@dataclass(slots=True)
+class Score:
+    """What was found over several clips; times in seconds.
+
+    What a detector calls speech belongs to the true speech that it shares most time with. True
+    speech to which nothing belongs is missed, also when a neighbour's swallowed it; what belongs
+    to no true speech is a false alarm.
+
+    Attributes:
+        onsets: of true speech that was found: where its first begins, less where it should.
+        offsets: likewise of where its last ends.
+        missed: true speech that was not found.
+        false_alarms: speech where there is none.
+        spoken: true speech in all, by number.
+        silence: in all that is not speech.
+    """
+
+    onsets: list[float] = field(default_factory=list)
+    offsets: list[float] = field(default_factory=list)
+    missed: int = 0
+    false_alarms: int = 0
+    spoken: int = 0
+    silence: float = 0.0
+
+    def add(self, truth: Iterable[Segment], said: Iterable[Segment], seconds: float) -> None:
+        """Count one clip of so many seconds."""
+        truth, said = merged(truth), merged(said)
+        belonging: list[list[Segment]] = [[] for _ in truth]
+        for segment in said:
+            shared = [_shared(segment, true) for true in truth]
+            if max(shared, default=0.0) > 0:
+                belonging[shared.index(max(shared))].append(segment)
+            else:
+                self.false_alarms += 1
+        for (begin, end), found in zip(truth, belonging, strict=True):
+            if found:
+                self.onsets.append(found[0][0] - begin)
+                self.offsets.append(found[-1][1] - end)
+            else:
+                self.missed += 1
+        self.spoken += len(truth)
+        self.silence += seconds - sum(end - begin for begin, end in truth)
+
+
+def _shared(a: Segment, b: Segment) -> float:
+    return min(a[1], b[1]) - max(a[0], b[0])
+
+
+def spread(errors: Sequence[float]) -> tuple[float, float] | None:
+    """Median and 95th percentile of how large errors are; None where there are none."""
+    if not errors:
+        return None
+    median, p95 = np.percentile(np.abs(errors), (50, 95)).tolist()
+    return median, p95
