@@ -87,7 +87,7 @@ clean:
 		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
 	$(PYTHON) -m venv .venv-text
 	$(TEXT_BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
-	$(TEXT_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,text]'
+	$(TEXT_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,text,bench]'
 	@touch $@
 
 .venv/installed: .venv/bin/pip pyproject.toml

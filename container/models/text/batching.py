@@ -82,9 +82,11 @@ class Batching:
         manager.start()
 
     def stop(self) -> None:
-        """End after the step that is under way; blocks."""
-        if self._manager.is_running():
-            self._manager.stop(timeout=_STOP_TIMEOUT, hard_stop=True)
+        """End after the step that is under way, and let go of the cache; blocks."""
+        if self.failure is not None:  # its frames hold the cache
+            self.failure.__traceback__ = None
+        # Also of a thread that has ended: it is this that lets go.
+        self._manager.stop(timeout=_STOP_TIMEOUT, hard_stop=True)
         self._manager.destroy()
 
     @property
@@ -106,6 +108,8 @@ class Batching:
 
     def held_blocks(self) -> int:
         """Blocks of the cache that requests hold; what is kept of prompts for reuse is nobody's."""
+        if self._manager.batch_processor is None:  # it is at its end
+            return 0
         allocators = self._manager.batch_processor.cache.cache_allocators.values()
         tables = [table for each in allocators for table in list(each.block_table.values())]
         return sum(map(len, tables))
@@ -144,7 +148,9 @@ def _arguments(sample: Sample) -> dict[str, float]:
 def _config(loaded: Loaded, settings: TextSettings) -> ContinuousBatchingConfig:
     model = loaded.model
     config = ContinuousBatchingConfig(
-        per_request_processors=True, max_batch_tokens=settings.batch_tokens or None
+        per_request_processors=True,
+        max_batch_tokens=settings.batch_tokens or None,
+        auto_switch_to_flash=False,  # it may fetch code from a hub; loading has chosen already
     )
     if model.device.type == "cuda":
         config.use_cuda_graph = True

@@ -59,7 +59,9 @@ class Generation(AsyncIterator[list[int]]):
         self.finish: Finish | None = None
         self._taken = 0
         self._error: ModelError | None = None
-        self._arrived = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        #: When the last token came, or it began; ``time.monotonic()``.
+        self.moved_at = time.monotonic()
 
     @property
     def over(self) -> bool:
@@ -71,7 +73,7 @@ class Generation(AsyncIterator[list[int]]):
         if not self.over:
             self.finish = "cancelled"
             self._engine.forget(self)
-            self._arrived.set()
+            self._wake()
 
     async def __anext__(self) -> list[int]:
         while True:
@@ -85,13 +87,12 @@ class Generation(AsyncIterator[list[int]]):
                 raise self._error
             if self.finish is not None:
                 raise StopAsyncIteration
-            self._arrived.clear()
+            # Not for ever: the engine looks after those that get nothing.
+            self._waiter = asyncio.get_running_loop().create_future()
             try:
-                async with asyncio.timeout(STALL_TIMEOUT):
-                    await self._arrived.wait()
-            except TimeoutError:
-                self.cancel()
-                raise ModelError(f"no token came for {STALL_TIMEOUT:g} s", status=504) from None
+                await self._waiter
+            finally:
+                self._waiter = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -110,12 +111,17 @@ class Generation(AsyncIterator[list[int]]):
         """Take new tokens in."""
         self.tokens += tokens
         self.finish = finish
-        self._arrived.set()
+        self.moved_at = time.monotonic()
+        self._wake()
 
     def fail(self, error: ModelError) -> None:
         """End with an error; what has come can still be taken."""
         self._error = error
-        self._arrived.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class Engine:
@@ -273,10 +279,16 @@ class Engine:
 
     def _on_watch(self) -> None:
         self._watching = None
-        if self._live:
-            if not self._batching.running:
-                self._on_failure()
-            self._watch()
+        if not self._live:
+            return
+        if not self._batching.running:
+            self._on_failure()
+        now = time.monotonic()
+        for generation in list(self._live):
+            if now - generation.moved_at > STALL_TIMEOUT:
+                reason = f"no token came for {STALL_TIMEOUT:g} s"
+                self._fail(generation, ModelError(reason, status=504))
+        self._watch()
 
     def _on_failure(self) -> None:
         if self._recovering is None and self._dead is None:
@@ -322,7 +334,7 @@ class Engine:
         what = "was not a number" if failure is None else "failed"
         _log.error("a step of the language model %s; starting again", what, exc_info=failure)
         self._failures += 1
-        if self._failures > FAILURES_IN_A_ROW:
+        if self._failures >= FAILURES_IN_A_ROW:
             self._dead = f"the language model failed: {_first_words(failure)}"
             return
         try:

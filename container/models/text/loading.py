@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available
 from transformers.utils import logging as reports
 
 from container.models.text.settings import Sample, TextSettings
@@ -121,6 +122,7 @@ def _weights(model_dir: Path, device: torch.device) -> Any:
             model_dir,
             dtype="auto",
             use_safetensors=True,
+            attn_implementation=_attention(device),
             output_loading_info=True,
             **_LOCAL,
         )
@@ -134,6 +136,15 @@ def _weights(model_dir: Path, device: torch.device) -> Any:
         return model.to(device).eval()
 
     return explained(model_dir, "*.safetensors", read)
+
+
+def _attention(device: torch.device) -> str | None:
+    """Flash attention where it is installed: without it each step reads a mask of the batch."""
+    if device.type == "cuda" and is_flash_attn_3_available():
+        return "flash_attention_3"
+    if device.type == "cuda" and is_flash_attn_2_available():
+        return "flash_attention_2"
+    return None
 
 
 def explained(model_dir: Path, what: str, read: Callable[[], _T]) -> _T:

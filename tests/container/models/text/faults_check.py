@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import shutil
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import torch
 from websockets.exceptions import ConnectionClosed
 
 from container.errors import LoadFailed
+from container.models.text.batching import Batching
 from container.models.text.model import Text
 from container.models.text.settings import TextSettings
 from container.testing import Served, serving
@@ -276,3 +280,41 @@ async def test_a_thread_that_ends_without_a_word(serve, tmp_path: Path) -> None:
         async with asyncio.timeout(30):
             text += "".join([piece async for piece in pieces])
     assert text == "abcdef" * 40
+
+
+async def test_the_cache_of_a_failed_engine_is_let_go_before_there_is_a_new_one(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU there is no room for two."""
+    model, served = await serve(make_chain(tmp_path / "model", "abcdef"))
+    Faulty(model, "!", RuntimeError("broken"))
+    old = weakref.ref(model.engine._batching._manager.batch_processor.cache)
+    left: list[object] = []
+    start = Batching.start
+
+    def look(batching: Batching) -> None:
+        gc.collect()
+        left.append(old())
+        start(batching)
+
+    monkeypatch.setattr(Batching, "start", look)
+    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # pytest keeps tracebacks
+    assert (await served.invoke("!", "text/plain")).status == 500
+    assert left
+    assert left[0] is None
+    assert (await served.invoke("x", "text/plain")).status == 200
+
+
+async def test_a_reply_that_gets_nothing(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, served = await serve(make_chain(tmp_path / "model", "abcdef"))
+    monkeypatch.setattr("container.models.text.engine.STALL_TIMEOUT", 0.1)
+    monkeypatch.setattr("container.models.text.engine.WATCH_INTERVAL", 0.02)
+    with monkeypatch.context() as lost:
+        lost.setattr(model.engine._batching, "submit", lambda *_: True)
+        answer = await served.invoke("x", "text/plain")
+    assert (answer.status, answer.body) == (504, b"no token came for 0.1 s\n")
+    assert not model.engine.running
+    monkeypatch.undo()
+    assert (await served.invoke("x", "text/plain")).status == 200

@@ -1,0 +1,99 @@
+"""How a language model is asked: through gateway and runtime, or the runtime alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, fields
+
+from benchmarks import peers
+from benchmarks.peers import Peer, StartError
+from benchmarks.rounds import RunError
+from benchmarks.text_models import Made
+from benchmarks.text_replies import Reply
+from container.models.text.settings import TextSettings
+
+CONTAINER_PATH = "/invocations-bidirectional-stream"
+GATEWAY_PATH = "/endpoints/echo/invocations-bidirectional-stream"
+
+THROUGH_ALL = "gateway and runtime"
+THROUGH_RUNTIME = "runtime alone"
+
+#: The weights are read, and the graphs are captured.
+LOAD_TIMEOUT = 300.0
+#: One load; the slowest is a fortieth of it.
+REPLY_TIMEOUT = 240.0
+_WARM_UP = 0.25
+
+#: Asks so many streams for so many tokens each.
+Load = Callable[[int, int], list[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is measured on one device.
+
+    Attributes:
+        name: of the device, for the tables.
+        made: the model.
+        settings: of every engine of the run.
+        streams: numbers of them.
+        tokens: of each reply.
+        exact: whether a reply is the same whatever is computed beside it.
+    """
+
+    name: str
+    made: Made
+    settings: TextSettings
+    streams: Sequence[int]
+    tokens: int
+    exact: bool
+
+    @property
+    def warm_up_tokens(self) -> int:
+        """Of replies that are not counted: caches and allocators warm up."""
+        return max(1, int(self.tokens * _WARM_UP))
+
+
+@contextmanager
+def container(model: str, setup: Setup) -> Iterator[Peer]:
+    """The runtime with a model, once that is loaded."""
+    names = [field.name for field in fields(setup.settings)]
+    pairs = zip(names, astuple(setup.settings), strict=True)
+    environment = [f"PARTWAY_TEXT_{name.upper()}={value}" for name, value in pairs]
+    command = ["env", *environment, sys.executable, "-m", "container", "serve", "--model", model]
+    command += ["--model-dir", str(setup.made.path), "--host", "127.0.0.1", "--port", "0"]
+    with peers.started(command) as process:
+        deadline = time.monotonic() + LOAD_TIMEOUT
+        while time.monotonic() < deadline and process.running.poll() is None:
+            found = re.search(r"listening on http://([\w.]+:\d+)", process.said())
+            if found:
+                yield Peer(found[1], process.running.pid)
+                return
+            time.sleep(0.1)
+        raise StartError(f"the container did not load {model}: {process.said()[-2000:]}")
+
+
+def client(peer: Peer, path: str) -> Load:
+    """A load of streams, which is a process of its own."""
+
+    def ask(streams: int, tokens: int) -> list[Reply]:
+        command = [sys.executable, "-m", "benchmarks.text_client", f"ws://{peer.address}{path}"]
+        command += ["--streams", str(streams), "--tokens", str(tokens)]
+        command += ["--seconds", str(REPLY_TIMEOUT)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=2 * REPLY_TIMEOUT, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise RunError("the load did not end in time") from None
+        if done.returncode:
+            raise RunError(done.stderr[-2000:])
+        return [Reply.from_json(each) for each in json.loads(done.stdout)]
+
+    return ask
