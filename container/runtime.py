@@ -344,7 +344,10 @@ def _check_kinds(model: Model) -> None:
     Raises:
         TypeError: a method is async and should not be, or the other way round.
     """
-    for name, is_async in (("load", False), ("healthy", False), ("admit", True)):
+    for name, is_async in (
+        *(("load", False), ("unload", False), ("healthy", False)),
+        ("admit", True),
+    ):
         if inspect.iscoroutinefunction(getattr(type(model), name)) is not is_async:
             wanted = "async def" if is_async else "a plain def, which runs on a thread"
             raise TypeError(f"{type(model).__name__}.{name}: make it {wanted}")

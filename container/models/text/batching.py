@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from transformers import GenerationConfig
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.continuous_api import OutputRouter
-from transformers.generation.continuous_batching.requests import GenerationOutput
+from transformers.generation.continuous_batching.requests import (
+    GenerationOutput,
+    RequestState,
+    RequestStatus,
+)
+from transformers.generation.continuous_batching.scheduler import SCHEDULER_MAPPING, FIFOScheduler
 
 from container.models.text.loading import Loaded
 from container.models.text.settings import CPU_CACHE_BYTES, Sample, TextSettings
@@ -25,6 +31,9 @@ _LEAST_PAGES = 4
 #: own all the same.
 _SAMPLES = {"do_sample": True, "temperature": 0.5, "top_p": 0.5, "top_k": 0}
 
+#: Under it a temperature is as good as 0: logits of 1e4 over it are still numbers.
+_LEAST_TEMPERATURE = 1e-4
+
 #: Seconds for the engine's thread to end its step.
 _STOP_TIMEOUT = 10.0
 
@@ -39,12 +48,39 @@ class _Router(OutputRouter):  # type: ignore[misc]  # transformers has no types
     def __init__(self, deliver: Callable[[list[GenerationOutput]], None]) -> None:
         super().__init__()
         self._deliver = deliver
+        #: What the last request failed by.
+        self.failure: Exception | None = None
+
+    def fail_and_deliver(self, state: RequestState, error: Exception) -> None:
+        # The thread records its own failure after that of its requests, which is too late to tell
+        # theirs from one of a single request.
+        self.failure = error
+        super().fail_and_deliver(state, error)
 
     def deliver(self, output: GenerationOutput) -> None:
         self._deliver([output])
 
     def deliver_batch(self, outputs: list[GenerationOutput]) -> None:
         self._deliver(outputs)
+
+
+class _Scheduler(FIFOScheduler):  # type: ignore[misc]  # transformers has no types
+    """Has a request that is cancelled count as finished.
+
+    The engine lets none in after it has put one off for want of room, until one finishes: if all
+    that run are cancelled, those that wait would wait for ever. And with asynchronous batching the
+    step under way would look for the blocks that the request no longer has, and fail.
+    """
+
+    def clear_cancelled_requests(self) -> list[RequestState]:
+        cancelled: list[RequestState] = super().clear_cancelled_requests()
+        for state in cancelled:
+            state.status = RequestStatus.FINISHED
+            self.block_new_requests = False
+        return cancelled
+
+
+SCHEDULER_MAPPING["partway"] = _Scheduler
 
 
 class Batching:
@@ -70,7 +106,7 @@ class Batching:
             ),
             continuous_batching_config=self._config,
         )
-        self._manager.output_router = _Router(deliver)
+        self._router = self._manager.output_router = _Router(deliver)
 
     def start(self) -> None:
         """Allocate the cache, capture the graphs, and begin; blocks for as long as that takes."""
@@ -83,22 +119,29 @@ class Batching:
 
     def stop(self) -> None:
         """End after the step that is under way, and let go of the cache; blocks."""
-        if self.failure is not None:  # its frames hold the cache
-            self.failure.__traceback__ = None
+        failure = self.failure
         # Also of a thread that has ended: it is this that lets go.
         self._manager.stop(timeout=_STOP_TIMEOUT, hard_stop=True)
-        self._manager.destroy()
+        if self._manager.is_running():
+            _log.error("a step of the language model has not ended within %g s", _STOP_TIMEOUT)
+        else:
+            self._manager.destroy()  # it would wait for ever
+        if failure is not None:  # its frames hold the cache, whoever holds them
+            traceback.clear_frames(failure.__traceback__)
 
     @property
     def running(self) -> bool:
         """Whether its thread goes on."""
-        return self._manager.is_running() and self.failure is None
+        status = self._manager.background_thread_status
+        return bool(self._manager.is_running() and status.local_status == status.DONT_STOP)
 
     @property
     def failure(self) -> BaseException | None:
-        """What has ended the thread."""
+        """What has ended the thread; None while it goes on."""
+        if self.running:
+            return None
         error: BaseException | None = self._manager.background_thread_status.fatal_error
-        return error
+        return error or self._router.failure
 
     @property
     def cache_tokens(self) -> int:
@@ -140,7 +183,8 @@ class Batching:
 
 
 def _arguments(sample: Sample) -> dict[str, float]:
-    if sample.temperature == 0:  # it divides; of no share at all the likeliest token remains
+    # It divides, and what overflows fails the whole step; of no share at all the likeliest remains.
+    if sample.temperature < _LEAST_TEMPERATURE:
         return {"temperature": 1.0, "top_p": 0.0}
     return {"temperature": float(sample.temperature), "top_p": float(sample.top_p)}
 
@@ -149,6 +193,7 @@ def _config(loaded: Loaded, settings: TextSettings) -> ContinuousBatchingConfig:
     model = loaded.model
     config = ContinuousBatchingConfig(
         per_request_processors=True,
+        scheduler_type="partway",
         max_batch_tokens=settings.batch_tokens or None,
         auto_switch_to_flash=False,  # it may fetch code from a hub; loading has chosen already
     )

@@ -32,8 +32,8 @@ STALL_TIMEOUT = 60.0
 #: While replies wait: seconds without a token after which /ping answers 503.
 HUNG_AFTER = 30.0
 
-#: Failures with no token between them, after which the engine is given up.
-FAILURES_IN_A_ROW = 5
+#: After so many starts at which it could not compute a single token the engine is given up.
+MAX_STARTS = 3
 
 Finish = Literal["stop", "length", "cancelled"]
 
@@ -128,8 +128,9 @@ class Engine:
     """Replies from one model, all under way at once.
 
     A step computes the next token of every reply together, so an error of one is an error of all,
-    and ends the engine's thread. It is started again then, and each reply computes one token by
-    itself: the one that fails alone is at fault, the others do not notice but for the pause.
+    and ends the engine's thread; one that is not a number may make others so. It is started again
+    then, and has to compute a token of nobody's. After that each reply computes one by itself: the
+    one that fails alone is at fault, the others do not notice but for the pause.
 
     Args:
         loaded: the model; it gets a hook, and is used by no other engine.
@@ -154,7 +155,7 @@ class Engine:
         self._watching: asyncio.TimerHandle | None = None
         self._stepped = asyncio.Event()
         self._stepped_at = time.monotonic()
-        self._failures = 0
+        self._failed_by = ""
         self._spoiled = False  # the cache holds what is not a number, or its thread is gone
         self._dead: str | None = None
         #: Most tokens of a prompt and its reply together.
@@ -245,7 +246,6 @@ class Engine:
             self._spoiled = True
             self._on_failure()
             return
-        self._failures = 0
         finish: Finish | None = None
         if new and new[-1] in self._loaded.ends:
             new, finish = new[:-1], "stop"
@@ -264,8 +264,9 @@ class Engine:
     def _submit(self, generation: Generation, most: int) -> None:
         """Hand a reply to the engine, or what is missing of it."""
         self._live[generation] = name = f"{next(self._names)}"
+        if not self._requests:  # else newcomers would hide that it hangs
+            self._stepped_at = time.monotonic()
         self._requests[name] = generation, len(generation.tokens)
-        self._stepped_at = time.monotonic()
         prompt = generation.prompt + generation.tokens
         if not self._batching.submit(name, prompt, most, generation.sample):
             self._on_failure()
@@ -299,6 +300,7 @@ class Engine:
         try:
             suspects = list(self._live)
             await self._restart()
+            await self._prove()
             for generation in suspects:
                 if not generation.over and self._dead is None:
                     await self._try_alone(generation)
@@ -309,6 +311,24 @@ class Engine:
                 self._fail(generation, ModelError(self._dead, status=503))
             elif self._recovering is None:  # else it has failed again, and all begins anew
                 self._submit(generation, generation.most - len(generation.tokens))
+
+    async def _prove(self) -> None:
+        """See that it computes at all, or be dead: only then is a reply that fails at fault."""
+        for _ in range(MAX_STARTS):
+            if self._dead is not None:
+                return
+            proof = Generation(self, [min(self._loaded.ends, default=0)], 1, Sample(0.0))
+            self._live[proof] = None
+            try:
+                async with asyncio.timeout(HUNG_AFTER):
+                    await self._try_alone(proof)
+            except TimeoutError:
+                proof.cancel()
+                self._failed_by = "it hangs"
+                break
+            if proof.finish is not None:
+                return
+        self._dead = self._dead or f"the language model failed: {self._failed_by}"
 
     async def _try_alone(self, generation: Generation) -> None:
         had = len(generation.tokens)
@@ -333,10 +353,7 @@ class Engine:
         failure = self._batching.failure
         what = "was not a number" if failure is None else "failed"
         _log.error("a step of the language model %s; starting again", what, exc_info=failure)
-        self._failures += 1
-        if self._failures >= FAILURES_IN_A_ROW:
-            self._dead = f"the language model failed: {_first_words(failure)}"
-            return
+        self._failed_by = _first_words(failure)
         try:
             await in_thread(self._renew, name="partway-text-restart")
         except Exception as error:

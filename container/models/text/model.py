@@ -129,14 +129,15 @@ class Text(Model):
         """
         most = sampling.max_new_tokens or self._settled.max_new_tokens
         prompt = await self.workers.run(
-            self._prompts.tokens, list(conversation.turns), most, whole=conversation.whole
+            self._prompts.prompt, list(conversation.turns), most, whole=conversation.whole
         )
+        conversation.turns = prompt.turns  # what did not fit now would never fit again
         usual = self._loaded.sample
         sample = Sample(
             usual.temperature if sampling.temperature is None else sampling.temperature,
             usual.top_p if sampling.top_p is None else sampling.top_p,
         )
-        generation = self.engine.generate(prompt, most, sample)
+        generation = self.engine.generate(prompt.tokens, most, sample)
         return TextReply(generation, self._loaded.decode, sampling.stop)
 
     async def _answer(self, ask: Ask) -> TextReply:

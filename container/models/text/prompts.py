@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from container.models.text.asks import MAX_TEXT_BYTES, MAX_TURNS, Ask, Refused, Turn
 
@@ -41,6 +41,18 @@ class Conversation:
             characters -= len(self.turns.pop(_first(self.turns)).content)
 
 
+class Prompt(NamedTuple):
+    """What a model is asked to continue.
+
+    Attributes:
+        tokens: of it.
+        turns: that it holds: all of them, or what is left of a long conversation.
+    """
+
+    tokens: list[int]
+    turns: list[Turn]
+
+
 class Prompts:
     """Makes tokens of conversations. Its methods compute: they are for a worker.
 
@@ -54,7 +66,7 @@ class Prompts:
         self._context = context
         self._chat = bool(tokenizer.chat_template)
 
-    def tokens(self, turns: Sequence[Turn], most: int, *, whole: bool) -> list[int]:
+    def prompt(self, turns: Sequence[Turn], most: int, *, whole: bool) -> Prompt:
         """The prompt for the next reply.
 
         A remembered conversation that has become too long loses its oldest turns, after what the
@@ -68,33 +80,37 @@ class Prompts:
         Raises:
             Refused: the last turn alone is too long, or the template does not take the turns.
         """
-        turns = list(turns)
         room = 1 if whole else min(most, self._context // _ROOM)
-        while True:
-            tokens = self._tokens(turns)
-            if not tokens:
-                raise Refused("the prompt is empty for this model's tokenizer")
-            if len(tokens) + room <= self._context:
-                return tokens
-            if not whole and len(turns) - _first(turns) > 1:
-                self._shorten(turns, len(tokens) + room)
-            elif len(tokens) < self._context:
-                return tokens
-            else:
-                raise Refused(
-                    f"the prompt has {len(tokens)} tokens; the context holds {self._context}, "
-                    "with the reply"
-                )
+        prompt = Prompt(self._tokens(turns), list(turns))
+        if not prompt.tokens:
+            raise Refused("the prompt is empty for this model's tokenizer")
+        if len(prompt.tokens) + room > self._context and not whole:
+            prompt = self._shortened(turns, room) or prompt
+        if len(prompt.tokens) < self._context:
+            return prompt
+        raise Refused(
+            f"the prompt has {len(prompt.tokens)} tokens; the context holds {self._context}, "
+            "with the reply"
+        )
 
-    def _shorten(self, turns: list[Turn], tokens: int) -> None:
-        """Leave out the oldest, as many as the share of tokens that are too many."""
-        characters = sum(len(turn.content) + 1 for turn in turns)
-        excess = characters * (tokens - self._context) / tokens
+    def _shortened(self, turns: Sequence[Turn], room: int) -> Prompt | None:
+        """As few of the oldest left out as will do; all but the last, if none of it will.
+
+        By halves, since each look costs as much as the tokens are many, and a conversation can be
+        made so that one turn after the other hardly changes their number.
+        """
         first = _first(turns)
-        while excess > 0 and len(turns) - first > 1:
-            excess -= len(turns.pop(first).content) + 1
-        if len(turns) - first > 1 and turns[first].role == "assistant":  # its question is gone
-            del turns[first]
+        begins = [at for at in range(first + 1, len(turns)) if turns[at].role != "assistant"]
+        fitting: Prompt | None = None
+        while begins:
+            middle = (len(begins) - 1) // 2
+            kept = [*turns[:first], *turns[begins[middle] :]]
+            tokens = self._tokens(kept)
+            if len(tokens) + room <= self._context or (len(begins) == 1 and fitting is None):
+                fitting, begins = Prompt(tokens, kept), begins[:middle]
+            else:
+                begins = begins[middle + 1 :]
+        return fitting
 
     def _tokens(self, turns: Sequence[Turn]) -> list[int]:
         if not self._chat:

@@ -46,56 +46,66 @@ def turns(*contents: str) -> list[Turn]:
 
 
 def test_turns_go_through_the_template() -> None:
-    prompt = Prompts(Letters(), 100).tokens(turns("s:be brief", "hi", "ho", "go"), 10, whole=False)
+    prompt = (
+        Prompts(Letters(), 100)
+        .prompt(turns("s:be brief", "hi", "ho", "go"), 10, whole=False)
+        .tokens
+    )
     assert asked(prompt) == "<sbe brief<uhi<aho<ugo<"
 
 
 def test_without_a_template_they_stand_as_they_are() -> None:
     prompts = Prompts(Letters(chat=False), 100)
-    assert asked(prompts.tokens(turns("hi ", "ho ", "go"), 10, whole=False)) == "hi ho go"
+    assert asked(prompts.prompt(turns("hi ", "ho ", "go"), 10, whole=False).tokens) == "hi ho go"
     with pytest.raises(Refused, match="no chat template: it takes no system message"):
-        prompts.tokens(turns("s:be brief", "hi"), 10, whole=False)
+        prompts.prompt(turns("s:be brief", "hi"), 10, whole=False)
 
 
 def test_a_long_conversation_loses_its_oldest_turns_but_not_the_systems() -> None:
     said = turns("s:S", "a" * 30, "b" * 30, "c" * 30, "d" * 30, "e")
-    prompt = asked(Prompts(Letters(), 100).tokens(said, 20, whole=False))
+    prompt = asked(Prompts(Letters(), 100).prompt(said, 20, whole=False).tokens)
     assert prompt.startswith("<sS<u")
     assert prompt.endswith("<ue<")
     assert "aaa" not in prompt
     assert len(prompt) <= 80, "there is room for the reply"
 
 
+def test_what_was_left_out_is_told_so_that_it_is_not_looked_at_again() -> None:
+    said = turns("s:S", "a" * 90, "b", "c")
+    assert Prompts(Letters(), 50).prompt(said, 20, whole=False).turns == [said[0], said[3]]
+    assert Prompts(Letters(), 500).prompt(said, 20, whole=False).turns == said
+
+
 def test_a_reply_whose_question_is_gone_goes_too() -> None:
     said = turns("a" * 30, "b" * 10, "c" * 10)
-    assert asked(Prompts(Letters(), 40).tokens(said, 1, whole=False)) == f"<u{'c' * 10}<"
+    assert asked(Prompts(Letters(), 40).prompt(said, 1, whole=False).tokens) == f"<u{'c' * 10}<"
 
 
 @pytest.mark.parametrize("context", range(12, 200, 7))
 def test_whatever_the_context_it_is_kept(context: int) -> None:
     said = turns("s:S", *(letter * 17 for letter in "abcdefgh"), "end")
-    prompt = Prompts(Letters(), context).tokens(said, 1000, whole=False)
+    prompt = Prompts(Letters(), context).prompt(said, 1000, whole=False).tokens
     assert len(prompt) < context
     assert asked(prompt).endswith("<uend<")
 
 
 def test_the_last_turn_alone_is_too_long() -> None:
     with pytest.raises(Refused, match="the prompt has 43 tokens; the context holds 40"):
-        Prompts(Letters(), 40).tokens(turns("old", "older", "x" * 40), 5, whole=False)
+        Prompts(Letters(), 40).prompt(turns("old", "older", "x" * 40), 5, whole=False)
 
 
 def test_of_what_the_client_said_as_a_whole_nothing_is_left_out() -> None:
     said = turns("a" * 30, "b" * 30, "c")
     prompts = Prompts(Letters(), 70)
     with pytest.raises(Refused, match="the prompt has 68 tokens") as caught:
-        Prompts(Letters(), 68).tokens(said, 5, whole=True)
+        Prompts(Letters(), 68).prompt(said, 5, whole=True)
     assert (caught.value.code, caught.value.status) == (1008, 400)
-    assert len(prompts.tokens(said, 50, whole=True)) == 68
+    assert len(prompts.prompt(said, 50, whole=True).tokens) == 68
 
 
 def test_a_prompt_without_a_token() -> None:
     with pytest.raises(Refused, match="empty for this model's tokenizer"):
-        Prompts(Letters(chat=False), 10).tokens(turns(""), 5, whole=False)
+        Prompts(Letters(chat=False), 10).prompt(turns(""), 5, whole=False)
 
 
 class TemplateError(Exception):
@@ -109,12 +119,12 @@ class TemplateError(Exception):
 )
 def test_a_template_that_does_not_take_the_turns(error: Exception) -> None:
     with pytest.raises(Refused, match=r"^the chat template: roles must alternate$"):
-        Prompts(Letters(error=error), 100).tokens(turns("hi"), 5, whole=False)
+        Prompts(Letters(error=error), 100).prompt(turns("hi"), 5, whole=False)
 
 
 def test_a_fault_of_ours_is_no_refusal() -> None:
     with pytest.raises(LookupError):
-        Prompts(Letters(error=LookupError()), 100).tokens(turns("hi"), 5, whole=False)
+        Prompts(Letters(error=LookupError()), 100).prompt(turns("hi"), 5, whole=False)
 
 
 def test_what_is_remembered_is_bounded() -> None:

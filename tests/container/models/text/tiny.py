@@ -85,7 +85,8 @@ def make_chain(folder: Path, text: str, merged: Sequence[str] = ()) -> Path:
         model.model.embed_tokens.weight.copy_(torch.eye(size, hidden))
         model.lm_head.weight.zero_()
         for token in range(size):
-            model.lm_head.weight[after.get(token, chain[0]), token] = 1
+            # So large that nothing else is ever drawn, at a temperature of 1.
+            model.lm_head.weight[after.get(token, chain[0]), token] = 4
     return save(model, fast, folder)
 
 
