@@ -8,7 +8,7 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test test-text lint format bench bench-codecs bench-http2 bench-container bench-speech bench-text browser interop interop-js sdk-python \
+.PHONY: demo test test-text mutants lint format bench bench-codecs bench-http2 bench-container bench-speech bench-text browser interop interop-js sdk-python \
 	image image-tools wheel clean
 
 demo: .venv/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -28,6 +28,9 @@ lint: .venv/installed-lint  ## ruff and mypy
 format: .venv/installed-lint
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+mutants: .venv/installed-test  ## broken containers: each fails the one check that it should
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/gateway/conformance/mutants_check.py
 
 bench: .venv/installed-bench  ## the gateway beside HAProxy, where there is one
 	$(BIN)/python -m benchmarks.relay $(BENCH_ARGS)

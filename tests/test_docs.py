@@ -18,7 +18,8 @@ import pytest
 
 from container.cli import new as container_new
 from container.cli import serve as container_serve
-from gateway.cli import certs, dev, invoke, serve
+from gateway.cli import certs, conform, dev, invoke, serve
+from gateway.conformance.probes import load_probe
 from gateway.fleet.endpoints import Endpoint
 from gateway.metrics import Metrics
 from gateway.serving.principals import Principals
@@ -158,6 +159,9 @@ def test_configurations_in_the_docs_are_good(place, block, tmp_path):
     config.write_text(block, "utf-8")
     if "[[principals]]" in block:
         assert len(Principals(config, time.time)) > 0
+    elif block.startswith("# probe.toml"):
+        (tmp_path / "hello.pcm").write_bytes(b"")
+        assert load_probe(config).messages
     else:
         load({}, {}, config)
 
@@ -176,7 +180,7 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     ours = (container_serve, container_new)
-    theirs = (serve, invoke, certs, dev)
+    theirs = (serve, invoke, certs, dev, conform)
     top = argparse.ArgumentParser()
     adding = top.add_subparsers()
     for command in ours if name.startswith("partway-container") else theirs:
@@ -189,6 +193,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 COMMANDS = [
     *("partway serve", "partway invoke", "partway certs", "partway dev"),
+    "partway conform",
     *("partway-container serve", "partway-container new"),
 ]
 

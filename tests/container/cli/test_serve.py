@@ -253,10 +253,10 @@ def test_a_flag_goes_before_the_environment(refused: Refused, own: Path) -> None
 
 
 def test_a_model_that_cannot_be_found(refused: Refused, own: Path) -> None:
+    shipped = "echo, kmeans, speech, text"
     assert refused("serve", "--model", "nope") == (
         2,
-        "--model nope: name a model that ships (echo, kmeans, speech, text), or your own as "
-         "module:Class",
+        f"--model nope: name a model that ships ({shipped}), or your own as module:Class",
     )
     where = f"in {own} or on Python's path; run this in the folder that has it"
     for name, missing in (

@@ -1,0 +1,284 @@
+"""``partway conform``: hold a container to the contract, clause by clause."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.cli.process import stop_on_signals
+from gateway.conformance.check import Check
+from gateway.conformance.checks import ALL
+from gateway.conformance.image import CHECKS, ImageError, examine, read_image
+from gateway.conformance.probes import BUILT_IN, Probe, ProbeError, load_probe
+from gateway.conformance.report.html import to_html
+from gateway.conformance.report.json_report import to_json
+from gateway.conformance.report.junit import to_junit
+from gateway.conformance.report.matrix import matrix, show_matrix
+from gateway.conformance.report.terminal import console_for, progress, show
+from gateway.conformance.report.text import safe
+from gateway.conformance.run import Report, Run, chosen
+from gateway.conformance.subject import Launched, Subject, Target, command_of
+from gateway.fleet.endpoints import container_address
+from gateway.operations.asked import Asked, container_target
+from protocol.errors import InputValidationError
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+#: As a shell has it for what Ctrl-C has ended.
+_INTERRUPTED = 130
+
+_EXAMPLES = """\
+examples:
+  partway conform --command "partway-container"
+  partway conform --url http://127.0.0.1:8080 --path v1/listen --query model=general --fast
+  partway conform --command "python app.py" --probe question.toml --junit conform.xml
+  docker save my-model | gzip > my-model.tar.gz; partway conform --image my-model.tar.gz
+"""
+
+
+class _AskedWrongly(Exception):
+    """The command cannot be run as it was given; says why."""
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "conform",
+        help="check a container against the contract",
+        description=(
+            "Check a container against the wire contract, clause by clause: one that runs, one "
+            "that is started for it as the platform would, or an image's configuration."
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # --model, meant for the container, would be --model-dir
+    )
+    subject = parser.add_mutually_exclusive_group(required=True)
+    subject.add_argument("--url", metavar="http://HOST:PORT", help="a container that runs")
+    subject.add_argument(
+        "--command",
+        dest="entrypoint",
+        metavar="COMMAND",
+        help="start one: the words of its ENTRYPOINT, to which `serve` is appended",
+    )
+    subject.add_argument(
+        "--image", type=Path, metavar="FILE", help="an image's archive, .tar or .tar.gz"
+    )
+    subject.add_argument(
+        "--matrix", action="store_true", help="print which checks claim which clause, and end"
+    )
+    parser.add_argument("--path", default="", help="path of streams, without a leading slash")
+    parser.add_argument("--query", default="", help="query of streams, key=value&key=value")
+    parser.add_argument(
+        "--probe",
+        default="echo",
+        metavar="NAME|FILE",
+        help="what to say to the model: echo, chat, speech, or a TOML file (%(default)s)",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        action="extend",
+        metavar="ID",
+        help="try these checks, or areas of checks, and what they require",
+    )
+    parser.add_argument("--fast", action="store_true", help="cut long waits short")
+    for kind, what in (("json", "JSON"), ("junit", "JUnit XML"), ("html", "one HTML page")):
+        parser.add_argument(
+            f"--{kind}", metavar="FILE", help=f"write the report as {what}; - is standard output"
+        )
+    parser.add_argument(
+        "--model-dir", type=Path, metavar="DIR", help="artifacts, for --command (an empty folder)"
+    )
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        type=_variable,
+        metavar="NAME=VALUE",
+        help="a variable of the container's, for --command; may be repeated",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0 for a conformant container, 1 for another, 2 on bad usage."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a log's encoding may lack what others said
+        sys.stdout.reconfigure(errors="backslashreplace")
+    if options.matrix:
+        show_matrix(matrix([*CHECKS, *ALL]), console_for(sys.stdout))
+        return 0
+    try:
+        files = _files(options)
+        report = _report(options)
+        if report is None:
+            print("partway conform: interrupted", file=sys.stderr)
+            return _INTERRUPTED
+        show(report, console_for(sys.stderr if "-" in files.values() else sys.stdout))
+        _write(report, files)
+    except _AskedWrongly as error:
+        print(f"partway conform: {safe(str(error))}", file=sys.stderr)
+        return 2
+    return report.status
+
+
+# --- What is checked ------------------------------------------------------------------------------
+
+
+def _report(options: argparse.Namespace) -> Report | None:
+    """Check what was asked for; None if a signal came before the end."""
+    if options.entrypoint is None and (options.env or options.model_dir):
+        raise _AskedWrongly("--env and --model-dir are for a container started with --command")
+    if options.image is not None:
+        checks = _chosen(CHECKS, options.only, ALL, "with --url or --command")
+        return _examine(options.image, checks)
+    checks = _chosen(ALL, options.only, CHECKS, "with --image")
+    probe = _probe(options.probe)
+    target = _target(options)
+    if options.url is not None:
+        try:
+            subject = Subject(container_address(options.url), target)
+        except ValueError as error:
+            raise _AskedWrongly(f"--url: {error}") from error
+        return asyncio.run(_until_signalled(_try(subject, checks, probe, options.fast)))
+    launched = _launched(options)
+    return asyncio.run(_until_signalled(_launch(launched, target, checks, probe, options.fast)))
+
+
+def _chosen(
+    checks: Iterable[Check], only: Sequence[str] | None, others: Iterable[Check], where: str
+) -> list[Check]:
+    """What ``--only`` asks for; ``others`` are checks that are tried elsewhere."""
+    try:
+        return chosen(list(checks), only)
+    except ValueError as error:
+        strange = {each for each in only or () for other in others if _names(each, other)}
+        if strange:
+            raise _AskedWrongly(f"--only: {min(strange)} is tried {where}") from error
+        raise _AskedWrongly(f"--only: {error}") from error
+
+
+def _names(name: str, check: Check) -> bool:
+    return check.id == name or check.id.startswith(f"{name}.")
+
+
+def _probe(name: str) -> Probe:
+    """A built-in probe, or one from a file."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    path = Path(name)
+    if not path.exists():
+        raise _AskedWrongly(f"--probe {name}: neither {', '.join(BUILT_IN)} nor a file")
+    try:
+        return load_probe(path)
+    except ProbeError as error:
+        raise _AskedWrongly(f"--probe {error}") from error
+
+
+def _target(options: argparse.Namespace) -> Target:
+    try:
+        asked = container_target(Asked(options.path.removeprefix("/"), options.query))
+    except InputValidationError as error:
+        raise _AskedWrongly(f"--path or --query: {error.message}") from error
+    path, _, query = asked.removeprefix("/").partition("?")
+    return Target(path, query)
+
+
+def _launched(options: argparse.Namespace) -> Launched:
+    try:
+        command = command_of(options.entrypoint)
+    except ValueError as error:
+        raise _AskedWrongly(f"--command: {error}") from error
+    if options.model_dir is not None and not options.model_dir.is_dir():
+        raise _AskedWrongly(f"--model-dir {options.model_dir}: there is no such folder")
+    return Launched(command, dict(options.env), options.model_dir)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or "\0" in value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+# --- Checking -------------------------------------------------------------------------------------
+
+
+def _examine(path: Path, checks: Sequence[Check]) -> Report:
+    try:
+        image = read_image(path)
+    except ImageError as error:
+        raise _AskedWrongly(f"--image {path}: {error}") from error
+    except OSError as error:
+        raise _AskedWrongly(f"--image {path}: {error.strerror or error}") from error
+    return examine(image, f"image {path}", checks)
+
+
+async def _until_signalled(trying: Coroutine[Any, Any, Report]) -> Report | None:
+    """The report; None if SIGINT or SIGTERM came before it."""
+    stop = stop_on_signals(again=lambda: None)  # the container is killed: no end is faster
+    tasks = (
+        asyncio.create_task(trying, name="checks"),
+        asyncio.create_task(stop.wait(), name="signals"),
+    )
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    return None if tasks[0].cancelled() else tasks[0].result()
+
+
+async def _launch(
+    launched: Launched, target: Target, checks: Sequence[Check], probe: Probe, fast: bool
+) -> Report:
+    try:
+        try:
+            address = await launched.start()
+        except OSError as error:
+            program = launched.command[0]
+            raise _AskedWrongly(f"--command: cannot start {program}: {error.strerror}") from error
+        return await _try(Subject(address, target, launched), checks, probe, fast)
+    finally:
+        await launched.aclose()
+
+
+async def _try(subject: Subject, checks: Sequence[Check], probe: Probe, fast: bool) -> Report:
+    with progress(checks, console_for(sys.stderr)) as on_result:
+        return await Run(checks, probe, fast=fast, on_result=on_result).run(subject)
+
+
+# --- The report -----------------------------------------------------------------------------------
+
+
+def _files(options: argparse.Namespace) -> dict[Callable[[Report], str], str]:
+    """Where reports go, by what makes them; looked at before the work rather than after it."""
+    asked = {to_json: options.json, to_junit: options.junit, to_html: options.html}
+    files: dict[Callable[[Report], str], str] = {
+        make: file for make, file in asked.items() if file is not None
+    }
+    if list(files.values()).count("-") > 1:
+        raise _AskedWrongly("only one of --json, --junit and --html can be standard output")
+    for file in files.values():
+        path = Path(file)
+        if file != "-" and (path.is_dir() or not path.parent.is_dir()):
+            raise _AskedWrongly(f"{file}: no file can be made there")
+    return files
+
+
+def _write(report: Report, files: dict[Callable[[Report], str], str]) -> None:
+    for make, file in files.items():
+        text = make(report)
+        if file == "-":
+            print(text, end="")
+            continue
+        try:
+            Path(file).write_text(text, "utf-8")
+        except OSError as error:
+            raise _AskedWrongly(f"{file}: {error.strerror}") from error

@@ -1,0 +1,112 @@
+"""Starting: the port, the connections, readiness (clauses 1.1-1 to 1.1-3)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Final
+
+from gateway.conformance.check import Broken, Checks
+from gateway.conformance.subject import START_TIMEOUT
+from gateway.conformance.trial import Trial
+from gateway.conformance.wire import Answer
+
+checks: Final = Checks()
+
+#: In place of eight minutes, with ``--fast``.
+_FAST_START = 15.0
+_POLL = 0.05
+
+#: The platform's patience with a connection, and so many at once (clause 1.1-2).
+_ACCEPT_TIMEOUT = 0.25
+_AT_ONCE = 32
+
+
+@checks.add(
+    "startup.listens",
+    "1.1-1",
+    "1.1-2",
+    title="the container listens on its port",
+    remedy="listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 without it",
+    limit=START_TIMEOUT + 10,
+)
+async def listens(trial: Trial) -> None:
+    process = trial.subject.process
+    if process is None:
+        async with trial.link("a connection"):
+            return
+    patience = trial.scaled(START_TIMEOUT, _FAST_START)
+    if await process.listening(patience) is not None:
+        return
+    if process.pid is None:
+        raise Broken(
+            f"the process ended with status {process.status} before it listened on port "
+            f"{process.port}",
+            "the platform appends `serve` to the entry point: look at what it printed",
+        )
+    raise Broken(f"nothing listens on port {process.port}, {patience:g} s after the start")
+
+
+@checks.add(
+    "startup.ready",
+    "1.1-3",
+    title="/ping says 200 within eight minutes of the start",
+    remedy="answer GET and POST /ping with 200 once the model is loaded, and listen before that",
+    requires=("startup.listens",),
+    limit=START_TIMEOUT + 10,
+)
+async def ready(trial: Trial) -> None:
+    patience = trial.scaled(START_TIMEOUT, _FAST_START)
+    deadline = time.monotonic() + patience
+    said = "nothing"
+    while time.monotonic() < deadline:
+        for method in ("GET", "POST"):
+            try:
+                answer = await trial.request(method, "/ping")
+            except Broken as broken:
+                said = broken.what
+                continue
+            if answer.status == 200:
+                return
+            said = str(answer)
+            if answer.status not in (404, 405, 503):
+                raise Broken(f"{method} /ping is answered {answer}, not 200")
+        if "404" in said or "405" in said:
+            raise Broken(f"/ping is answered {said}, by GET and by POST")
+        trial.exchanges.clear()  # only the last attempt is of interest
+        await asyncio.sleep(_POLL)
+    raise Broken(f"/ping has not said 200 after {patience:g} s, but {said}")
+
+
+@checks.add(
+    "startup.accepts",
+    "1.1-2",
+    title=f"{_AT_ONCE} connections at once are accepted within 250 ms",
+    remedy="listen with a backlog of 128 or more, and accept without waiting for anything",
+    requires=("startup.listens",),
+)
+async def accepts(trial: Trial) -> None:
+    slow = []
+    async with AsyncExitStack() as links:
+
+        async def connect() -> None:
+            began = time.monotonic()
+            await links.enter_async_context(trial.link("one of many connections"))
+            slow.append(time.monotonic() - began)
+
+        await asyncio.gather(*(connect() for _ in range(_AT_ONCE)))
+        slowest = max(slow)
+        if slowest > _ACCEPT_TIMEOUT:
+            raise Broken(
+                f"of {_AT_ONCE} connections at once the slowest was accepted after "
+                f"{slowest * 1000:.0f} ms"
+            )
+
+
+async def ping(trial: Trial, headers: dict[str, str] | None = None, timeout: float = 10) -> Answer:
+    """``/ping`` by GET, or by POST where that is what it takes."""
+    answer = await trial.request("GET", "/ping", headers, timeout=timeout)
+    if answer.status in (404, 405):
+        answer = await trial.request("POST", "/ping", headers, timeout=timeout)
+    return answer

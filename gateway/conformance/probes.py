@@ -1,0 +1,129 @@
+"""What to say to a model, and what counts as its answer: a model rarely echoes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+#: Characters of a probe's file; the largest that makes sense holds a few seconds of audio.
+MAX_PROBE_BYTES: Final = 8 << 20
+_KNOWN = frozenset({"name", "messages", "expect", "replies", "echo", "timeout"})
+
+
+class ProbeError(Exception):
+    """A probe's file does not say what it should; the message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One question and its answer.
+
+    Attributes:
+        name: for reports.
+        messages: what to send, each a message: ``str`` as text, ``bytes`` as binary.
+        expect: a regular expression of which each reply that is text must have a match.
+        replies: messages that must come back at least.
+        echo: whether what comes back is what was sent, message by message.
+        timeout: seconds for all of it.
+    """
+
+    name: str
+    messages: tuple[str | bytes, ...]
+    expect: str = ""
+    replies: int = 1
+    echo: bool = False
+    timeout: float = 10.0
+
+
+def _tone(seconds: float, rate: int = 16_000) -> bytes:
+    """A buzz between two silences, 16-bit PCM: speech, to who only listens for loudness."""
+    silence = bytes(rate)
+    period = rate // 150
+    wave = [
+        (12_000 if (at % period) < period // 3 else -6_000) for at in range(int(seconds * rate))
+    ]
+    loud = b"".join(sample.to_bytes(2, "little", signed=True) for sample in wave)
+    return silence + loud + silence
+
+
+BUILT_IN: Final[Mapping[str, Probe]] = {
+    "echo": Probe("echo", ("partway asks: is anybody there?",), echo=True),
+    "chat": Probe("chat", ("Say hello.",), timeout=60.0),
+    "speech": Probe("speech", (_tone(0.5),), expect="speech_start", timeout=20.0),
+}
+
+
+def load_probe(path: Path) -> Probe:
+    r"""Read a probe from a TOML file.
+
+    ::
+
+        name = "transcriber"
+        messages = ["{\"type\": \"start\"}", { file = "hello.pcm" }, { hex = "00 ff" }]
+        expect = "hello"
+        replies = 1
+        timeout = 30
+
+    Raises:
+        ProbeError: it is not TOML, or a member is missing, unknown or of the wrong kind.
+    """
+    try:
+        text = path.read_bytes()[: MAX_PROBE_BYTES + 1]
+        if len(text) > MAX_PROBE_BYTES:
+            raise ProbeError(f"{path}: more than {MAX_PROBE_BYTES} bytes")
+        members = tomllib.loads(text.decode())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ProbeError(f"{path}: {error}") from error
+    unknown = sorted(set(members) - _KNOWN)
+    if unknown:
+        raise ProbeError(f"{path}: {unknown[0]}: unknown; known are {', '.join(sorted(_KNOWN))}")
+    messages = members.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise ProbeError(f"{path}: messages: a list of what to send is missing")
+    expect = _of(str, path, members, "expect", "")
+    try:
+        re.compile(expect)
+    except re.error as error:
+        raise ProbeError(f"{path}: expect: {error}") from error
+    replies = _of(int, path, members, "replies", 1)
+    timeout = float(_of((int, float), path, members, "timeout", 10.0))
+    if replies < 0 or not 0 < timeout <= 600:
+        raise ProbeError(f"{path}: replies is 0 or more, timeout over 0 and at most 600 seconds")
+    return Probe(
+        name=_of(str, path, members, "name", path.stem),
+        messages=tuple(_message(path, number, each) for number, each in enumerate(messages)),
+        expect=expect,
+        replies=replies,
+        echo=_of(bool, path, members, "echo", False),
+        timeout=timeout,
+    )
+
+
+def _of(
+    kind: type | tuple[type, ...], path: Path, members: Mapping[str, Any], name: str, usual: Any
+) -> Any:
+    value = members.get(name, usual)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        wanted = kind.__name__ if isinstance(kind, type) else "a number"
+        raise ProbeError(f"{path}: {name}: {wanted} is wanted, not {type(value).__name__}")
+    return value
+
+
+def _message(path: Path, number: int, value: object) -> str | bytes:
+    where = f"{path}: messages[{number}]"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping) and len(value) == 1:
+        (how, what), *_ = value.items()
+        try:
+            if how == "hex" and isinstance(what, str):
+                return bytes.fromhex(what)
+            if how == "file" and isinstance(what, str):
+                return (path.parent / what).read_bytes()
+        except (OSError, ValueError) as error:
+            raise ProbeError(f"{where}: {how}: {error}") from error
+    raise ProbeError(f'{where}: use a string, {{ hex = "00 ff" }} or {{ file = "audio.pcm" }}')

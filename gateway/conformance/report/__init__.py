@@ -1,0 +1,1 @@
+"""What became of the checks, for eyes and for machines."""

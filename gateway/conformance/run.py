@@ -1,0 +1,219 @@
+"""Trying checks, one after the other, and what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.conformance.check import Broken, Check, Need, Severity, Untried, Verdict
+from gateway.conformance.evidence import Exchange
+from gateway.conformance.probes import Probe
+from gateway.conformance.subject import Subject
+from gateway.conformance.trial import Trial
+
+#: For a container that died in a check to be there again for the next one.
+RESTART_TIMEOUT: Final = 60.0
+
+#: A container that dies of a check may take so long to be gone: what died of one would otherwise
+#: fail the next.
+DEATH_TIMEOUT: Final = 0.3
+
+#: Characters of what it has printed, for a report.
+MAX_OUTPUT: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one check.
+
+    Attributes:
+        check: which.
+        verdict: of it.
+        seconds: it took.
+        said: what was wrong, or why it was not tried; empty for a pass.
+        remedy: what to do; empty for a pass.
+        exchanges: what went over the wire; kept where something was wrong.
+        output: the end of what the container printed meanwhile.
+    """
+
+    check: Check
+    verdict: Verdict
+    seconds: float = 0.0
+    said: str = ""
+    remedy: str = ""
+    exchanges: tuple[Exchange, ...] = ()
+    output: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of all of them.
+
+    Attributes:
+        results: in the order of trying.
+        seconds: in all.
+        subject: what was checked, in words.
+        probe: its name.
+    """
+
+    results: list[Result] = field(default_factory=list)
+    seconds: float = 0.0
+    subject: str = ""
+    probe: str = ""
+
+    def count(self, verdict: Verdict, severity: Severity | None = None) -> int:
+        """Checks of one verdict, and of one severity if that is asked for."""
+        return sum(
+            each.verdict is verdict and severity in (None, each.check.severity)
+            for each in self.results
+        )
+
+    @property
+    def conformant(self) -> bool:
+        """Whether every *must* that was tried is kept, and one was."""
+        tried = self.count(Verdict.PASS, Severity.MUST)
+        return bool(tried) and not self.count(Verdict.FAIL, Severity.MUST)
+
+    @property
+    def status(self) -> int:
+        """Exit status: 0 conformant, 1 not."""
+        return 0 if self.conformant else 1
+
+
+class Run:
+    """All checks against one container.
+
+    Args:
+        checks: in an order in which each comes after those it requires.
+        probe: what to say to the model.
+        fast: whether long waits are cut short.
+        only: ids to try, with what they require; None for all.
+        without: what is not at hand.
+        on_result: called after each check.
+    """
+
+    def __init__(
+        self,
+        checks: Iterable[Check],
+        probe: Probe,
+        *,
+        fast: bool = False,
+        only: Collection[str] | None = None,
+        without: Collection[Need] = (),
+        on_result: Callable[[Result], object] = id,
+    ) -> None:
+        self._checks = chosen(list(checks), only)
+        self._probe = probe
+        self._fast = fast
+        self._without = set(without)
+        if not probe.echo:
+            self._without.add(Need.ECHO)
+        self._on_result = on_result
+        self._verdicts: dict[str, Verdict] = {}
+
+    async def run(self, subject: Subject) -> Report:
+        """Try them; the container is left as the last one leaves it."""
+        if subject.process is None:
+            self._without.add(Need.PROCESS)
+        report = Report(probe=self._probe.name, subject=describe(subject))
+        began = time.monotonic()
+        aside: list[asyncio.Task[None]] = []
+        try:
+            for check in self._checks:
+                if check.aside and not self._fast:
+                    aside.append(asyncio.create_task(self._take(check, subject, report)))
+                    continue
+                if _may_end(check) and aside:
+                    await asyncio.wait(aside)
+                await self._take(check, subject, report)
+            await asyncio.gather(*aside)
+        finally:
+            for task in aside:
+                task.cancel()
+        report.seconds = time.monotonic() - began
+        return report
+
+    async def _take(self, check: Check, subject: Subject, report: Report) -> None:
+        result = await self._try(check, subject)
+        self._verdicts[check.id] = result.verdict
+        report.results.append(result)
+        self._on_result(result)
+
+    async def _try(self, check: Check, subject: Subject) -> Result:
+        blocking = self._blocking(check)
+        if blocking is not None:
+            return Result(check, Verdict.BLOCKED, said=f"{blocking} comes first")
+        missing = [need.value for need in check.needs & self._without]
+        if missing:
+            return Result(check, Verdict.SKIP, said=f"needs {missing[0]}")
+        trial = Trial(subject, self._probe, self._fast)
+        began = time.monotonic()
+        broken: Broken | None = None
+        try:
+            async with asyncio.timeout(check.limit):
+                await check.body(trial)
+        except Untried as untried:
+            return Result(check, Verdict.SKIP, time.monotonic() - began, str(untried))
+        except Broken as error:
+            broken = error
+        except TimeoutError:
+            broken = Broken(f"not done within {check.limit:g} s")
+        seconds = time.monotonic() - began
+        output = ""
+        process = subject.process
+        if process is not None and not _may_end(check):
+            if broken is not None or not await process.accepts():
+                await process.ended(DEATH_TIMEOUT)
+                output = process.output[-MAX_OUTPUT:]
+            if process.pid is None:
+                broken = broken or Broken(f"the container ended, with status {process.status}")
+                await subject.start_again(RESTART_TIMEOUT)
+        if broken is None:
+            return Result(check, Verdict.PASS, seconds)
+        verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
+        remedy = broken.remedy or check.remedy
+        exchanges = tuple(trial.exchanges)
+        return Result(check, verdict, seconds, broken.what, remedy, exchanges, output)
+
+    def _blocking(self, check: Check) -> str | None:
+        """The first check it requires that has not passed; one that was skipped blocks nothing."""
+        stopping = (Verdict.FAIL, Verdict.BLOCKED, Verdict.NOTE)
+        return next((each for each in check.requires if self._verdicts.get(each) in stopping), None)
+
+
+def chosen(checks: Sequence[Check], only: Collection[str] | None) -> list[Check]:
+    """The checks to try, with all that they require; whole areas may be named too.
+
+    Raises:
+        ValueError: one is named that does not exist.
+    """
+    if only is None:
+        return list(checks)
+    by_id = {check.id: check for check in checks}
+    wanted: set[str] = set()
+    for name in only:
+        found = {each for each in by_id if each == name or each.startswith(f"{name}.")}
+        if not found:
+            raise ValueError(f"there is no check {name!r}; partway conform --matrix names them")
+        wanted |= found
+    queue = list(wanted)
+    while queue:
+        for required in by_id[queue.pop()].requires:
+            if required not in wanted:
+                wanted.add(required)
+                queue.append(required)
+    return [check for check in checks if check.id in wanted]
+
+
+def describe(subject: Subject) -> str:
+    """A container in words."""
+    process = subject.process
+    where = f"http://{subject.address}{subject.target}"
+    return f"{' '.join(process.command)} serve, at {where}" if process is not None else where
+
+
+def _may_end(check: Check) -> bool:
+    return check.id.startswith("shutdown.")

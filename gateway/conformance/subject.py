@@ -1,0 +1,272 @@
+"""The container that is checked: one that runs somewhere, or one that is started here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gateway.dev.leash import Leash
+from gateway.dialling import Address
+
+#: The platform's patience with a start (clause 1.1-3) and with an end (1.1-1).
+START_TIMEOUT: Final = 480.0
+END_TIMEOUT: Final = 30.0
+
+#: Of what the container prints, the end is kept.
+MAX_OUTPUT: Final = 64 << 10
+
+_POLL = 0.02
+
+
+@dataclass(slots=True)
+class Target:
+    """Where streams are asked for.
+
+    Attributes:
+        path: without its first slash.
+        query: without its question mark; may be empty.
+    """
+
+    path: str = "invocations-bidirectional-stream"
+    query: str = ""
+
+    def __str__(self) -> str:
+        return f"/{self.path}?{self.query}" if self.query else f"/{self.path}"
+
+
+class Launched:
+    """A container's process, started as the platform starts it (clause 1.1-1).
+
+    ``serve`` is appended to the command; the port comes in ``SAGEMAKER_BIND_TO_PORT``; the model
+    directory is read-only; SIGTERM ends it, and SIGKILL what is left after 30 s.
+
+    Args:
+        command: as an image's ENTRYPOINT in exec form.
+        environment: further variables of the model definition.
+        model_dir: a folder with artifacts; an empty one is made if there is none.
+        cwd: where it runs.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        model_dir: Path | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.command = tuple(command)
+        self._environment = dict(environment or {})
+        self._made: tempfile.TemporaryDirectory[str] | None = None
+        if model_dir is None:
+            self._made = tempfile.TemporaryDirectory(prefix="partway-model-")
+            model_dir = Path(self._made.name)
+            model_dir.chmod(stat.S_IRUSR | stat.S_IXUSR | stat.S_IRGRP | stat.S_IXGRP)
+        self.model_dir = model_dir
+        self._before = _artifacts(model_dir)
+        self._cwd = cwd
+        self._leash: Leash | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._output = bytearray()
+        self.port = 0
+        self.began = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that was started; None when none runs."""
+        if self._process is None or self._process.returncode is not None:
+            return None
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; negative for a signal's number; None while it runs."""
+        return None if self._process is None else self._process.returncode
+
+    @property
+    def output(self) -> str:
+        """The end of what it has printed."""
+        return bytes(self._output).decode(errors="replace")
+
+    async def start(self) -> Address:
+        """Start it on a free port; returns at once, whether or not it listens.
+
+        Raises:
+            OSError: there is no such program.
+        """
+        self._output.clear()
+        self.port = _free_port()
+        self.began = time.monotonic()
+        environment = {
+            **os.environ,
+            **self._environment,
+            "SAGEMAKER_BIND_TO_PORT": str(self.port),
+            "SM_MODEL_DIR": str(self.model_dir),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self._process = await asyncio.create_subprocess_exec(
+            *self.command,
+            "serve",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
+            cwd=self._cwd,
+        )
+        self._leash = Leash()
+        self._leash.hold(self._process.pid)
+        self._reading = asyncio.create_task(self._read_output(), name="container's output")
+        return Address("127.0.0.1", self.port)
+
+    async def listening(self, timeout: float) -> float | None:
+        """Wait until it accepts a connection; seconds since its start, None if it does not."""
+        while time.monotonic() - self.began < timeout and self.pid is not None:
+            if await self.accepts():
+                return time.monotonic() - self.began
+            await asyncio.sleep(_POLL)  # nothing tells when a port is opened
+        return None
+
+    async def accepts(self) -> bool:
+        """Whether it accepts a connection now."""
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the first process, as the platform does."""
+        if self._process is not None and self.pid is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+
+    async def ended(self, timeout: float) -> bool:
+        """Whether it ends in time."""
+        if self._process is None:
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                await self._process.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def kill(self) -> None:
+        """End it, and all that it has started, at once."""
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait((self._reading,))
+        if self._leash is not None:
+            self._leash.let_go()
+            self._leash.close()
+        self._leash = self._reading = None
+
+    async def aclose(self) -> None:
+        """Kill it, and remove what was made for it."""
+        await self.kill()
+        if self._made is not None:
+            self._made.cleanup()
+
+    def changed_artifacts(self) -> list[str]:
+        """What is in the model directory that was not, or not so, at the first start."""
+        now = _artifacts(self.model_dir)
+        return sorted(
+            str(path)
+            for path in now.keys() | self._before.keys()
+            if now.get(path) != self._before.get(path)
+        )
+
+    def descriptors(self) -> int | None:
+        """Open files and sockets of its processes; None where the system does not tell."""
+        if self.pid is None or not Path("/proc/self/fd").is_dir():
+            return None
+        count = 0
+        for pid in _family(self.pid):
+            with suppress(OSError):
+                count += sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+        return count
+
+    async def _read_output(self) -> None:
+        assert self._process is not None, "it has been started"
+        assert self._process.stdout is not None, "it is a pipe"
+        while data := await self._process.stdout.read(1 << 14):
+            self._output += data
+            del self._output[:-MAX_OUTPUT]
+
+
+@dataclass(slots=True)
+class Subject:
+    """A container that is checked.
+
+    Attributes:
+        address: where it listens.
+        target: where it takes streams.
+        process: its own, where it was started here.
+    """
+
+    address: Address
+    target: Target = field(default_factory=Target)
+    process: Launched | None = None
+
+    async def start_again(self, timeout: float) -> None:
+        """Have the process that was started here run anew."""
+        if self.process is not None:
+            await self.process.kill()
+            self.address = await self.process.start()
+            await self.process.listening(timeout)
+
+
+def command_of(text: str) -> tuple[str, ...]:
+    """A command line as an exec form: no shell has a say in it.
+
+    Raises:
+        ValueError: a quotation is not closed, or there is nothing in it.
+    """
+    words = tuple(shlex.split(text))
+    if not words:
+        raise ValueError("the command is empty")
+    return words
+
+
+def _artifacts(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Size and time of each file."""
+    found = {}
+    for path in folder.rglob("*"):
+        known = path.lstat()
+        found[path] = known.st_size, known.st_mtime_ns
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def _family(pid: int) -> list[int]:
+    """A process and its descendants, as /proc has them."""
+    found = [pid]
+    for each in found:
+        for task in Path(f"/proc/{each}/task").glob("*/children"):
+            with suppress(OSError):
+                found += [int(child) for child in task.read_text().split()]
+    return found

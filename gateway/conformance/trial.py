@@ -1,0 +1,163 @@
+"""What a check works with: the container, the probe, and a record of all that is done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from gateway.conformance.check import Broken, Untried
+from gateway.conformance.evidence import Exchange, shown
+from gateway.conformance.probes import Probe
+from gateway.conformance.subject import Launched, Subject
+from gateway.conformance.wire import (
+    PATIENCE,
+    Answer,
+    Closed,
+    Link,
+    Peer,
+    Refused,
+    ask,
+    link_to,
+    upgrade,
+)
+
+#: For the answer to the Close at a stream's end; whether it comes is another check's to ask.
+_LEAVE_TIMEOUT = 0.3
+
+
+@dataclass(slots=True)
+class Trial:
+    """One check, being tried.
+
+    Attributes:
+        subject: the container.
+        probe: what to say to its model.
+        fast: whether long waits are cut short.
+        exchanges: what went over the wire so far, a connection each.
+    """
+
+    subject: Subject
+    probe: Probe
+    fast: bool = False
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    @property
+    def process(self) -> Launched:
+        """The container's process.
+
+        Raises:
+            Untried: it was not started here.
+        """
+        process = self.subject.process
+        if process is None:
+            raise Untried("the container was not started here: use --command")
+        return process
+
+    def scaled(self, seconds: float, fast: float) -> float:
+        """A wait: ``fast`` seconds of it with ``--fast``."""
+        return fast if self.fast else seconds
+
+    @asynccontextmanager
+    async def link(self, title: str) -> AsyncIterator[Link]:
+        """A connection to the container."""
+        exchange = Exchange(title)
+        self.exchanges.append(exchange)
+        async with link_to(self.subject.address, exchange) as link:
+            yield link
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        timeout: float = PATIENCE,
+    ) -> Answer:
+        """One request on a connection of its own."""
+        async with self.link(f"{method} {path}") as link:
+            return await ask(
+                link, method, path, {"Connection": "close", **(headers or {})}, body, timeout
+            )
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        title: str = "a stream",
+        target: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = PATIENCE,
+    ) -> AsyncIterator[Peer]:
+        """A stream to the model; at the block's end it is closed as clients do.
+
+        Raises:
+            Broken: it is not granted. Inside the block: the container's end of a stream that
+                should go on, and waits that were in vain.
+        """
+        async with self.link(title) as link:
+            where = target if target is not None else str(self.subject.target)
+            found = await upgrade(link, where, headers or {}, timeout)
+            if isinstance(found, Refused):
+                raise Broken(f"the upgrade to {where} is answered {found.answer}")
+            try:
+                yield found
+            except Closed as closed:
+                raise Broken(f"the container ended the stream: {closed}") from None
+            except TimeoutError:
+                raise Broken("nothing came in time") from None
+            await found.leave(_LEAVE_TIMEOUT)
+
+    async def answered(self, peer: Peer, what: str) -> None:
+        """Ask the probe's question, and have its answer.
+
+        Args:
+            peer: a stream.
+            what: it shows, for the message: ``after an unsolicited pong``.
+
+        Raises:
+            Broken: no answer, or a wrong one.
+        """
+        probe = self.probe
+        for message in probe.messages:
+            await peer.say(message)
+        if probe.echo:
+            for message in probe.messages:
+                await self.echoed(peer, message, what)
+            return
+        matched = not probe.expect
+        for number in range(probe.replies):
+            try:
+                reply = await peer.message(probe.timeout)
+            except TimeoutError:
+                raise Broken(
+                    f"{what}: {number} of {probe.replies} replies within {probe.timeout:g} s"
+                ) from None
+            except Closed as closed:
+                raise Broken(f"{what}: instead of a reply: {closed}") from None
+            matched = matched or (isinstance(reply, str) and bool(re.search(probe.expect, reply)))
+        if not matched:
+            raise Broken(f"{what}: no reply has a match of {probe.expect!r}")
+
+    async def echoed(
+        self, peer: Peer, message: str | bytes, what: str, timeout: float = PATIENCE
+    ) -> None:
+        """Have a message back as it was.
+
+        Raises:
+            Broken: it does not come, or another does.
+        """
+        try:
+            reply = await peer.message(timeout)
+        except TimeoutError:
+            raise Broken(f"{what}: nothing came back within {timeout:g} s") from None
+        except Closed as closed:
+            raise Broken(f"{what}: instead of an answer: {closed}") from None
+        if reply != message:
+            raise Broken(f"{what}: {_shown(reply)} came back, not {_shown(message)}")
+
+
+def _shown(message: str | bytes) -> str:
+    if isinstance(message, str):
+        return f"text {shown(message.encode())}"
+    return f"binary {shown(message)}"

@@ -1,0 +1,523 @@
+"""The checks' own client: every byte is theirs to choose, and is written down."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import struct
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+import h11
+
+from gateway.conformance.check import Broken
+from gateway.conformance.evidence import Exchange, shown
+from gateway.dialling import Address
+from protocol.closing import NO_STATUS, Close, encode_close
+from protocol.frame_codec import FrameDecoder, FrameError, decode_close
+from protocol.frames import Frame, Opcode
+from protocol.handshake import accept_key
+
+#: Seconds for an answer of which no clause says how soon it must come.
+PATIENCE: Final = 10.0
+CONNECT_TIMEOUT: Final = 5.0
+#: Of an answer's body, and of one frame.
+MAX_BODY: Final = 16 << 20
+MAX_FRAME: Final = 32 << 20
+
+_READ = 1 << 16
+_NAMES = {opcode: opcode.name.lower() for opcode in Opcode}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP response.
+
+    Attributes:
+        status: of it.
+        reason: the words behind the status.
+        headers: names in lower case.
+        body: all of it.
+        chunks: the body as it came: seconds since the request, bytes.
+        head_after: seconds from the request to the response's head.
+        after: seconds from the request to its end.
+    """
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+    chunks: tuple[tuple[float, bytes], ...]
+    head_after: float
+    after: float
+
+    @property
+    def chunked(self) -> bool:
+        """Whether its length was not known when its head was sent."""
+        return "chunked" in self.headers.get("transfer-encoding", "").lower()
+
+    def __str__(self) -> str:
+        body = f", body {shown(self.body)}" if self.body else ", without a body"
+        return f"{self.status} {self.reason}{body}"
+
+
+class Link:
+    """One TCP connection to the container.
+
+    Args:
+        reader: of the connection.
+        writer: likewise.
+        exchange: where everything is written down.
+    """
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: Exchange
+    ) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.exchange = exchange
+        #: Whether the container has ended the connection.
+        self.ended = False
+
+    async def send(self, data: bytes, what: str, shown: bytes | None = None) -> None:
+        """Write bytes, and wait until most of them are taken.
+
+        Args:
+            data: the bytes.
+            what: they are.
+            shown: in their place, in the record: a mask hides what a frame says.
+
+        Raises:
+            Broken: the container does not take them, or is gone.
+        """
+        self.exchange.note("sent", what, data if shown is None else shown)
+        try:
+            self.writer.write(data)
+            async with asyncio.timeout(PATIENCE):
+                await self.writer.drain()
+        except TimeoutError:
+            raise Broken(f"{what}: not taken for {PATIENCE:g} s") from None
+        except OSError as error:
+            raise Broken(f"{what}: the connection is gone ({error})") from None
+
+    async def read(self, timeout: float) -> bytes:
+        """The next bytes; none at the end of the connection.
+
+        Raises:
+            TimeoutError: nothing came.
+        """
+        async with asyncio.timeout(timeout):
+            try:
+                data = await self.reader.read(_READ)
+            except OSError as error:
+                self.ended = True
+                self.exchange.note("received", f"reset: {error}")
+                return b""
+        if not data:
+            self.ended = True
+            self.exchange.note("received", "end of the connection")
+        return data
+
+    def abort(self) -> None:
+        """Cut the connection without a word."""
+        self.exchange.note("sent", "the connection is cut")
+        self.writer.transport.abort()
+
+    async def close(self) -> None:
+        """Close it, and wait until it is."""
+        self.writer.close()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1):
+                await self.writer.wait_closed()
+
+
+@asynccontextmanager
+async def link_to(address: Address, exchange: Exchange) -> AsyncIterator[Link]:
+    """Connect; the connection is closed at the block's end.
+
+    Raises:
+        Broken: nobody listens there.
+    """
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+    except TimeoutError:
+        raise Broken(
+            f"{address} did not accept a connection within {CONNECT_TIMEOUT:g} s"
+        ) from None
+    except OSError as error:
+        raise Broken(f"nothing accepts connections at {address}: {error.strerror}") from None
+    link = Link(reader, writer, exchange)
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+def request_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
+    """A request's head as bytes."""
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def ask(
+    link: Link,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    timeout: float = PATIENCE,
+) -> Answer:
+    """Send one request and read its answer.
+
+    Raises:
+        Broken: the answer is not HTTP, is cut, or does not come.
+    """
+    sent = {"Host": "container", **headers}
+    if body or method == "POST":
+        sent["Content-Length"] = str(len(body))
+    began = time.monotonic()
+    await link.send(request_head(method, target, sent) + body, f"{method} {target}")
+    try:
+        answer = await _answer(link, method, began, timeout)
+    except h11.RemoteProtocolError as error:
+        raise Broken(_not_http(f"the answer to {method} {target}", link, error)) from None
+    except TimeoutError:
+        raise Broken(f"{method} {target}: no whole answer within {timeout:g} s") from None
+    body_note = f", {len(answer.body)} bytes in {len(answer.chunks)} pieces" if answer.body else ""
+    link.exchange.note("received", f"{answer.status} {answer.reason}{body_note}", answer.body)
+    return answer
+
+
+async def _answer(
+    link: Link, method: str, began: float, timeout: float, read: bytes = b""
+) -> Answer:
+    parser = h11.Connection(h11.CLIENT)
+    parser.send(h11.Request(method=method, target="/", headers=[("Host", "container")]))
+    parser.send(h11.EndOfMessage())
+    if read:
+        parser.receive_data(read)
+    head: h11.Response | None = None
+    head_after = 0.0
+    chunks: list[tuple[float, bytes]] = []
+    size = 0
+    while True:
+        event = parser.next_event()
+        now = time.monotonic() - began
+        if event is h11.NEED_DATA:
+            parser.receive_data(await link.read(max(0.0, timeout - now)))
+        elif isinstance(event, h11.Response):
+            head, head_after = event, now
+        elif isinstance(event, h11.Data):
+            chunks.append((now, bytes(event.data)))
+            size += len(event.data)
+            if size > MAX_BODY:
+                raise Broken(f"the answer to {method} has more than {MAX_BODY} bytes")
+        elif isinstance(event, h11.EndOfMessage):
+            break
+        elif isinstance(event, h11.ConnectionClosed):
+            raise Broken(f"the connection ended without an answer to {method}")
+        elif event is h11.PAUSED:
+            break
+    assert head is not None, "its end comes after it"
+    return Answer(
+        status=head.status_code,
+        reason=head.reason.decode("latin-1"),
+        headers={name.decode(): value.decode("latin-1") for name, value in head.headers},
+        body=b"".join(data for _, data in chunks),
+        chunks=tuple(chunks),
+        head_after=head_after,
+        after=time.monotonic() - began,
+    )
+
+
+def _not_http(what: str, link: Link, error: h11.RemoteProtocolError) -> str:
+    if link.ended:
+        return f"the connection ended instead of {what}"
+    return f"{what} is not HTTP: {error}"
+
+
+# --- WebSocket ------------------------------------------------------------------------------------
+
+
+class Closed(Exception):
+    """The container has closed the stream, or its connection.
+
+    Attributes:
+        close: its Close; None where the connection ended without one.
+    """
+
+    def __init__(self, close: Close | None) -> None:
+        self.close = close
+        if close is None:
+            super().__init__("the connection ended without a Close")
+        else:
+            reason = f" {close.reason!r}" if close.reason else ""
+            super().__init__(f"Close {close.code or 'without a code'}{reason}")
+
+
+def frame_bytes(
+    opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, masked: bool = True
+) -> bytes:
+    """A client's frame, right or wrong (RFC 6455 §5.2)."""
+    first, mask_bit = fin << 7 | rsv << 4 | opcode, 0x80 if masked else 0
+    size = len(payload)
+    if size < 126:
+        head = struct.pack("!BB", first, mask_bit | size)
+    elif size < 1 << 16:
+        head = struct.pack("!BBH", first, mask_bit | 126, size)
+    else:
+        head = struct.pack("!BBQ", first, mask_bit | 127, size)
+    if not masked:
+        return head + payload
+    key = os.urandom(4)
+    whole = int.from_bytes(payload, "big") ^ int.from_bytes((key * (size // 4 + 1))[:size], "big")
+    return head + key + whole.to_bytes(size, "big")
+
+
+class Peer:
+    """A stream to the container, after its handshake.
+
+    Frames that break RFC 6455 raise :class:`Broken`, whichever call meets them.
+
+    Attributes:
+        pongs: payloads of the Pongs so far.
+        unasked: messages that came while a Pong was waited for.
+        head: of the 101.
+    """
+
+    def __init__(self, link: Link, head: Mapping[str, str], read: bytes) -> None:
+        self.head = head
+        self.pongs: list[bytes] = []
+        self.unasked = 0
+        self.link = link
+        self.exchange = link.exchange
+        self._decoder = FrameDecoder(masked=False, max_payload=MAX_FRAME, check_text=True)
+        self._decoder.feed(read)
+        self._begun: tuple[Opcode, bytearray] | None = None
+        self._over = False
+        self._behind_close = 0
+
+    # --- Sending ---------------------------------------------------------------------------------
+
+    async def send(self, opcode: int, payload: bytes = b"", *, fin: bool = True) -> None:
+        """Send a frame as RFC 6455 wants it."""
+        what = f"{_NAMES[Opcode(opcode)]}{' FIN' if fin else ''}, {len(payload)} bytes"
+        await self.link.send(frame_bytes(opcode, payload, fin=fin), what, payload)
+
+    async def send_raw(self, data: bytes, what: str) -> None:
+        """Send bytes as they are; ``what`` says what they are."""
+        await self.link.send(data, what)
+
+    async def say(self, message: str | bytes) -> None:
+        """Send a whole message, in one frame."""
+        if isinstance(message, str):
+            await self.send(Opcode.TEXT, message.encode())
+        else:
+            await self.send(Opcode.BINARY, message)
+
+    async def ping(self, payload: bytes) -> None:
+        await self.send(Opcode.PING, payload)
+
+    async def send_close(self, code: int | None = None, reason: str = "") -> None:
+        await self.send(Opcode.CLOSE, encode_close(Close(code, reason)))
+
+    # --- Receiving -------------------------------------------------------------------------------
+
+    async def frame(self, timeout: float = PATIENCE) -> Frame:
+        """The next frame, whichever it is.
+
+        Raises:
+            Closed: the connection ended instead.
+            TimeoutError: nothing came.
+            Broken: what came is not RFC 6455.
+        """
+        deadline = time.monotonic() + timeout
+        try:
+            while (frame := self._next()) is None:
+                data = await self.link.read(max(0.0, deadline - time.monotonic()))
+                if not data:
+                    raise Closed(None)
+                self._decoder.feed(data)
+        except FrameError as error:
+            raise Broken(f"the container broke RFC 6455: {error.reason}") from None
+        fin = " FIN" if frame.fin else ""
+        self.exchange.note(
+            "received", f"{_NAMES[frame.opcode]}{fin}, {len(frame.payload)} bytes", frame.payload
+        )
+        return frame
+
+    def _next(self) -> Frame | None:
+        held = self._decoder.buffered_bytes
+        frame = self._decoder.next_frame()
+        if frame is not None and frame.opcode is Opcode.CLOSE:
+            # The decoder forgets what is behind it: it means nothing. It is a fault all the same.
+            self._behind_close = held - 2 - len(frame.payload)
+        return frame
+
+    async def message(self, timeout: float = PATIENCE) -> str | bytes:
+        """The next message, whole. Pings are answered, Pongs kept in :attr:`pongs`.
+
+        Raises:
+            Closed, TimeoutError, Broken: as :meth:`frame`; Closed also on a Close, which is
+                answered.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            frame = await self.frame(max(0.0, deadline - time.monotonic()))
+            message = await self.take(frame)
+            if message is not None:
+                return message
+
+    async def take(self, frame: Frame) -> str | bytes | None:
+        """Do with a frame what a client does; its message, if it ends one."""
+        opcode, payload, fin = frame
+        if opcode is Opcode.PING:
+            await self.send(Opcode.PONG, payload)
+        elif opcode is Opcode.PONG:
+            self.pongs.append(payload)
+        elif opcode is Opcode.CLOSE:
+            close = decode_close(payload)
+            self._over = True
+            with suppress(Broken):  # it may have left already
+                await self.send(Opcode.CLOSE, payload[:2])
+            raise Closed(close)
+        else:
+            if self._begun is None:
+                self._begun = opcode, bytearray()
+            kind, whole = self._begun
+            whole += payload
+            if fin:
+                self._begun = None
+                return whole.decode() if kind is Opcode.TEXT else bytes(whole)
+        return None
+
+    async def pong(self, timeout: float = PATIENCE) -> bytes:
+        """The payload of the next Pong; messages before it are dropped."""
+        deadline = time.monotonic() + timeout
+        had = len(self.pongs)
+        while len(self.pongs) == had:
+            message = await self.take(await self.frame(max(0.0, deadline - time.monotonic())))
+            self.unasked += message is not None
+        return self.pongs[-1]
+
+    async def closed(self, timeout: float = PATIENCE) -> Close | None:
+        """Wait for the container's end; its Close, None if the connection ended without one.
+
+        Raises:
+            TimeoutError: it went on.
+        """
+        deadline = time.monotonic() + timeout
+        try:
+            while True:
+                await self.message(max(0.0, deadline - time.monotonic()))
+        except Closed as closed:
+            return closed.close
+
+    async def leave(self, timeout: float) -> None:
+        """Close the stream as a client does, if it is open, and wait a little for the answer."""
+        if self._over or self.link.ended or self.link.writer.is_closing():
+            return
+        with suppress(Broken, TimeoutError):
+            await self.send_close(1000)
+            await self.closed(timeout)
+
+    async def rest(self, timeout: float = PATIENCE) -> int:
+        """Bytes that come behind the Closes, until the container ends TCP (RFC 6455 §7.1.1).
+
+        Raises:
+            TimeoutError: it does not end it.
+        """
+        deadline = time.monotonic() + timeout
+        rest = self._behind_close
+        while data := await self.link.read(max(0.0, deadline - time.monotonic())):
+            rest += len(data)
+        return rest
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An upgrade that was not granted: the container's answer."""
+
+    answer: Answer
+
+
+async def upgrade(
+    link: Link, target: str, headers: Mapping[str, str], timeout: float = PATIENCE
+) -> Peer | Refused:
+    """Ask for a stream.
+
+    Raises:
+        Broken: what came is neither a 101 as RFC 6455 §4.1 wants it nor an HTTP answer.
+    """
+    key = base64.b64encode(os.urandom(16)).decode()
+    sent = {
+        "Host": "container",
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Key": key,
+        "Sec-WebSocket-Version": "13",
+        **headers,
+    }
+    began = time.monotonic()
+    await link.send(request_head("GET", target, sent), f"GET {target}, asking for a WebSocket")
+    read = b""
+    try:
+        while b"\r\n\r\n" not in read:
+            data = await link.read(max(0.0, timeout - (time.monotonic() - began)))
+            if not data:
+                raise Broken(f"the connection ended instead of an answer; before it {shown(read)}")
+            read += data
+            if len(read) > _READ:
+                raise Broken("the answer to the upgrade has a head of more than 64 KiB")
+    except TimeoutError:
+        raise Broken(f"no answer to the upgrade within {timeout:g} s") from None
+    head, _, rest = read.partition(b"\r\n\r\n")
+    status, *lines = head.decode("latin-1").split("\r\n")
+    link.exchange.note("received", status, read)
+    if not status.startswith("HTTP/1.1 101"):
+        return Refused(await _refusal(link, read, timeout))
+    fields = {
+        name.strip().lower(): value.strip()
+        for name, _, value in (line.partition(":") for line in lines)
+    }
+    _check_101(fields, key)
+    return Peer(link, fields, rest)
+
+
+async def _refusal(link: Link, read: bytes, timeout: float) -> Answer:
+    try:
+        return await _answer(link, "GET", time.monotonic(), timeout, read)
+    except h11.RemoteProtocolError as error:
+        raise Broken(_not_http("the answer to the upgrade", link, error)) from None
+    except TimeoutError:
+        raise Broken(f"no whole answer to the upgrade within {timeout:g} s") from None
+
+
+def _check_101(fields: Mapping[str, str], key: str) -> None:
+    if fields.get("upgrade", "").lower() != "websocket":
+        raise Broken(f"the 101 has Upgrade: {fields.get('upgrade')!r}, not websocket")
+    if "upgrade" not in fields.get("connection", "").lower():
+        raise Broken(f"the 101 has Connection: {fields.get('connection')!r}, not Upgrade")
+    if fields.get("sec-websocket-accept") != accept_key(key):
+        raise Broken(
+            f"the 101 has Sec-WebSocket-Accept: {fields.get('sec-websocket-accept')!r}; for this "
+            f"key it is {accept_key(key)!r}"
+        )
+    for name in ("sec-websocket-extensions", "sec-websocket-protocol"):
+        if name in fields:
+            raise Broken(f"the 101 has {name}: {fields[name]!r}, which was not offered")
+
+
+def code_of(close: Close | None) -> int:
+    """A Close as one number: 1006 where there was none."""
+    if close is None:
+        return 1006
+    return close.code if close.code is not None else NO_STATUS

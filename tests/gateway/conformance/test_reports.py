@@ -1,0 +1,398 @@
+"""The reports: what they say, and what a hostile container cannot do to who reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import html.parser
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from gateway.conformance.check import Severity, Verdict
+from gateway.conformance.checks import ALL
+from gateway.conformance.evidence import Step
+from gateway.conformance.image import CHECKS
+from gateway.conformance.report.html import MAX_DRAWN, to_html
+from gateway.conformance.report.json_report import to_json
+from gateway.conformance.report.junit import to_junit
+from gateway.conformance.report.matrix import (
+    CLAUSES,
+    KEPT_BY_THE_PLATFORM,
+    matrix,
+    show_matrix,
+)
+from gateway.conformance.report.terminal import console_for, progress, show
+from gateway.conformance.run import Report
+from tests.conftest import contract_ids
+from tests.gateway.conformance.reporting import (
+    HOSTILE,
+    check,
+    exchange,
+    failed,
+    hostile,
+    one_of_each,
+    passed,
+    report,
+)
+
+
+def shown(made: Report, console: Console | None = None) -> str:
+    file = io.StringIO()
+    if console is None:
+        console = console_for(file)
+    else:
+        console.file = file
+    show(made, console)
+    return file.getvalue()
+
+
+# --- Terminal -------------------------------------------------------------------------------------
+
+
+def test_a_log_is_plain():
+    assert shown(one_of_each()) == (
+        "the container, probe echo\n"
+        "\n"
+        "verdict  severity  check            clauses      what must be so\n"
+        "pass     must      startup.listens  1.1-1 1.1-2  it is so\n"
+        "FAIL     must      ping.get         1.1-2        it is so\n"
+        "         it is not so\n"
+        "         remedy: make it so\n"
+        "         the container printed:\n"
+        "         | line 1\n"
+        "         | line 2\n"
+        "FAIL     should    ping.empty       1.1-2        it is so\n"
+        "         it is not so\n"
+        "         remedy: make it so\n"
+        "note     note      http.note        1.1-2        it is so\n"
+        "         it is not so\n"
+        "         remedy: make it so\n"
+        "blocked  must      ping.busy        1.1-2        it is so (ping.get comes first)\n"
+        "skip     must      files.artifacts  1.1-6        it is so (needs --command)\n"
+        "\n"
+        "1 passed, 2 failed, 1 noted, 1 blocked, 1 skipped in 1.2 s: not conformant\n"
+    )
+
+
+def test_a_log_is_plain_whatever_the_environment_says(monkeypatch):
+    plain = shown(one_of_each())
+    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "40", "TERM": "xterm-256color"}.items():
+        monkeypatch.setenv(name, value)
+    assert shown(one_of_each()) == plain
+
+
+def test_long_lines_stay_in_their_column():
+    said = "word " * 60
+    long = dataclasses.replace(failed(said=said), check=check("ping.get", "1.1-2", title=said))
+    lines = shown(report(long)).splitlines()
+    assert max(map(len, lines)) <= 120
+    title, *further = [line for line in lines[3:] if line.startswith(("FAIL", " " * 30))]
+    column = title.index("word")
+    assert further
+    assert all(line.index("word") == column for line in further)
+    below = [line for line in lines[3:] if re.match(r" {9}\S", line)]
+    assert len(below) > 2
+
+
+def test_on_a_narrow_terminal_titles_stand_below():
+    text = shown(one_of_each(), Console(width=60, color_system=None))
+    assert (
+        "FAIL     must      ping.get         1.1-2\n         it is so\n         it is not so\n"
+    ) in text
+
+
+def test_a_terminal_has_colours():
+    text = shown(one_of_each(), Console(force_terminal=True, color_system="standard", width=120))
+    assert "\x1b[1;31mFAIL" in text
+    assert "\x1b[32mpass" in text
+    assert re.sub(r"\x1b\[[0-9;]*m", "", text) == shown(one_of_each())
+
+
+def test_nothing_steers_the_terminal():
+    text = shown(hostile())
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert "<script>" in text
+    assert "[red]" in text, "it is no markup of rich's"
+
+
+def test_of_its_output_the_last_lines_are_shown_and_once():
+    output = "\n".join(f"line {n}" for n in range(40)) + "\n" + "x" * 500
+    text = shown(report(failed("a.one", output=output), failed("a.two", output=output)))
+    assert "| line 31\n" in text
+    assert "line 30\n" not in text
+    assert text.count("the container printed") == 1
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(
+    ("results", "last"),
+    [
+        ([passed()], "1 passed in 1.2 s: conformant"),
+        (
+            [passed(), failed(severity=Severity.SHOULD)],
+            "1 passed, 1 failed in 1.2 s: conformant, and could be better",
+        ),
+        ([passed(), failed()], "1 passed, 1 failed in 1.2 s: not conformant"),
+        (
+            [passed(severity=Severity.SHOULD)],
+            "1 passed in 1.2 s: not conformant: nothing that must be so was tried",
+        ),
+    ],
+)
+def test_the_last_line(results, last):
+    assert shown(report(*results)).splitlines()[-1] == last
+
+
+def test_progress_is_for_terminals_and_leaves_no_trace():
+    file = io.StringIO()
+    checks = [each.check for each in one_of_each().results]
+    with progress(checks, console_for(file)) as on_result:
+        on_result(passed())
+    assert file.getvalue() == ""
+    with progress(checks, Console(file=file, force_terminal=True, width=80)) as on_result:
+        on_result(passed("messages.text"))
+    drawn = file.getvalue()
+    assert "1/6" in drawn
+    assert "messages.text" in drawn
+    assert drawn.endswith("\x1b[1A\x1b[2K"), "the line is taken away"
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def test_json_holds_the_evidence():
+    found = json.loads(to_json(one_of_each()))
+    assert {name: found[name] for name in found if name not in ("version", "results")} == {
+        "subject": "the container",
+        "probe": "echo",
+        "seconds": 1.25,
+        "conformant": False,
+        "counts": {"pass": 1, "fail": 2, "blocked": 1, "skip": 1, "note": 1},
+    }
+    assert re.match(r"\d+\.\d+", found["version"])
+    assert found["results"][1] == {
+        "id": "ping.get",
+        "clauses": ["1.1-2"],
+        "severity": "must",
+        "title": "it is so",
+        "verdict": "fail",
+        "seconds": 0.25,
+        "said": "it is not so",
+        "remedy": "make it so",
+        "output": "line 1\nline 2\n",
+        "exchanges": [
+            {
+                "title": "a stream",
+                "left_out": 0,
+                "steps": [
+                    {
+                        "at": 0.0015,
+                        "side": "sent",
+                        "what": "text FIN, 5 bytes",
+                        "data": "68656c6c6f",
+                        "size": 5,
+                    }
+                ],
+            }
+        ],
+    }
+
+
+def test_json_is_printable_and_keeps_what_was_said():
+    text = to_json(hostile())
+    assert text.isascii()
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert json.loads(text)["results"][1]["said"] == HOSTILE
+
+
+# --- JUnit ----------------------------------------------------------------------------------------
+
+
+def test_junit_has_a_case_for_each_check():
+    root = ET.fromstring(to_junit(one_of_each()).encode())
+    (suite,) = root
+    for each in (root, suite):
+        assert (each.get("name"), each.get("tests")) == ("partway conform", "6")
+        assert (each.get("failures"), each.get("errors")) == ("1", "0")
+        assert each.get("time") == "1.250"
+    assert suite.get("skipped") == "4"
+    cases = {
+        case.get("name"): [(child.tag, child.get("message")) for child in case]
+        for case in suite.iter("testcase")
+    }
+    assert cases == {
+        "startup.listens": [],
+        "ping.get": [("failure", "must: it is not so"), ("system-out", None)],
+        "ping.empty": [("skipped", "should: it is not so")],
+        "http.note": [("skipped", "note: it is not so")],
+        "ping.busy": [("skipped", "blocked: ping.get comes first")],
+        "files.artifacts": [("skipped", "skip: needs --command")],
+    }
+    case = suite.findall("testcase")[1]
+    assert case.attrib == {"classname": "partway.ping", "name": "ping.get", "time": "0.250"}
+    assert case.findtext("failure") == "1.1-2: it is so\nit is not so\nremedy: make it so"
+    assert case.findtext("system-out") == "line 1\nline 2"
+
+
+def test_junit_is_what_jenkins_schema_knows():
+    known = {
+        "testsuites": {"name", "time", "tests", "failures", "errors"},
+        "testsuite": {"name", "tests", "failures", "errors", "time", "skipped"},
+        "properties": set(),
+        "property": {"name", "value"},
+        "testcase": {"name", "time", "classname"},
+        "failure": {"type", "message"},
+        "skipped": {"type", "message"},
+        "system-out": set(),
+    }
+    for each in ET.fromstring(to_junit(one_of_each()).encode()).iter():
+        assert set(each.attrib) <= known[each.tag]
+
+
+def test_junit_of_what_is_no_character_of_xml():
+    root = ET.fromstring(to_junit(hostile()).encode())
+    said = root.find(".//failure").get("message")
+    assert "<script>alert(1)</script>]]>&\"'" in said
+    assert "\x1b" not in said
+
+
+# --- HTML -----------------------------------------------------------------------------------------
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would see of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words += data
+
+
+def test_html_is_one_page_that_needs_nothing():
+    page = Page(to_html(one_of_each()))
+    assert page.open == []
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
+    values = [value or "" for _, attributes in page.tags for value in attributes.values()]
+    assert not [value for value in values if "//" in value]
+    assert not re.search(r"url\(|@import", to_html(one_of_each()))
+    policy = [a["content"] for t, a in page.tags if a.get("http-equiv")]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+    assert "prefers-color-scheme: dark" in page.words
+
+
+def test_html_says_what_the_others_do():
+    page = Page(to_html(one_of_each()))
+    for words in (
+        "not conformant",
+        "1 passed, 2 failed, 1 noted, 1 blocked, 1 skipped in 1.2 s",
+        "the container, probe echo",
+        "(ping.get comes first)",
+        "Remedy: make it so",
+        "line 1\nline 2",
+    ):
+        assert words in page.words
+    targets = {a["id"] for t, a in page.tags if t == "h2"}
+    assert targets == {"ping.get", "ping.empty", "http.note"}
+    assert {a["href"] for t, a in page.tags if t == "a"} == {f"#{id}" for id in targets}
+
+
+def test_an_exchange_is_a_timeline():
+    drawn = to_html(report(failed(exchanges=(exchange("a stream", 3, b"hello"),))))
+    page = Page(drawn)
+    assert [a["class"] for t, a in page.tags if t == "g"] == ["sent", "received", "meanwhile"]
+    assert page.words.count("1.5 ms") == 3
+    assert page.words.count("text FIN, 5 bytes  'hello'") == 6, "as a label, and in its tooltip"
+    points = [a["points"] for t, a in page.tags if t == "polygon"]
+    assert [point.split(",")[0] for point in points] == ["840", "90"], "there, and back"
+
+
+@pytest.mark.parametrize(
+    ("what", "data", "label"),
+    [
+        ("binary FIN, 2 bytes", b"\0\xff", "binary FIN, 2 bytes  00 ff"),
+        ("text FIN, 40 bytes", b"0123456789abcdef" * 3, "text FIN, 40 bytes  '0123456789abcdef'…"),
+        ("HTTP/1.1 200 OK", b"HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK"),
+        ("end of the connection", b"", "end of the connection"),
+    ],
+)
+def test_a_step_has_the_beginning_of_its_bytes(what, data, label):
+    made = exchange(steps=0)
+    made.steps.append(Step(0.1, "sent", what, data, len(data)))
+    page = Page(to_html(report(failed(exchanges=(made,)))))
+    assert f"100.0 ms\n{label}\n" in page.words
+
+
+def test_of_many_steps_and_exchanges_some_are_drawn():
+    many = exchange("a stream", 250)
+    drawn = to_html(report(failed(exchanges=(many,) * (MAX_DRAWN + 3))))
+    assert drawn.count("<svg") == MAX_DRAWN
+    assert "and 50 more" in drawn
+    assert "and 3 more, which are in the JSON report" in drawn
+
+
+def test_hostile_bytes_are_text_in_html():
+    drawn = to_html(hostile())
+    page = Page(drawn)
+    assert page.open == []
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert {name for _, attributes in page.tags for name in attributes} <= {
+        *("lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "role"),
+        *("aria-label", "viewbox", "x", "y", "x1", "y1", "x2", "y2", "points", "text-anchor"),
+    }
+    assert "<script>alert(1)</script>" in page.words
+    assert all(char.isprintable() or char == "\n" for char in drawn)
+
+
+# --- Matrix ---------------------------------------------------------------------------------------
+
+
+def test_the_matrix_has_every_clause_of_the_containers_side():
+    wanted = [id for id in contract_ids() if id.startswith("1.")]
+    assert list(CLAUSES) == wanted
+    assert [row.clause for row in matrix([*CHECKS, *ALL])] == wanted
+
+
+def test_the_matrix_has_no_empty_cell():
+    rows = matrix([*CHECKS, *ALL])
+    assert [row.clause for row in rows if not row.checks and not row.reason] == []
+    assert [row.clause for row in rows if not row.about] == []
+
+
+def test_who_claims_a_clause_needs_no_reason_for_leaving_it_out():
+    claimed = {row.clause for row in matrix([*CHECKS, *ALL]) if row.checks}
+    assert not claimed & set(KEPT_BY_THE_PLATFORM), "take them out of KEPT_BY_THE_PLATFORM"
+
+
+def test_the_matrix_as_a_table():
+    file = io.StringIO()
+    rows = [row for row in matrix([check("a.b", "1.1-1")]) if row.clause in ("1.1-1", "1.1-7")]
+    show_matrix(rows, console_for(file))
+    assert file.getvalue() == (
+        "clause  about                                   checks\n"
+        "1.1-1   started with serve, stopped by SIGTERM  a.b\n"
+        "1.1-7   where artifacts come from               the platform's: it fetches and unpacks "
+        "artifacts before the start\n"
+    )
+
+
+def test_verdicts_have_words():
+    assert {each.verdict for each in one_of_each().results} == set(Verdict)

@@ -1,0 +1,243 @@
+"""In which order checks are tried, and what becomes of each."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.conformance.check import Broken, Check, Need, Severity, Untried, Verdict
+from gateway.conformance.checks import ALL
+from gateway.conformance.probes import BUILT_IN, Probe
+from gateway.conformance.run import Report, Result, Run, chosen
+from gateway.conformance.subject import Launched, Subject, command_of
+from gateway.conformance.trial import Trial
+from gateway.dialling import Address
+
+NOWHERE = Subject(Address("127.0.0.1", 9))
+ECHO = BUILT_IN["echo"]
+
+
+async def kept(_trial: Trial) -> None:
+    pass
+
+
+async def broken(_trial: Trial) -> None:
+    raise Broken("it is not so")
+
+
+def check(id: str, body: Callable[[Trial], Awaitable[None]] = kept, **members: object) -> Check:
+    usual = {"clauses": ("1.1-2",), "severity": Severity.MUST, "title": id, "remedy": "mend it"}
+    return Check(id=id, body=body, **(usual | members))
+
+
+async def verdicts(*checks: Check, **options: object) -> dict[str, Verdict]:
+    report = await Run(checks, options.pop("probe", ECHO), **options).run(NOWHERE)
+    return {result.check.id: result.verdict for result in report.results}
+
+
+# --- The checks there are -------------------------------------------------------------------------
+
+
+def test_each_is_behind_those_it_requires() -> None:
+    seen: set[str] = set()
+    for each in ALL:
+        assert set(each.requires) <= seen, each.id
+        assert each.id not in seen
+        seen.add(each.id)
+
+
+@pytest.mark.parametrize("each", ALL, ids=lambda each: each.id)
+def test_each_says_what_it_is_in_a_line(each: Check, contract_clauses: set[str]) -> None:
+    assert set(each.clauses) <= contract_clauses
+    assert each.clauses
+    for line in (each.title, each.remedy):
+        assert line
+        assert "\n" not in line
+        assert len(line) <= 140
+        assert not line.endswith(".")
+
+
+@pytest.fixture(scope="module")
+def contract_clauses() -> set[str]:
+    from tests.conftest import contract_ids
+
+    return set(contract_ids())
+
+
+# --- Verdicts -------------------------------------------------------------------------------------
+
+
+async def test_what_requires_a_broken_one_is_blocked() -> None:
+    found = await verdicts(
+        check("a", broken),
+        check("b", requires=("a",)),
+        check("c", requires=("b",)),
+        check("d"),
+    )
+    assert found == {
+        "a": Verdict.FAIL,
+        "b": Verdict.BLOCKED,
+        "c": Verdict.BLOCKED,
+        "d": Verdict.PASS,
+    }
+
+
+async def test_one_that_cannot_be_tried_blocks_nothing() -> None:
+    async def untried(_trial: Trial) -> None:
+        raise Untried("not here")
+
+    found = await verdicts(check("a", untried), check("b", requires=("a",)))
+    assert found == {"a": Verdict.SKIP, "b": Verdict.PASS}
+
+
+@pytest.mark.parametrize("need", [Need.PROCESS, Need.ECHO])
+async def test_what_is_not_at_hand(need: Need) -> None:
+    chat = Probe("chat", ("hello",))
+    found = await verdicts(check("a", broken, needs=frozenset({need})), probe=chat)
+    assert found == {"a": Verdict.SKIP}
+
+
+async def test_a_note_is_none_that_fails() -> None:
+    report = await Run([check("a"), check("b", broken, severity=Severity.NOTE)], ECHO).run(NOWHERE)
+    assert [each.verdict for each in report.results] == [Verdict.PASS, Verdict.NOTE]
+    assert report.conformant
+
+
+@pytest.mark.parametrize(
+    ("severity", "conformant"), [(Severity.MUST, False), (Severity.SHOULD, True)]
+)
+async def test_only_a_must_makes_it_not_conformant(severity: Severity, conformant: bool) -> None:
+    report = await Run([check("a"), check("b", broken, severity=severity)], ECHO).run(NOWHERE)
+    assert report.conformant is conformant
+    assert report.status == (0 if conformant else 1)
+
+
+def test_of_nothing_tried_nothing_is_said() -> None:
+    assert not Report([Result(check("a"), Verdict.SKIP)]).conformant
+
+
+async def test_one_that_takes_too_long() -> None:
+    async def hang(_trial: Trial) -> None:
+        await asyncio.Event().wait()
+
+    run = Run([check("a", hang, limit=0.01)], ECHO)
+    (result,) = (await run.run(NOWHERE)).results
+    assert (result.verdict, result.said) == (Verdict.FAIL, "not done within 0.01 s")
+
+
+async def test_what_was_wrong_comes_with_its_evidence() -> None:
+    async def connect(trial: Trial) -> None:
+        async with trial.link("a connection"):
+            pass
+
+    (result,) = (await Run([check("a", connect)], ECHO).run(NOWHERE)).results
+    assert result.said.startswith("nothing accepts connections at 127.0.0.1:9: ")
+    assert result.remedy == "mend it"
+    assert [exchange.title for exchange in result.exchanges] == ["a connection"]
+
+
+async def test_one_that_only_waits_is_tried_beside_the_others() -> None:
+    went_on = asyncio.Event()
+
+    async def wait(_trial: Trial) -> None:
+        await went_on.wait()
+
+    async def go_on(_trial: Trial) -> None:
+        went_on.set()
+
+    checks = [check("a", wait, aside=True, limit=5), check("b", go_on), check("shutdown.c")]
+    report = await Run(checks, ECHO).run(NOWHERE)
+    assert [each.check.id for each in report.results] == ["b", "a", "shutdown.c"]
+    assert report.count(Verdict.PASS) == 3
+
+
+# --- Which ----------------------------------------------------------------------------------------
+
+
+def test_those_that_are_asked_for_and_what_they_require() -> None:
+    all_of_them = [
+        check("a.x"),
+        check("a.y", requires=("a.x",)),
+        check("b.z", requires=("a.y",)),
+        check("c.w"),
+    ]
+    assert [each.id for each in chosen(all_of_them, None)] == ["a.x", "a.y", "b.z", "c.w"]
+    assert [each.id for each in chosen(all_of_them, ["b.z"])] == ["a.x", "a.y", "b.z"]
+    assert [each.id for each in chosen(all_of_them, ["a"])] == ["a.x", "a.y"]
+    with pytest.raises(ValueError, match=r"there is no check 'a\.q'"):
+        chosen(all_of_them, ["a.q"])
+
+
+# --- A container's process ------------------------------------------------------------------------
+
+DYING = """
+import os, socket, sys
+assert sys.argv[1] == "serve"
+server = socket.create_server(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])))
+while True:
+    connection, _ = server.accept()
+    if connection.recv(100) == b"die":
+        print("a last word", flush=True)
+        os._exit(7)
+"""
+
+
+@pytest.fixture
+async def dying(tmp_path: Path):
+    program = tmp_path / "dying.py"
+    program.write_text(DYING)
+    launched = Launched([sys.executable, str(program)])
+    yield Subject(await launched.start(), process=launched)
+    await launched.aclose()
+
+
+async def test_a_container_that_dies_is_that_checks_fault_and_starts_again(dying: Subject) -> None:
+    async def kill(trial: Trial) -> None:
+        async with trial.link("its end") as link:
+            await link.send(b"die", "die")
+            await link.read(5)
+
+    async def connect(trial: Trial) -> None:
+        async with trial.link("a connection"):
+            pass
+
+    first = dying.process.pid
+    await dying.process.listening(10)
+    report = await Run([check("a", kill), check("b", connect)], ECHO).run(dying)
+    a, b = report.results
+    assert a.verdict is Verdict.FAIL
+    assert a.said == "the container ended, with status 7"
+    assert b.verdict is Verdict.PASS
+    assert dying.process.pid not in (None, first)
+
+
+async def test_what_it_printed_is_told(dying: Subject) -> None:
+    async def kill(trial: Trial) -> None:
+        async with trial.link("its end") as link:
+            await link.send(b"die", "die")
+            await link.read(5)
+        raise Broken("gone")
+
+    await dying.process.listening(10)
+    (result,) = (await Run([check("a", kill)], ECHO).run(dying)).results
+    assert (result.said, result.output) == ("gone", "a last word\n")
+
+
+async def test_artifacts_that_were_written(dying: Subject) -> None:
+    assert dying.process.changed_artifacts() == []
+    written = dying.process.model_dir / "cache"
+    dying.process.model_dir.chmod(0o700)
+    written.write_text("x")
+    assert dying.process.changed_artifacts() == [str(written)]
+
+
+def test_a_command_line_needs_no_shell() -> None:
+    assert command_of("python 'my model.py' $HOME") == ("python", "my model.py", "$HOME")
+    with pytest.raises(ValueError, match="empty"):
+        command_of(" ")
+    with pytest.raises(ValueError, match="quotation"):
+        command_of("python 'model.py")
