@@ -30,7 +30,7 @@ format: .venv/installed-lint
 	$(BIN)/ruff format
 
 mutants: .venv/installed-test  ## broken containers: each fails the one check that it should
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/gateway/conformance/mutants_check.py
+	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/conformance/mutants_check.py
 
 bench: .venv/installed-bench  ## the gateway beside HAProxy, where there is one
 	$(BIN)/python -m benchmarks.relay $(BENCH_ARGS)
@@ -62,8 +62,8 @@ sdk-python:
 		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
 
-interop-js: .venv/installed-test  ## AWS's SDK for JavaScript; needs node and npm
-	$(BIN)/python -m pytest tests/interop/js_check.py
+interop-js: .venv/installed-test  ## AWS's SDK for JavaScript, and a container in it; needs node and npm
+	$(BIN)/python -m pytest tests/interop/js_check.py tests/gateway/conformance/good_js_check.py
 
 image: image-tools .venv/installed-test  ## the images, built and run as the platform runs them; needs root
 	$(BIN)/python -m pytest tests/interop/image_check.py

@@ -63,6 +63,6 @@ class Exchange:
 def shown(data: bytes, most: int = 32) -> str:
     """Bytes for a message: as text if they are printable, else in hexadecimal."""
     cut = data[:most]
-    text = cut.decode("ascii", "replace")
-    body = repr(text) if text.isascii() and text.isprintable() else cut.hex(" ")
+    plain = all(byte in b"\r\n\t" or 0x20 <= byte < 0x7F for byte in cut)
+    body = repr(cut.decode("ascii")) if plain else cut.hex(" ")
     return f"{body}… ({len(data)} bytes)" if len(data) > most else body

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -171,6 +172,9 @@ class Run:
             if process.pid is None:
                 broken = broken or Broken(f"the container ended, with status {process.status}")
                 await subject.start_again(RESTART_TIMEOUT)
+                if self._verdicts.get("startup.ready") is Verdict.PASS:  # else it may never be
+                    with suppress(Broken):  # the next check will say so
+                        await Trial(subject, self._probe).until_ready(RESTART_TIMEOUT)
         if broken is None:
             return Result(check, Verdict.PASS, seconds)
         verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL

@@ -23,6 +23,9 @@ from gateway.dialling import Address
 START_TIMEOUT: Final = 480.0
 END_TIMEOUT: Final = 30.0
 
+#: For the end of what it has printed, once it is killed.
+OUTPUT_TIMEOUT: Final = 1.0
+
 #: Of what the container prints, the end is kept.
 MAX_OUTPUT: Final = 64 << 10
 
@@ -145,6 +148,8 @@ class Launched:
         except OSError:
             return False
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
         return True
 
     def terminate(self) -> None:
@@ -172,6 +177,8 @@ class Launched:
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         if self._reading is not None:
+            # To its end, which is there unless somebody has left the group with the pipe in hand.
+            await asyncio.wait((self._reading,), timeout=OUTPUT_TIMEOUT)
             self._reading.cancel()
             await asyncio.wait((self._reading,))
         if self._leash is not None:

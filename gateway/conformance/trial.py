@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,6 +27,7 @@ from gateway.conformance.wire import (
 
 #: For the answer to the Close at a stream's end; whether it comes is another check's to ask.
 _LEAVE_TIMEOUT = 0.3
+_POLL = 0.05
 
 
 @dataclass(slots=True)
@@ -80,6 +83,34 @@ class Trial:
             return await ask(
                 link, method, path, {"Connection": "close", **(headers or {})}, body, timeout
             )
+
+    async def until_ready(self, patience: float) -> None:
+        """Ask ``/ping``, by GET and by POST, until it says 200.
+
+        Raises:
+            Broken: it says something else, or nothing, for so many seconds.
+        """
+        deadline = time.monotonic() + patience
+        said = "nothing"
+        while time.monotonic() < deadline:
+            statuses = []
+            for method in ("GET", "POST"):
+                try:
+                    answer = await self.request(method, "/ping")
+                except Broken as broken:
+                    said = broken.what
+                    continue
+                if answer.status == 200:
+                    return
+                said = str(answer)
+                statuses.append(answer.status)
+                if answer.status not in (404, 405, 503):
+                    raise Broken(f"{method} /ping is answered {answer}, not 200")
+            if statuses and 503 not in statuses:
+                raise Broken(f"/ping is answered {said}, by GET and by POST")
+            self.exchanges.clear()  # only the last attempt is of interest
+            await asyncio.sleep(_POLL)  # nothing tells when a model is loaded
+        raise Broken(f"/ping has not said 200 after {patience:g} s, but {said}")
 
     @asynccontextmanager
     async def stream(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Need, Untried
-from gateway.conformance.subject import END_TIMEOUT
+from gateway.conformance.subject import END_TIMEOUT, START_TIMEOUT
 from gateway.conformance.trial import Trial
 from gateway.conformance.wire import Peer
 
@@ -52,12 +52,13 @@ async def sigterm(trial: Trial) -> None:
     remedy="on SIGTERM close open streams with 1001 before thirty seconds are over",
     requires=("shutdown.sigterm", "messages.answer"),
     needs=(Need.PROCESS,),
-    limit=END_TIMEOUT + 60,
+    limit=START_TIMEOUT + END_TIMEOUT + 60,
 )
 async def streams(trial: Trial) -> None:
     if trial.fast:
         raise Untried("takes up to thirty seconds: leave --fast out")
-    await trial.subject.start_again(END_TIMEOUT)
+    await trial.subject.start_again(START_TIMEOUT)
+    await trial.until_ready(START_TIMEOUT)
     async with trial.stream("an open stream") as peer:
         await trial.answered(peer, "before SIGTERM")
         # The platform reads on, and answers the container's Close.

@@ -16,7 +16,6 @@ checks: Final = Checks()
 
 #: In place of eight minutes, with ``--fast``.
 _FAST_START = 15.0
-_POLL = 0.05
 
 #: The platform's patience with a connection, and so many at once (clause 1.1-2).
 _ACCEPT_TIMEOUT = 0.25
@@ -57,26 +56,7 @@ async def listens(trial: Trial) -> None:
     limit=START_TIMEOUT + 10,
 )
 async def ready(trial: Trial) -> None:
-    patience = trial.scaled(START_TIMEOUT, _FAST_START)
-    deadline = time.monotonic() + patience
-    said = "nothing"
-    while time.monotonic() < deadline:
-        for method in ("GET", "POST"):
-            try:
-                answer = await trial.request(method, "/ping")
-            except Broken as broken:
-                said = broken.what
-                continue
-            if answer.status == 200:
-                return
-            said = str(answer)
-            if answer.status not in (404, 405, 503):
-                raise Broken(f"{method} /ping is answered {answer}, not 200")
-        if "404" in said or "405" in said:
-            raise Broken(f"/ping is answered {said}, by GET and by POST")
-        trial.exchanges.clear()  # only the last attempt is of interest
-        await asyncio.sleep(_POLL)
-    raise Broken(f"/ping has not said 200 after {patience:g} s, but {said}")
+    await trial.until_ready(trial.scaled(START_TIMEOUT, _FAST_START))
 
 
 @checks.add(
