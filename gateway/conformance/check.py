@@ -36,7 +36,7 @@ class Need(enum.Enum):
     """What must be at hand for a check to be tried."""
 
     PROCESS = "the container's process: start it with --command"
-    ECHO = "a container that says again what it hears: --probe echo"
+    ECHO = "a model that echoes, and --probe echo"
     IMAGE = "an image archive: --image"
 
 

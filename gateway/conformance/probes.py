@@ -25,7 +25,7 @@ class Probe:
     Attributes:
         name: for reports.
         messages: what to send, each a message: ``str`` as text, ``bytes`` as binary.
-        expect: a regular expression of which each reply that is text must have a match.
+        expect: a regular expression; a reply that is text must have a match of it.
         replies: messages that must come back at least.
         echo: whether what comes back is what was sent, message by message.
         timeout: seconds for all of it.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from gateway.conformance.check import Broken, Untried
 from gateway.conformance.evidence import Exchange, shown
 from gateway.conformance.probes import Probe
-from gateway.conformance.subject import Launched, Subject
+from gateway.conformance.subject import START_TIMEOUT, Launched, Subject
 from gateway.conformance.wire import (
     PATIENCE,
     Answer,
@@ -110,6 +110,11 @@ class Trial:
                 raise Broken(f"/ping is answered {said}, by GET and by POST")
             self.exchanges.clear()  # only the last attempt is of interest
             await asyncio.sleep(_POLL)  # nothing tells when a model is loaded
+        if self.fast and patience < START_TIMEOUT:
+            raise Broken(
+                f"/ping has not said 200 after {patience:g} s, and --fast waits no longer: {said}",
+                "leave --fast out: a model that loads for longer has eight minutes then",
+            )
         raise Broken(f"/ping has not said 200 after {patience:g} s, but {said}")
 
     @asynccontextmanager
@@ -157,18 +162,23 @@ class Trial:
                 await self.echoed(peer, message, what)
             return
         matched = not probe.expect
-        for number in range(probe.replies):
+        replies: list[str | bytes] = []
+        deadline = time.monotonic() + probe.timeout
+        while len(replies) < probe.replies or not matched:
             try:
-                reply = await peer.message(probe.timeout)
+                reply = await peer.message(max(0.0, deadline - time.monotonic()))
             except TimeoutError:
                 raise Broken(
-                    f"{what}: {number} of {probe.replies} replies within {probe.timeout:g} s"
+                    f"{what}: within {probe.timeout:g} s {_came(replies, peer)}; the probe wants "
+                    f"{probe.replies}"
+                    + (f" and a match of {probe.expect!r}" if not matched else "")
                 ) from None
             except Closed as closed:
-                raise Broken(f"{what}: instead of a reply: {closed}") from None
+                raise Broken(
+                    f"{what}: {closed}, after {len(replies)} of {probe.replies} replies"
+                ) from None
+            replies = [*replies[-8:], reply]
             matched = matched or (isinstance(reply, str) and bool(re.search(probe.expect, reply)))
-        if not matched:
-            raise Broken(f"{what}: no reply has a match of {probe.expect!r}")
 
     async def echoed(
         self, peer: Peer, message: str | bytes, what: str, timeout: float = PATIENCE
@@ -181,11 +191,27 @@ class Trial:
         try:
             reply = await peer.message(timeout)
         except TimeoutError:
-            raise Broken(f"{what}: nothing came back within {timeout:g} s") from None
+            raise Broken(f"{what}: within {timeout:g} s {_came([], peer)}") from None
         except Closed as closed:
             raise Broken(f"{what}: instead of an answer: {closed}") from None
         if reply != message:
-            raise Broken(f"{what}: {_shown(reply)} came back, not {_shown(message)}")
+            raise Broken(f"{what}: {_difference(reply, message)}")
+
+
+def _came(replies: Sequence[str | bytes], peer: Peer) -> str:
+    begun = f"; of another {peer.unfinished} bytes came, and no FIN" if peer.unfinished else ""
+    if not replies:
+        return f"nothing whole came{begun}" if begun else "nothing came"
+    return f"{len(replies)} replies came, {_shown(replies[-1])} the last{begun}"
+
+
+def _difference(reply: str | bytes, message: str | bytes) -> str:
+    if type(reply) is not type(message):
+        return f"{_shown(reply)} came back, not {_shown(message)}"
+    if len(reply) != len(message):
+        unit = "characters" if isinstance(reply, str) else "bytes"
+        return f"{_shown(reply)} came back, {len(reply)} {unit} in place of {len(message)}"
+    return f"{_shown(reply)} came back, not {_shown(message)}"
 
 
 def _shown(message: str | bytes) -> str:

@@ -30,6 +30,7 @@ MAX_BODY: Final = 16 << 20
 MAX_FRAME: Final = 32 << 20
 
 _READ = 1 << 16
+_ILL_FRAMED = "mend how the container writes frames, or let a WebSocket library write them"
 _NAMES = {opcode: opcode.name.lower() for opcode in Opcode}
 
 
@@ -215,6 +216,7 @@ async def _answer(
             parser.receive_data(await link.read(max(0.0, timeout - now)))
         elif isinstance(event, h11.Response):
             head, head_after = event, now
+            link.exchange.note("received", f"the head of an answer, {event.status_code}")
         elif isinstance(event, h11.Data):
             chunks.append((now, bytes(event.data)))
             size += len(event.data)
@@ -239,6 +241,8 @@ async def _answer(
 
 
 def _not_http(what: str, link: Link, error: h11.RemoteProtocolError) -> str:
+    if link.ended and any(step.what.startswith("the head") for step in link.exchange.steps):
+        return f"{what} began, and the connection ended before the end of its body"
     if link.ended:
         return f"the connection ended instead of {what}"
     return f"{what} is not HTTP: {error}"
@@ -282,6 +286,15 @@ def frame_bytes(
     return head + key + whole.to_bytes(size, "big")
 
 
+def _in_words(opcode: Opcode, payload: bytes, fin: bool) -> str:
+    """A frame for the record."""
+    if opcode is Opcode.CLOSE:
+        code = int.from_bytes(payload[:2], "big") if len(payload) > 1 else "without a code"
+        reason = payload[2:].decode("utf-8", "replace")
+        return f"Close {code} {reason!r}" if reason else f"Close {code}"
+    return f"{_NAMES[opcode]}{' FIN' if fin else ', no FIN'}, {len(payload)} bytes"
+
+
 class Peer:
     """A stream to the container, after its handshake.
 
@@ -305,11 +318,16 @@ class Peer:
         self._over = False
         self._behind_close = 0
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes of a message whose end has not come."""
+        return len(self._begun[1]) if self._begun is not None else 0
+
     # --- Sending ---------------------------------------------------------------------------------
 
     async def send(self, opcode: int, payload: bytes = b"", *, fin: bool = True) -> None:
         """Send a frame as RFC 6455 wants it."""
-        what = f"{_NAMES[Opcode(opcode)]}{' FIN' if fin else ''}, {len(payload)} bytes"
+        what = _in_words(Opcode(opcode), payload, fin)
         await self.link.send(frame_bytes(opcode, payload, fin=fin), what, payload)
 
     async def send_raw(self, data: bytes, what: str) -> None:
@@ -347,10 +365,14 @@ class Peer:
                     raise Closed(None)
                 self._decoder.feed(data)
         except FrameError as error:
-            raise Broken(f"the container broke RFC 6455: {error.reason}") from None
-        fin = " FIN" if frame.fin else ""
+            reason = (
+                "it masks its frames, and only a client does"
+                if ("unmasked" in error.reason)
+                else error.reason
+            )
+            raise Broken(f"the container broke RFC 6455: {reason}", _ILL_FRAMED) from None
         self.exchange.note(
-            "received", f"{_NAMES[frame.opcode]}{fin}, {len(frame.payload)} bytes", frame.payload
+            "received", _in_words(frame.opcode, frame.payload, frame.fin), frame.payload
         )
         return frame
 
@@ -473,7 +495,8 @@ async def upgrade(
         while b"\r\n\r\n" not in read:
             data = await link.read(max(0.0, timeout - (time.monotonic() - began)))
             if not data:
-                raise Broken(f"the connection ended instead of an answer; before it {shown(read)}")
+                before = f"; before it {shown(read)}" if read else ""
+                raise Broken(f"the connection ended instead of an answer to the upgrade{before}")
             read += data
             if len(read) > _READ:
                 raise Broken("the answer to the upgrade has a head of more than 64 KiB")

@@ -82,7 +82,10 @@ async def reason(trial: Trial) -> None:
     async with trial.stream("a close with a reason") as peer:
         close = await _answer_to(peer, 4000, "é" * 61, "after Close 4000 with a reason")
         if code_of(close) == 1002:
-            raise Broken("Close 4000 with a reason of 122 bytes is answered by Close 1002")
+            raise Broken(
+                "Close 4000 with a reason of 122 bytes is answered by Close 1002"
+                + (f" {close.reason!r}" if close.reason else "")
+            )
 
 
 @checks.add(
@@ -103,7 +106,10 @@ async def connection(trial: Trial) -> None:
                 f"{_TCP_TIMEOUT:g} s after both Closes the connection is still open"
             ) from None
         if rest:
-            raise Broken(f"behind its Close the container goes on, with {rest} bytes")
+            raise Broken(
+                f"behind its Close the container goes on, with {rest} bytes",
+                "send nothing behind your Close (RFC 6455 §5.5.1)",
+            )
 
 
 @checks.add(

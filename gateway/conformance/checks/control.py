@@ -22,9 +22,11 @@ async def _ponged(peer: Peer, payload: bytes, what: str) -> None:
     try:
         got = await peer.pong(_PONG_TIMEOUT)
     except TimeoutError:
-        raise Broken(f"{what}: no Pong within {_PONG_TIMEOUT:g} s") from None
+        instead = f", but {peer.unasked} messages" if peer.unasked else ""
+        raise Broken(f"{what}: no Pong within {_PONG_TIMEOUT:g} s{instead}") from None
     if got != payload:
-        raise Broken(f"{what}: a Pong with {shown(got)}, not with the Ping's {shown(payload)}")
+        came = f"a Pong with {shown(got)}" if got else "an empty Pong"
+        raise Broken(f"{what}: {came}, not with the Ping's {shown(payload)}")
 
 
 @checks.add(

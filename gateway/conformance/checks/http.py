@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
-from gateway.conformance.check import Broken, Checks, Severity
+from gateway.conformance.check import Broken, Checks, Severity, Untried
 from gateway.conformance.checks.startup import ping
 from gateway.conformance.trial import Trial
 
@@ -119,7 +119,10 @@ async def ping_busy(trial: Trial) -> None:
 async def headers(trial: Trial) -> None:
     answer = await ping(trial, UNKNOWN_HEADERS)
     if answer.status != 200:
-        raise Broken(f"with unknown headers /ping is answered {answer}, without them 200")
+        names = ", ".join(UNKNOWN_HEADERS)
+        raise Broken(
+            f"/ping is answered {answer} with these headers, and 200 without them: {names}"
+        )
 
 
 @checks.add(
@@ -127,7 +130,7 @@ async def headers(trial: Trial) -> None:
     "1.1-2",
     severity=Severity.SHOULD,
     title="POST /invocations is answered",
-    remedy="take POST /invocations: InvokeEndpoint goes there",
+    remedy="take POST /invocations, and end the answer: InvokeEndpoint goes there",
     requires=("startup.ready",),
     limit=_INVOCATION_TIMEOUT + 5,
 )
@@ -158,6 +161,8 @@ async def invocations_chunked(trial: Trial) -> None:
     answer = await trial.request(
         "POST", "/invocations", {"Content-Type": "text/plain"}, body, _INVOCATION_TIMEOUT
     )
+    if not 200 <= answer.status < 300:
+        raise Untried(f"POST /invocations is answered {answer.status}")
     if not answer.chunked:
         raise Broken(
             f"the answer has {answer.headers.get('content-length', 'no')} bytes as its length: "

@@ -32,7 +32,7 @@ async def send_fragments(peer: Peer, opcode: int, fragments: Sequence[bytes]) ->
     "messages.answer",
     "1.1-4",
     title="the model answers what the probe asks",
-    remedy="send the probe what this model expects: --probe FILE",
+    remedy="the probe says what to expect: --probe echo (the default), chat, speech, or a file",
     requires=("upgrade.granted",),
     limit=120,
 )

@@ -13,9 +13,6 @@ from gateway.conformance.wire import Peer
 
 checks: Final = Checks()
 
-#: In place of thirty seconds, with ``--fast``, for a container without a stream.
-_FAST_END = 6.0
-
 
 @checks.add(
     "files.artifacts",
@@ -41,7 +38,7 @@ async def artifacts(trial: Trial) -> None:
     limit=END_TIMEOUT + 30,
 )
 async def sigterm(trial: Trial) -> None:
-    await _ended(trial, trial.scaled(END_TIMEOUT, _FAST_END), "without a stream")
+    await _ended(trial, END_TIMEOUT, "without a stream")
 
 
 @checks.add(

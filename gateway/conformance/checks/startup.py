@@ -42,9 +42,15 @@ async def listens(trial: Trial) -> None:
         raise Broken(
             f"the process ended with status {process.status} before it listened on port "
             f"{process.port}",
-            "the platform appends `serve` to the entry point: look at what it printed",
+            "the platform appends `serve` to the entry point and passes no flags: leave both out, "
+            "and set variables with --env",
         )
-    raise Broken(f"nothing listens on port {process.port}, {patience:g} s after the start")
+    raise Broken(
+        f"nothing listens on port {process.port}, {patience:g} s after the start",
+        "leave --fast out if it only takes longer: it has eight minutes then"
+        if trial.fast
+        else None,
+    )
 
 
 @checks.add(

@@ -9,6 +9,7 @@ from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Need, Severity
 from gateway.conformance.trial import Trial
+from gateway.conformance.wire import Closed
 from protocol.frames import Opcode
 
 checks: Final = Checks()
@@ -40,7 +41,7 @@ async def many(trial: Trial) -> None:
         ]
         # The last one first: who serves one after the other has not begun with it.
         for number in reversed(range(_AT_ONCE)):
-            what = f"on stream {number} of {_AT_ONCE}"
+            what = f"of {_AT_ONCE} open streams, asked from the last on, number {number + 1}"
             if trial.probe.echo:  # each says something else, so that it is known whose answer came
                 await peers[number].say(f"stream {number}")
                 await trial.echoed(peers[number], f"stream {number}", what)
@@ -117,7 +118,7 @@ async def _rounds(trial: Trial) -> None:
     "streams.idle",
     "1.4-1",
     title="a stream on which nothing is said stays open",
-    remedy="let streams be silent: the platform's pings tell that it is there",
+    remedy="switch off the idle timeout of the server or library: streams may be silent for long",
     requires=("messages.answer", "control.pong"),
     limit=_IDLE + 60,
     aside=True,
@@ -130,6 +131,9 @@ async def idle(trial: Trial) -> None:
                 await peer.take(await peer.frame(left))
             except TimeoutError:
                 break
+            except Closed as closed:
+                silent = trial.scaled(_IDLE, _FAST_IDLE) - (deadline - time.monotonic())
+                raise Broken(f"after {silent:.1f} s of silence: {closed}") from None
         await peer.ping(b"still there")
         await peer.pong()
         await trial.answered(peer, f"after {trial.scaled(_IDLE, _FAST_IDLE):g} s of silence")

@@ -21,8 +21,8 @@ _TAKEN_BACK = 1.0
     "1.1-4",
     "1.2-6",
     title="a WebSocket is granted where streams are taken",
-    remedy="take WebSockets on /invocations-bidirectional-stream; the 101 names nothing that was "
-    "not asked for",
+    remedy="grant a WebSocket on /invocations-bidirectional-stream, or name the path with --path, "
+    "without Origin, credentials, subprotocol or extension: the platform sends none",
     requires=("startup.ready",),
 )
 async def granted(trial: Trial) -> None:
