@@ -21,8 +21,8 @@ _TAKEN_BACK = 1.0
     "1.1-4",
     "1.2-6",
     title="a WebSocket is granted where streams are taken",
-    remedy="grant a WebSocket on /invocations-bidirectional-stream, or name the path with --path, "
-    "without Origin, credentials, subprotocol or extension: the platform sends none",
+    remedy="grant it on /invocations-bidirectional-stream (or name your --path), without Origin, "
+    "subprotocol or extension: none is sent",
     requires=("startup.ready",),
 )
 async def granted(trial: Trial) -> None:
