@@ -36,7 +36,8 @@ async def test_the_commands(tmp_path: Path) -> None:
             (body,) = (value for option, value in options if option == "-d")
             answer = await served.invoke(body, headers.pop("Content-Type"), **headers)
             assert answer.body.decode().rstrip("\n") == output.rstrip("\n")
-        (lines,) = re.findall(r"```sh\n[^`]*?partway invoke (.*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL)
+        block = r"```sh\n[^`]*?partway invoke (.*?)```\n\n```\n(.*?)```"
+        (lines,) = re.findall(block, PAGE, re.DOTALL)
         async with served.stream() as client:
             for message, output in zip(
                 shlex.split(lines[0])[2::2], lines[1].splitlines(), strict=True
