@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Severity
+from gateway.conformance.peer import Peer, code_of
 from gateway.conformance.trial import Trial
-from gateway.conformance.wire import Peer, code_of
 from protocol.closing import Close
 from protocol.frames import Opcode
 

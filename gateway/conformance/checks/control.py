@@ -6,8 +6,8 @@ from typing import Final
 
 from gateway.conformance.check import Broken, Checks
 from gateway.conformance.evidence import shown
+from gateway.conformance.peer import Peer
 from gateway.conformance.trial import Trial
-from gateway.conformance.wire import Peer
 from protocol.frames import Opcode
 
 checks: Final = Checks()

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Need
+from gateway.conformance.peer import Peer
 from gateway.conformance.trial import Trial
-from gateway.conformance.wire import Peer
 from protocol.frames import Opcode
 
 checks: Final = Checks()

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Need, Untried
+from gateway.conformance.peer import Peer
 from gateway.conformance.subject import END_TIMEOUT, START_TIMEOUT
 from gateway.conformance.trial import Trial
-from gateway.conformance.wire import Peer
 
 checks: Final = Checks()
 

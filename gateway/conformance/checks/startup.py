@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from gateway.conformance.check import Broken, Checks
+from gateway.conformance.link import Answer
 from gateway.conformance.subject import START_TIMEOUT
 from gateway.conformance.trial import Trial
-from gateway.conformance.wire import Answer
 
 checks: Final = Checks()
 

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Need, Severity
+from gateway.conformance.peer import Closed
 from gateway.conformance.trial import Trial
-from gateway.conformance.wire import Closed
 from protocol.frames import Opcode
 
 checks: Final = Checks()

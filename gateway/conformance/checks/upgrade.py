@@ -6,8 +6,8 @@ from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Severity
 from gateway.conformance.checks.http import UNKNOWN_HEADERS
+from gateway.conformance.peer import Peer, Refused, upgrade
 from gateway.conformance.trial import Trial
-from gateway.conformance.wire import Peer, Refused, upgrade
 
 checks: Final = Checks()
 

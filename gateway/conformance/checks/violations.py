@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Severity
+from gateway.conformance.peer import code_of, frame_bytes
 from gateway.conformance.trial import Trial
-from gateway.conformance.wire import code_of, frame_bytes
 from protocol.closing import Close
 from protocol.frames import Opcode
 
