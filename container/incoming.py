@@ -16,6 +16,10 @@ _PARTIAL = CompletionState.PARTIAL
 _UTF8 = DataType.UTF8
 
 
+def _nothing() -> None:
+    """What an inbox asks of nobody."""
+
+
 class Inbox:
     """Parts in the order in which they came, for one reader at a time.
 
@@ -25,6 +29,8 @@ class Inbox:
         high_water: of the parts' bytes, with ``PART_OVERHEAD`` for each.
         low_water: likewise.
         turns: who wakes the reader; of its own by default.
+        hold: called when the reader has to wait for its turn: nothing needs to be read until then.
+        let_go: called when it has come.
     """
 
     def __init__(
@@ -35,9 +41,14 @@ class Inbox:
         high_water: int = RECEIVE_HIGH_WATER,
         low_water: int = RECEIVE_LOW_WATER,
         turns: Turns | None = None,
+        hold: Callable[[], None] = _nothing,
+        let_go: Callable[[], None] = _nothing,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._turns = turns if turns is not None else Turns()
+        self._hold = hold
+        self._let_go = let_go
+        self._held = False
         self._pause = pause
         self._resume = resume
         self._high_water = high_water
@@ -103,6 +114,10 @@ class Inbox:
                 await self._arrival
             finally:
                 self._arrival = None
+                if self._held:
+                    self._held = False
+                    if not self._paused:
+                        self._let_go()
         return part
 
     def take(self) -> PayloadPart | None:
@@ -120,7 +135,9 @@ class Inbox:
     def _wake(self) -> None:
         if self._arrival is not None and not self._woken and not self._arrival.done():
             self._woken = True
-            self._turns.wake(self._arrival)
+            if not self._turns.wake(self._arrival) and not self._paused and not self._ended:
+                self._held = True
+                self._hold()
 
 
 # Neither of these is an async generator: one that is left early is closed by a task that nobody

@@ -13,8 +13,8 @@ class Turns:
 
     A ``/ping``, a new connection or a Close needs a few turns, whoever else is served in them. On
     a busy core everybody's input comes in each turn, and a turn of a thousand answers takes 50 ms.
-    Those that wait are woken in their order, and what comes for them meanwhile is answered in the
-    same write. The more they are, the more of them in a turn: the cost of a turn is shared.
+    Those that wait are woken in their order, and what comes for them meanwhile is read and answered
+    together. The more they are, the more of them in a turn: the cost of a turn is shared.
 
     Args:
         at_least: in one turn.
@@ -36,15 +36,17 @@ class Turns:
         """Whether nobody waits, and the loop owes it no turn."""
         return self._next_turn is None
 
-    def wake(self, waiter: asyncio.Future[None]) -> None:
-        """Set the result of a future that is not done: now, or soon."""
-        if self._left:  # then nobody waits
+    def wake(self, waiter: asyncio.Future[None]) -> bool:
+        """Set the result of a future that is not done; False if that has to wait for a turn."""
+        at_once = self._left > 0  # then nobody waits
+        if at_once:
             self._left -= 1
             waiter.set_result(None)
         else:
             self._waiting.append(waiter)
         if self._next_turn is None:
             self._next_turn = self._call_soon(self._take_turn)
+        return at_once
 
     def _take_turn(self) -> None:
         waiting = self._waiting

@@ -72,7 +72,12 @@ class WebSocketStream:
         self._connection = FrameConnection(self, Side.SERVER, check_text=True, answer_close=False)
         self._parts_of = FramesToParts()
         self._inbox = Inbox(
-            *(self._pause, self._resume), high_water=high_water, low_water=low_water, turns=turns
+            *(self._pause, self._resume),
+            high_water=high_water,
+            low_water=low_water,
+            turns=turns,
+            hold=self._connection.pause_reading,
+            let_go=self._connection.resume_reading,
         )
         self._outbox = Outbox(self._write, self._clear, self._ready)
         self._writable: asyncio.Future[None] | None = None  # while the client is behind

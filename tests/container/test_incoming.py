@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from container.incoming import Fragments, Inbox, Messages
+from container.turns import Turns
 from protocol.closing import Close
 from protocol.limits import PART_OVERHEAD
 from protocol.parts import CompletionState, DataType, PayloadPart
@@ -181,3 +182,81 @@ async def test_two_readers() -> None:
         await peer.inbox.next()
     peer.inbox.end()
     await reading
+
+
+# --- Waiting for a turn ---------------------------------------------------------------------------
+
+
+class Held:
+    """An inbox whose readers are woken one in a turn, and what it asks of the connection."""
+
+    def __init__(self, **options: int) -> None:
+        self.asked: list[str] = []
+        self._turns = Turns(at_least=1, share=100)
+        self._say = lambda word: lambda: self.asked.append(word)
+        self.inbox = Inbox(
+            self._say("pause"),
+            self._say("resume"),
+            turns=self._turns,
+            hold=self._say("hold"),
+            let_go=self._say("let go"),
+            **options,
+        )
+
+    def use_up_the_turn(self) -> None:
+        self._turns.wake(asyncio.get_running_loop().create_future())
+
+    async def reading(self) -> asyncio.Task[PayloadPart | None]:
+        task = asyncio.create_task(self.inbox.next())
+        await asyncio.sleep(0)
+        return task
+
+
+async def test_a_reader_that_has_its_turn_at_once_holds_nothing() -> None:
+    held = Held()
+    reading = await held.reading()
+    held.inbox.put(text(b"a"))
+    assert await reading == text(b"a")
+    assert held.asked == []
+
+
+async def test_while_a_reader_waits_for_its_turn_the_client_is_not_read() -> None:
+    held = Held()
+    reading = await held.reading()
+    held.use_up_the_turn()
+    held.inbox.put(text(b"a"))
+    held.inbox.put(text(b"b"))  # of the same read
+    assert held.asked == ["hold"]
+    assert await reading == text(b"a")
+    assert held.asked == ["hold", "let go"]
+    assert held.inbox.take() == text(b"b")
+
+
+async def test_a_reader_that_gives_up_lets_the_client_be_read() -> None:
+    held = Held()
+    reading = await held.reading()
+    held.use_up_the_turn()
+    held.inbox.put(text(b"a"))
+    reading.cancel()
+    await asyncio.wait((reading,))
+    assert held.asked == ["hold", "let go"]
+    assert held.inbox.take() == text(b"a")
+
+
+async def test_a_client_that_is_paused_is_not_read_for_a_turns_sake() -> None:
+    held = Held(high_water=10, low_water=5)
+    reading = await held.reading()
+    held.use_up_the_turn()
+    held.inbox.put(text(b"a" * 100))
+    assert held.asked == ["pause"]
+    assert await reading == text(b"a" * 100)
+    assert held.asked == ["pause", "resume"]
+
+
+async def test_the_end_holds_nobody() -> None:
+    held = Held()
+    reading = await held.reading()
+    held.use_up_the_turn()
+    held.inbox.end()
+    assert await reading is None
+    assert held.asked == []
