@@ -27,6 +27,10 @@ from tests.wire.peers import ENDPOINT, RawContainer, RunningGateway
 GatewayFor = Callable[..., Awaitable[RunningGateway]]
 
 
+#: A machine that is busy with other tests may accept a connection later than the platform's 250 ms.
+PATIENT = StreamPolicy(connect_timeout=5.0)
+
+
 @pytest.fixture(autouse=True)
 def _no_leaks(no_leaks: None) -> None:
     """Nothing that a stream made outlives its test."""
@@ -76,7 +80,7 @@ async def gateway_for(
             stopping = {"shutdown_grace": 0.0, "shutdown_spread": 0.0, "shutdown_hard": 1.0}
             settings = {
                 "port": 0,
-                "endpoints": (Endpoint(ENDPOINT, where, policy or StreamPolicy()),),
+                "endpoints": (Endpoint(ENDPOINT, where, policy or PATIENT),),
                 **stopping,
                 **settings,
             }

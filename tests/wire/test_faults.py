@@ -273,7 +273,7 @@ async def test_refusing(gateway_for):
 @pytest.mark.clause("4-6")
 async def test_not_accepting_in_250_ms(gateway_for):
     with full_backlog() as port:
-        gateway = await gateway_for(address=Address("127.0.0.1", port))
+        gateway = await gateway_for(StreamPolicy(), address=Address("127.0.0.1", port))
         async with unharmed(gateway):
             before = time.monotonic()
             answer = await gateway.request(upgrade_request())
