@@ -21,7 +21,7 @@ from gateway.conformance.report.junit import to_junit
 from gateway.conformance.report.matrix import matrix, show_matrix
 from gateway.conformance.report.terminal import console_for, progress, show
 from gateway.conformance.report.text import safe
-from gateway.conformance.run import Report, Run, chosen
+from gateway.conformance.run import Report, Run, chosen, is_named
 from gateway.conformance.subject import Launched, Subject, Target, command_of
 from gateway.fleet.endpoints import container_address
 from gateway.operations.asked import Asked, container_target
@@ -159,14 +159,10 @@ def _chosen(
     try:
         return chosen(list(checks), only)
     except ValueError as error:
-        strange = {each for each in only or () for other in others if _names(each, other)}
+        strange = {each for each in only or () for other in others if is_named(other, each)}
         if strange:
             raise _AskedWrongly(f"--only: {min(strange)} is tried {where}") from error
         raise _AskedWrongly(f"--only: {error}") from error
-
-
-def _names(name: str, check: Check) -> bool:
-    return check.id == name or check.id.startswith(f"{name}.")
 
 
 def _probe(name: str) -> Probe:

@@ -92,7 +92,6 @@ class Run:
         probe: what to say to the model.
         fast: whether long waits are cut short.
         only: ids to try, with what they require; None for all.
-        without: what is not at hand.
         on_result: called after each check.
     """
 
@@ -103,15 +102,12 @@ class Run:
         *,
         fast: bool = False,
         only: Collection[str] | None = None,
-        without: Collection[Need] = (),
         on_result: Callable[[Result], object] = id,
     ) -> None:
         self._checks = chosen(list(checks), only)
         self._probe = probe
         self._fast = fast
-        self._without = set(without)
-        if not probe.echo:
-            self._without.add(Need.ECHO)
+        self._without = set() if probe.echo else {Need.ECHO}  # what is not at hand
         self._on_result = on_result
         self._verdicts: dict[str, Verdict] = {}
 
@@ -199,7 +195,7 @@ def chosen(checks: Sequence[Check], only: Collection[str] | None) -> list[Check]
     by_id = {check.id: check for check in checks}
     wanted: set[str] = set()
     for name in only:
-        found = {each for each in by_id if each == name or each.startswith(f"{name}.")}
+        found = {check.id for check in checks if is_named(check, name)}
         if not found:
             raise ValueError(f"there is no check {name!r}; partway conform --matrix names them")
         wanted |= found
@@ -210,6 +206,11 @@ def chosen(checks: Sequence[Check], only: Collection[str] | None) -> list[Check]
                 wanted.add(required)
                 queue.append(required)
     return [check for check in checks if check.id in wanted]
+
+
+def is_named(check: Check, name: str) -> bool:
+    """Whether a name is the check's, or that of its area."""
+    return check.id == name or check.id.startswith(f"{name}.")
 
 
 def describe(subject: Subject) -> str:

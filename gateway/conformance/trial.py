@@ -114,7 +114,6 @@ class Trial:
         title: str = "a stream",
         target: str | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float = PATIENCE,
     ) -> AsyncIterator[Peer]:
         """A stream to the model; at the block's end it is closed as clients do.
 
@@ -124,7 +123,7 @@ class Trial:
         """
         async with self.link(title) as link:
             where = target if target is not None else str(self.subject.target)
-            found = await upgrade(link, where, headers or {}, timeout)
+            found = await upgrade(link, where, headers or {})
             if isinstance(found, Refused):
                 raise Broken(f"the upgrade to {where} is answered {found.answer}")
             try:
@@ -197,9 +196,7 @@ def _came(replies: Sequence[str | bytes], peer: Peer) -> str:
 
 
 def _difference(reply: str | bytes, message: str | bytes) -> str:
-    if type(reply) is not type(message):
-        return f"{_shown(reply)} came back, not {_shown(message)}"
-    if len(reply) != len(message):
+    if type(reply) is type(message) and len(reply) != len(message):
         unit = "characters" if isinstance(reply, str) else "bytes"
         return f"{_shown(reply)} came back, {len(reply)} {unit} in place of {len(message)}"
     return f"{_shown(reply)} came back, not {_shown(message)}"

@@ -175,6 +175,12 @@ def ask_of(message: str | bytes | Members) -> Ask:
     return Ask(prompt=prompt, sampling=sampling, queue=queue)
 
 
+def too_much_text() -> Refused:
+    """What more than :data:`MAX_TEXT_BYTES` is answered."""
+    reason = f"too much text: the limit is {MAX_TEXT_BYTES} bytes"
+    return Refused(reason, code=TOO_BIG, status=413)
+
+
 def text_of(message: str | bytes) -> str:
     """A message as text of bounded length.
 
@@ -185,8 +191,7 @@ def text_of(message: str | bytes) -> str:
     if isinstance(message, str) and size <= MAX_TEXT_BYTES and not message.isascii():
         size = len(message.encode("utf-8", "surrogatepass"))
     if size > MAX_TEXT_BYTES:
-        reason = f"too much text: the limit is {MAX_TEXT_BYTES} bytes"
-        raise Refused(reason, code=TOO_BIG, status=413)
+        raise too_much_text()
     if isinstance(message, str):
         return string_of("the message", message)
     try:

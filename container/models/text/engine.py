@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from transformers.generation.continuous_batching.requests import GenerationOutput
 
@@ -18,6 +18,7 @@ from container.errors import Busy, ModelError
 from container.models.text.batching import Batching
 from container.models.text.finite import mark_broken
 from container.models.text.loading import Loaded, is_out_of_memory
+from container.models.text.replies import Finish
 from container.models.text.settings import Sample, TextSettings
 from container.threads import in_thread, post
 
@@ -34,8 +35,6 @@ HUNG_AFTER = 30.0
 
 #: After so many starts at which it could not compute a single token the engine is given up.
 MAX_STARTS = 3
-
-Finish = Literal["stop", "length", "cancelled"]
 
 
 class Generation(AsyncIterator[list[int]]):

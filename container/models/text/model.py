@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from container.errors import ModelError
 from container.model import Model, Reply, Request
-from container.models.text.asks import MAX_TEXT_BYTES, Ask, Refused, Sampling
+from container.models.text.asks import MAX_TEXT_BYTES, Ask, Sampling, too_much_text
 from container.models.text.chat_completions import (
     DONE,
     EVENT_STREAM,
@@ -29,7 +29,6 @@ from container.models.text.settings import Sample, TextSettings
 from container.models.text.talk import Talk
 from container.stream import Stream
 from container.workers import Threads
-from protocol.closing import TOO_BIG
 
 if TYPE_CHECKING:
     from container.models.text.engine import Engine
@@ -48,12 +47,8 @@ class Text(Model):
     runs_on = _TOKENIZING
 
     def __init__(self, settings: TextSettings | None = None) -> None:
-        self._settings = settings
+        self._given = settings
         self._engine: Engine | None = None
-
-    @property
-    def _settled(self) -> TextSettings:
-        return self._settings or TextSettings()
 
     @property
     def engine(self) -> Engine:
@@ -83,7 +78,7 @@ class Text(Model):
                 f"text needs torch and transformers, and there is no {error.name}: pip install "
                 "'partway[text]'; a torch for CPUs alone is at https://download.pytorch.org/whl/cpu"
             ) from error
-        settings = self._settings = self._settings or TextSettings.from_environment(os.environ)
+        settings = self._settings = self._given or TextSettings.from_environment(os.environ)
         loaded = self._loaded = load(model_dir, settings)
         self._engine = explained(model_dir, "the engine", lambda: Engine(loaded, settings))
         self._prompts = Prompts(loaded.tokenizer, self._engine.context)
@@ -107,7 +102,7 @@ class Text(Model):
 
     async def stream(self, stream: Stream) -> None:
         """Talk: each message is a request, and is answered by one."""
-        await Talk(self.begin, stream, self._settled.queued).run()
+        await Talk(self.begin, stream, self._settings.queued).run()
 
     async def invoke(self, request: Request) -> Reply:
         """Answer one request: text as it is generated, or a chat completion."""
@@ -127,7 +122,7 @@ class Text(Model):
             Refused: the prompt is too long, or none that this model takes.
             Busy: too many replies are under way, or prompts wait to become tokens.
         """
-        most = sampling.max_new_tokens or self._settled.max_new_tokens
+        most = sampling.max_new_tokens or self._settings.max_new_tokens
         prompt = await self.workers.run(
             self._prompts.prompt, list(conversation.turns), most, whole=conversation.whole
         )
@@ -222,7 +217,5 @@ async def _body(request: Request) -> bytes:
     async for chunk in request.body:
         body += chunk
         if len(body) > MAX_TEXT_BYTES:
-            raise Refused(
-                f"too much text: the limit is {MAX_TEXT_BYTES} bytes", code=TOO_BIG, status=413
-            )
+            raise too_much_text()
     return bytes(body)

@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Severity, Untried
 from gateway.conformance.checks.startup import ping
+from gateway.conformance.link import Answer
 from gateway.conformance.trial import Trial
 
 checks: Final = Checks()
@@ -125,6 +126,16 @@ async def headers(trial: Trial) -> None:
         )
 
 
+async def _invoke(trial: Trial) -> Answer:
+    """What the probe says first, as a request."""
+    first = trial.probe.messages[0]
+    body = first.encode() if isinstance(first, str) else first
+    content_type = "text/plain" if isinstance(first, str) else "application/octet-stream"
+    return await trial.request(
+        *("POST", "/invocations", {"Content-Type": content_type}, body, _INVOCATION_TIMEOUT)
+    )
+
+
 @checks.add(
     "invocations.post",
     "1.1-2",
@@ -135,12 +146,7 @@ async def headers(trial: Trial) -> None:
     limit=_INVOCATION_TIMEOUT + 5,
 )
 async def invocations_post(trial: Trial) -> None:
-    first = trial.probe.messages[0]
-    body = first.encode() if isinstance(first, str) else first
-    content_type = "text/plain" if isinstance(first, str) else "application/octet-stream"
-    answer = await trial.request(
-        *("POST", "/invocations", {"Content-Type": content_type}, body, _INVOCATION_TIMEOUT)
-    )
+    answer = await _invoke(trial)
     # What it says of this body is the model's business.
     if answer.status in (404, 405) or (answer.status >= 500 and answer.status != 501):
         raise Broken(f"POST /invocations is answered {answer}")
@@ -156,11 +162,7 @@ async def invocations_post(trial: Trial) -> None:
     limit=_INVOCATION_TIMEOUT + 5,
 )
 async def invocations_chunked(trial: Trial) -> None:
-    first = trial.probe.messages[0]
-    body = first.encode() if isinstance(first, str) else first
-    answer = await trial.request(
-        "POST", "/invocations", {"Content-Type": "text/plain"}, body, _INVOCATION_TIMEOUT
-    )
+    answer = await _invoke(trial)
     if not 200 <= answer.status < 300:
         raise Untried(f"POST /invocations is answered {answer.status}")
     if not answer.chunked:
