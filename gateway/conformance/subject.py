@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
-import signal
 import socket
 import stat
 import tempfile
@@ -16,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gateway.dev.leash import Leash
 from gateway.dialling import Address
+from gateway.fleet.child import Child
+from gateway.fleet.leash import Leash
 
 #: The platform's patience with a start (clause 1.1-3) and with an end (1.1-1).
 START_TIMEOUT: Final = 480.0
@@ -79,8 +78,7 @@ class Launched:
         self._before = _artifacts(model_dir)
         self._cwd = cwd
         self._leash: Leash | None = None
-        self._process: asyncio.subprocess.Process | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._child: Child | None = None
         self._output = bytearray()
         self.port = 0
         self.began = 0.0
@@ -88,14 +86,14 @@ class Launched:
     @property
     def pid(self) -> int | None:
         """Of the process that was started; None when none runs."""
-        if self._process is None or self._process.returncode is not None:
+        if self._child is None or self._child.exited.is_set():
             return None
-        return self._process.pid
+        return self._child.pid
 
     @property
     def status(self) -> int | None:
         """The exit status; negative for a signal's number; None while it runs."""
-        return None if self._process is None else self._process.returncode
+        return None if self._child is None else self._child.status
 
     @property
     def output(self) -> str:
@@ -111,26 +109,20 @@ class Launched:
         self._output.clear()
         self.port = _free_port()
         self.began = time.monotonic()
-        environment = {
-            **os.environ,
-            **self._environment,
-            "SAGEMAKER_BIND_TO_PORT": str(self.port),
-            "SM_MODEL_DIR": str(self.model_dir),
-            "PYTHONUNBUFFERED": "1",
-        }
-        self._process = await asyncio.create_subprocess_exec(
-            *self.command,
-            "serve",
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            env=environment,
+        if self._leash is None:
+            self._leash = Leash()
+        child = Child(self._take_output, self._leash)
+        await child.start(
+            (*self.command, "serve"),
+            environment={
+                **self._environment,
+                "SAGEMAKER_BIND_TO_PORT": str(self.port),
+                "SM_MODEL_DIR": str(self.model_dir),
+            },
             cwd=self._cwd,
+            with_errors=True,
         )
-        self._leash = Leash()
-        self._leash.hold(self._process.pid)
-        self._reading = asyncio.create_task(self._read_output(), name="container's output")
+        self._child = child
         return Address("127.0.0.1", self.port)
 
     async def listening(self, timeout: float) -> float | None:
@@ -154,41 +146,45 @@ class Launched:
 
     def terminate(self) -> None:
         """Send SIGTERM to the first process, as the platform does."""
-        if self._process is not None and self.pid is not None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGTERM)
+        if self._child is not None and self.pid is not None:
+            self._child.terminate()
 
     async def ended(self, timeout: float) -> bool:
-        """Whether it ends in time."""
-        if self._process is None:
+        """Whether it ends in time, and with it all that it has started and that holds its output.
+
+        An engine ends them all with the first. Here they run on: a shell that takes SIGTERM for
+        itself has not ended its container.
+        """
+        if self._child is None:
             return True
         try:
             async with asyncio.timeout(timeout):
-                await self._process.wait()
+                await self._child.exited.wait()
+                await self._child.silent.wait()
         except TimeoutError:
             return False
         return True
 
     async def kill(self) -> None:
         """End it, and all that it has started, at once."""
-        if self._process is None:
+        child, self._child = self._child, None
+        if child is None:
             return
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
-        if self._reading is not None:
-            # To its end, which is there unless somebody has left the group with the pipe in hand.
-            await asyncio.wait((self._reading,), timeout=OUTPUT_TIMEOUT)
-            self._reading.cancel()
-            await asyncio.wait((self._reading,))
-        if self._leash is not None:
-            self._leash.let_go()
-            self._leash.close()
-        self._leash = self._reading = None
+        if not child.exited.is_set() or not child.silent.is_set():
+            child.kill_group()
+            await child.exited.wait()
+            # What is left to read; somebody may have left the group with the pipe in hand.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(OUTPUT_TIMEOUT):
+                    await child.silent.wait()
+        child.release()
 
     async def aclose(self) -> None:
         """Kill it, and remove what was made for it."""
         await self.kill()
+        if self._leash is not None:
+            self._leash.close()
+            self._leash = None
         if self._made is not None:
             self._made.cleanup()
 
@@ -211,12 +207,9 @@ class Launched:
                 count += sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
         return count
 
-    async def _read_output(self) -> None:
-        assert self._process is not None, "it has been started"
-        assert self._process.stdout is not None, "it is a pipe"
-        while data := await self._process.stdout.read(1 << 14):
-            self._output += data
-            del self._output[:-MAX_OUTPUT]
+    def _take_output(self, data: bytes) -> None:
+        self._output += data
+        del self._output[:-MAX_OUTPUT]
 
 
 @dataclass(slots=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from gateway.dev.leash import Leash
+from gateway.fleet.child import Child
+from gateway.fleet.leash import Leash
 
 log = logging.getLogger("partway.dev")
 
@@ -46,7 +45,6 @@ class Container:
     Attributes:
         over: set when the process has ended, and its group with it.
         ready: whether it takes streams, or did.
-        status: its exit status once it is over, negative for a signal's number.
     """
 
     def __init__(
@@ -59,15 +57,18 @@ class Container:
     ) -> None:
         self.over = asyncio.Event()
         self.ready = False
-        self.status: int | None = None
         self._command = command
         self._on_ready = on_ready
-        self._leash = leash
         self._start_timeout = start_timeout
         self._output = _Output(ready_line, self._became_ready)
-        self._process: asyncio.subprocess.Process
+        self._child = Child(self._output.feed, leash)
         self._deadline: asyncio.TimerHandle
         self._waiting: asyncio.Task[None]
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status once it is over, negative for a signal's number."""
+        return self._child.status
 
     async def start(self) -> None:
         """Start the process, once; it is owned from here until it is over.
@@ -75,39 +76,17 @@ class Container:
         Raises:
             OSError: there is no such program.
         """
+        await self._child.start(self._command, environment={})
         loop = asyncio.get_running_loop()
-        # A pipe of our own: asyncio's would keep wait() from returning as long as anything that
-        # the container has started holds the other end.
-        reading, writing = os.pipe()
-        output, _ = await loop.connect_read_pipe(
-            lambda: self._output, os.fdopen(reading, "rb", buffering=0)
-        )
-        output.pause_reading()
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=writing,
-                start_new_session=True,  # the terminal's Ctrl-C is ours to pass on
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},  # what a model prints is seen at once
-            )
-        except BaseException:
-            output.close()
-            raise
-        finally:
-            os.close(writing)
-        self._leash.hold(self._process.pid)
         self._deadline = loop.call_later(self._start_timeout, self._too_slow)
-        self._waiting = asyncio.create_task(self._wait(output), name="container")
-        output.resume_reading()
+        self._waiting = asyncio.create_task(self._wait(), name="container")
 
     async def end(self, timeout: float = END_TIMEOUT) -> None:
         """End it: SIGTERM, the same again if that is not enough, SIGKILL ``timeout`` s later."""
         for patience in (min(HASTEN_AFTER, timeout), max(timeout - HASTEN_AFTER, 0)):
             if self.over.is_set():
                 break
-            with suppress(ProcessLookupError):
-                self._process.terminate()
+            self._child.terminate()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.over.wait(), patience)
         if not self.over.is_set():
@@ -118,20 +97,16 @@ class Container:
     def kill(self) -> None:
         """Kill it, and all it has started."""
         if self.status is None:  # after that its number may be another's
-            self._kill_group()
+            self._child.kill_group()
 
-    def _kill_group(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # macOS: nobody left but zombies
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    async def _wait(self, output: asyncio.BaseTransport) -> None:
-        self.status = await self._process.wait()
-        self._kill_group()  # workers that it has left behind
-        self._leash.let_go()
+    async def _wait(self) -> None:
+        await self._child.exited.wait()
+        self._child.kill_group()  # workers that it has left behind
         self._deadline.cancel()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._output.lost.wait(), OUTPUT_TIMEOUT)
-        output.close()
+            await asyncio.wait_for(self._child.silent.wait(), OUTPUT_TIMEOUT)
+        self._output.flush()
+        self._child.release()
         self.over.set()
 
     def _became_ready(self) -> None:
@@ -144,25 +119,21 @@ class Container:
         self.kill()
 
 
-class _Output(asyncio.Protocol):
+class _Output:
     """What a container prints: the ready line is for us, everything else goes on.
 
     Args:
         ready_line: without its line end.
         on_ready: called when it comes.
-
-    Attributes:
-        lost: set when nothing more comes.
     """
 
     def __init__(self, ready_line: str, on_ready: Callable[[], None]) -> None:
-        self.lost = asyncio.Event()
         self._ready_line = f"{ready_line}\n".encode()
         self._on_ready = on_ready
         self._ready = False
         self._line = b""  # the beginning of one, while it may be that line
 
-    def data_received(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         self._line += data
         while not self._ready and b"\n" in self._line:
             line, end, self._line = self._line.partition(b"\n")
@@ -172,13 +143,10 @@ class _Output(asyncio.Protocol):
             else:
                 _pass_on(line + end)
         if self._ready or len(self._line) > MAX_LINE:
-            self._flush()
+            self.flush()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._flush()
-        self.lost.set()
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Pass on the beginning of a line that has no end yet."""
         line, self._line = self._line, b""
         if line:
             _pass_on(line)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.dev.changes import Changes
 from gateway.dev.container import Container
-from gateway.dev.leash import Leash
+from gateway.fleet.leash import Leash
 
 log = logging.getLogger("partway.dev")
 

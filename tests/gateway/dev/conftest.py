@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.dev.leash import Leash
+from gateway.fleet.leash import Leash
 
 #: What they say when they take streams; in their scripts ``ready`` says it.
 READY = "listening on http://127.0.0.1:1"

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.dev import container as module
 from gateway.dev.container import MAX_LINE, Container, _Output
-from gateway.dev.leash import Leash
+from gateway.fleet.leash import Leash
 from tests.gateway.dev.conftest import READY, shell
 
 Start = Callable[..., Awaitable[Container]]
@@ -103,22 +103,22 @@ async def test_it_has_no_input(start, capfdbinary):
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 33, 34, 35, 1000])
-async def test_output_cut_anywhere(anyio_backend, capfdbinary, size):
+def test_output_cut_anywhere(capfdbinary, size):
     said = []
     output = _Output(READY, lambda: said.append(True))
     text = f"first\n{READY}x\n{READY}\nrest\n{READY}\nlast".encode()
     for at in range(0, len(text), size):
-        output.data_received(text[at : at + size])
-    output.connection_lost(None)
+        output.feed(text[at : at + size])
+    output.flush()
     assert said == [True]
     assert capfdbinary.readouterr().out == f"first\n{READY}x\nrest\n{READY}\nlast".encode()
 
 
-async def test_a_line_without_end_is_not_held(anyio_backend, capfdbinary):
+def test_a_line_without_end_is_not_held(capfdbinary):
     output = _Output(READY, lambda: pytest.fail("it is not ready"))
-    output.data_received(b"x" * MAX_LINE)
+    output.feed(b"x" * MAX_LINE)
     assert capfdbinary.readouterr().out == b""
-    output.data_received(b"x")
+    output.feed(b"x")
     assert capfdbinary.readouterr().out == b"x" * (MAX_LINE + 1)
 
 

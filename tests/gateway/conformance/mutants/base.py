@@ -71,7 +71,8 @@ class Container:
     async def leave(self) -> None:
         """Tell those who talk, and give them time to answer."""
         for stream in set(self.streams):
-            await stream.send_close(1001, "the container stops")
+            with suppress(ConnectionError):  # its client has gone, and it has not seen that yet
+                await stream.send_close(1001, "the container stops")
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE):
                 while self.streams:

@@ -19,7 +19,7 @@ async def tried(
     fast: bool = True,
     only: Collection[str] | None = None,
 ) -> Report:
-    """What the checks say of a container that echoes.
+    """What the checks say of a container that echoes; how it ended is printed.
 
     Args:
         command: that starts it in the repository's folder, without ``serve``.
@@ -33,7 +33,9 @@ async def tried(
         run = Run(ALL, BUILT_IN["echo"], fast=fast, only=only)
         return await run.run(Subject(address, process=process))
     finally:
+        status = process.status
         await process.aclose()
+        print(f"the container's status was {status}, and it printed:\n{process.output}")
 
 
 def failed(report: Report) -> dict[str, str]:

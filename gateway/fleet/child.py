@@ -1,0 +1,102 @@
+"""A child process that leads a process group: its start, what it prints, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from gateway.fleet.leash import Leash
+
+
+class Child(asyncio.SubprocessProtocol):
+    """One process, and the group of all that it starts.
+
+    Args:
+        on_output: takes what it prints, as it comes.
+        leash: holds the group from the start until :meth:`release`.
+
+    Attributes:
+        exited: set when the process has ended; what it has started may run on.
+        silent: set when nobody holds its output any more: the last of its group has ended, or has
+            let go of it.
+        status: its exit status, negative for a signal's number; None before the end.
+    """
+
+    def __init__(self, on_output: Callable[[bytes], None], leash: Leash) -> None:
+        self.exited = asyncio.Event()
+        self.silent = asyncio.Event()
+        self.status: int | None = None
+        self._on_output = on_output
+        self._leash = leash
+        self._transport: asyncio.SubprocessTransport
+
+    async def start(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        cwd: Path | None = None,
+        with_errors: bool = False,
+    ) -> None:
+        """Start it, once.
+
+        Args:
+            command: program and arguments.
+            environment: further variables; Python's output is unbuffered too.
+            cwd: where it runs.
+            with_errors: whether what it says on standard error is output too, or goes to ours.
+
+        Raises:
+            OSError: there is no such program.
+        """
+        self._transport, _ = await asyncio.get_running_loop().subprocess_exec(
+            lambda: self,
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT if with_errors else None,
+            start_new_session=True,  # the terminal's Ctrl-C is ours to pass on
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            cwd=cwd,
+        )
+        self._leash.hold(self.pid)
+
+    @property
+    def pid(self) -> int:
+        """Of the process, which is the group's number too; another's, perhaps, after its end."""
+        pid = self._transport.get_pid()
+        assert pid is not None, "it has been started"
+        return pid
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the process alone."""
+        with suppress(ProcessLookupError):
+            self._transport.terminate()
+
+    def kill_group(self) -> None:
+        """Kill it, and all that it has started.
+
+        Not for long after its end: when the last of the group has ended too, another group may
+        have its number.
+        """
+        with suppress(ProcessLookupError, PermissionError):  # macOS: nobody left but zombies
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def release(self) -> None:
+        """Let go of the group and of its output, after its end."""
+        self._leash.let_go()
+        self._transport.close()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._on_output(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self.silent.set()
+
+    def process_exited(self) -> None:
+        self.status = self._transport.get_returncode()
+        self.exited.set()

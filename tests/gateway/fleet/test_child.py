@@ -1,0 +1,114 @@
+"""gateway.fleet.child: a process and its group, on both loops. Shells stand for containers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from gateway.fleet.child import Child
+from gateway.fleet.leash import Leash
+
+Start = Callable[..., Awaitable[Child]]
+
+
+@pytest.fixture
+def leash() -> Iterator[Leash]:
+    leash = Leash()
+    yield leash
+    leash.close()
+
+
+@pytest.fixture
+def output() -> bytearray:
+    return bytearray()
+
+
+@pytest.fixture
+async def start(
+    anyio_backend: object, no_leaks: None, leash: Leash, output: bytearray
+) -> AsyncIterator[Start]:
+    """Runs shell scripts; none of them is left."""
+    started = []
+
+    async def start(script: str, **options: object) -> Child:
+        child = Child(output.extend, leash)
+        await child.start(["/bin/sh", "-c", script], **{"environment": {}, **options})
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        if not child.silent.is_set():
+            child.kill_group()
+            await soon(child.silent.wait())
+        await soon(child.exited.wait())
+        child.release()
+
+
+async def soon(what: Awaitable[object]) -> None:
+    await asyncio.wait_for(what, 10)
+
+
+async def printed(output: bytearray) -> bytes:
+    """The first line that it has printed."""
+    async with asyncio.timeout(10):
+        while b"\n" not in output:
+            await asyncio.sleep(0.01)
+    return bytes(output.partition(b"\n")[0])
+
+
+async def test_it_ends_by_itself(start, output, tmp_path):
+    child = await start(
+        "echo $WORD $PYTHONUNBUFFERED; pwd; echo bad >&2; exit 3",
+        environment={"WORD": "hello"},
+        cwd=tmp_path,
+        with_errors=True,
+    )
+    await soon(child.exited.wait())
+    await soon(child.silent.wait())
+    assert child.status == 3
+    assert output.decode() == f"hello 1\n{tmp_path}\nbad\n"
+
+
+async def test_its_errors_are_ours(start, output, capfdbinary):
+    child = await start("echo bad >&2")
+    await soon(child.silent.wait())
+    assert output == b""
+    assert capfdbinary.readouterr().err == b"bad\n"
+
+
+async def test_sigterm_is_for_the_process_alone(start, output):
+    child = await start("(trap '' TERM; echo; while :; do sleep 0.02; done) & wait")
+    await printed(output)
+    child.terminate()
+    await soon(child.exited.wait())
+    assert child.status == -signal.SIGTERM
+    assert not child.silent.is_set(), "what it has started holds its output"
+    child.kill_group()
+    await soon(child.silent.wait())
+
+
+async def test_sigterm_after_its_end_is_for_nobody(start):
+    child = await start("exit 0")
+    await soon(child.exited.wait())
+    child.terminate()
+    assert child.status == 0
+
+
+async def test_without_a_program_there_is_no_child(anyio_backend, no_leaks, leash):
+    with pytest.raises(FileNotFoundError):
+        await Child(lambda data: None, leash).start(["/no/such/program"], environment={})
+
+
+async def test_released_it_holds_nothing(start, output):
+    """Somebody who has left the group keeps the output open; that binds nobody."""
+    child = await start("setsid sh -c 'echo $$; exec sleep 1000' & exit 0")
+    stranger = int(await printed(output))
+    await soon(child.exited.wait())
+    child.release()
+    await soon(child.silent.wait())
+    os.kill(stranger, signal.SIGKILL)
