@@ -22,20 +22,37 @@ def leash() -> Iterator[Leash]:
     leash.close()
 
 
+class Output:
+    """What a child has printed."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.has_line = asyncio.Event()
+
+    def take(self, data: bytes) -> None:
+        self.data += data
+        if b"\n" in self.data:
+            self.has_line.set()
+
+    async def first_line(self) -> bytes:
+        await soon(self.has_line.wait())
+        return self.data.partition(b"\n")[0]
+
+
 @pytest.fixture
-def output() -> bytearray:
-    return bytearray()
+def output() -> Output:
+    return Output()
 
 
 @pytest.fixture
 async def start(
-    anyio_backend: object, no_leaks: None, leash: Leash, output: bytearray
+    anyio_backend: object, no_leaks: None, leash: Leash, output: Output
 ) -> AsyncIterator[Start]:
     """Runs shell scripts; none of them is left."""
     started = []
 
     async def start(script: str, **options: object) -> Child:
-        child = Child(output.extend, leash)
+        child = Child(output.take, leash)
         await child.start(["/bin/sh", "-c", script], **{"environment": {}, **options})
         started.append(child)
         return child
@@ -53,14 +70,6 @@ async def soon(what: Awaitable[object]) -> None:
     await asyncio.wait_for(what, 10)
 
 
-async def printed(output: bytearray) -> bytes:
-    """The first line that it has printed."""
-    async with asyncio.timeout(10):
-        while b"\n" not in output:
-            await asyncio.sleep(0.01)
-    return bytes(output.partition(b"\n")[0])
-
-
 async def test_it_ends_by_itself(start, output, tmp_path):
     child = await start(
         "echo $WORD $PYTHONUNBUFFERED; pwd; echo bad >&2; exit 3",
@@ -71,19 +80,19 @@ async def test_it_ends_by_itself(start, output, tmp_path):
     await soon(child.exited.wait())
     await soon(child.silent.wait())
     assert child.status == 3
-    assert output.decode() == f"hello 1\n{tmp_path}\nbad\n"
+    assert output.data.decode() == f"hello 1\n{tmp_path}\nbad\n"
 
 
 async def test_its_errors_are_ours(start, output, capfdbinary):
     child = await start("echo bad >&2")
     await soon(child.silent.wait())
-    assert output == b""
+    assert output.data == b""
     assert capfdbinary.readouterr().err == b"bad\n"
 
 
 async def test_sigterm_is_for_the_process_alone(start, output):
     child = await start("(trap '' TERM; echo; while :; do sleep 0.02; done) & wait")
-    await printed(output)
+    await output.first_line()
     child.terminate()
     await soon(child.exited.wait())
     assert child.status == -signal.SIGTERM
@@ -107,7 +116,7 @@ async def test_without_a_program_there_is_no_child(anyio_backend, no_leaks, leas
 async def test_released_it_holds_nothing(start, output):
     """Somebody who has left the group keeps the output open; that binds nobody."""
     child = await start("setsid sh -c 'echo $$; exec sleep 1000' & exit 0")
-    stranger = int(await printed(output))
+    stranger = int(await output.first_line())
     await soon(child.exited.wait())
     child.release()
     await soon(child.silent.wait())
