@@ -6,26 +6,21 @@ import argparse
 import asyncio
 import io
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.cli.process import stop_on_signals
-from gateway.conformance.check import Check
+from gateway.conformance.asking import AskedWrongly, Plan, Question, understood
 from gateway.conformance.checks import ALL
-from gateway.conformance.image import CHECKS, ImageError, examine, read_image
-from gateway.conformance.probes import BUILT_IN, Probe, ProbeError, load_probe
+from gateway.conformance.image import CHECKS
 from gateway.conformance.report.html import to_html
 from gateway.conformance.report.json_report import to_json
 from gateway.conformance.report.junit import to_junit
 from gateway.conformance.report.matrix import matrix, show_matrix
 from gateway.conformance.report.terminal import console_for, progress, show
 from gateway.conformance.report.text import safe
-from gateway.conformance.run import Report, Run, chosen, is_named
-from gateway.conformance.subject import Launched, Subject, Target, command_of
-from gateway.fleet.endpoints import container_address
-from gateway.operations.asked import Asked, container_target
-from protocol.errors import InputValidationError
+from gateway.conformance.run import Report, Run
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -41,10 +36,6 @@ examples:
   partway conform --command "python app.py" --probe question.toml --junit conform.xml
   docker save my-model | gzip > my-model.tar.gz; partway conform --image my-model.tar.gz
 """
-
-
-class _AskedWrongly(Exception):
-    """The command cannot be run as it was given; says why."""
 
 
 def add_to(commands: Commands) -> None:
@@ -123,78 +114,34 @@ def run(options: argparse.Namespace) -> int:
             return _INTERRUPTED
         show(report, console_for(sys.stderr if "-" in files.values() else sys.stdout))
         _write(report, files)
-    except _AskedWrongly as error:
+    except AskedWrongly as error:
         print(f"partway conform: {safe(str(error))}", file=sys.stderr)
         return 2
     return report.status
 
 
-# --- What is checked ------------------------------------------------------------------------------
+# --- Checking -------------------------------------------------------------------------------------
 
 
 def _report(options: argparse.Namespace) -> Report | None:
     """Check what was asked for; None if a signal came before the end."""
-    if options.entrypoint is None and (options.env or options.model_dir):
-        raise _AskedWrongly("--env and --model-dir are for a container started with --command")
+    plan = understood(
+        Question(
+            command=options.entrypoint,
+            url=options.url,
+            image=options.image,
+            env=dict(options.env),
+            model_dir=options.model_dir,
+            path=options.path,
+            query=options.query,
+            probe=options.probe,
+            fast=options.fast,
+            only=options.only,
+        )
+    )
     if options.image is not None:
-        checks = _chosen(CHECKS, options.only, ALL, "with --url or --command")
-        return _examine(options.image, checks)
-    checks = _chosen(ALL, options.only, CHECKS, "with --image")
-    probe = _probe(options.probe)
-    target = _target(options)
-    if options.url is not None:
-        try:
-            subject = Subject(container_address(options.url), target)
-        except ValueError as error:
-            raise _AskedWrongly(f"--url: {error}") from error
-        return asyncio.run(_until_signalled(_try(subject, checks, probe, options.fast)))
-    launched = _launched(options)
-    return asyncio.run(_until_signalled(_launch(launched, target, checks, probe, options.fast)))
-
-
-def _chosen(
-    checks: Iterable[Check], only: Sequence[str] | None, others: Iterable[Check], where: str
-) -> list[Check]:
-    """What ``--only`` asks for; ``others`` are checks that are tried elsewhere."""
-    try:
-        return chosen(list(checks), only)
-    except ValueError as error:
-        strange = {each for each in only or () for other in others if is_named(other, each)}
-        if strange:
-            raise _AskedWrongly(f"--only: {min(strange)} is tried {where}") from error
-        raise _AskedWrongly(f"--only: {error}") from error
-
-
-def _probe(name: str) -> Probe:
-    """A built-in probe, or one from a file."""
-    if name in BUILT_IN:
-        return BUILT_IN[name]
-    path = Path(name)
-    if not path.exists():
-        raise _AskedWrongly(f"--probe {name}: neither {', '.join(BUILT_IN)} nor a file")
-    try:
-        return load_probe(path)
-    except ProbeError as error:
-        raise _AskedWrongly(f"--probe {error}") from error
-
-
-def _target(options: argparse.Namespace) -> Target:
-    try:
-        asked = container_target(Asked(options.path.removeprefix("/"), options.query))
-    except InputValidationError as error:
-        raise _AskedWrongly(f"--path or --query: {error.message}") from error
-    path, _, query = asked.removeprefix("/").partition("?")
-    return Target(path, query)
-
-
-def _launched(options: argparse.Namespace) -> Launched:
-    try:
-        command = command_of(options.entrypoint)
-    except ValueError as error:
-        raise _AskedWrongly(f"--command: {error}") from error
-    if options.model_dir is not None and not options.model_dir.is_dir():
-        raise _AskedWrongly(f"--model-dir {options.model_dir}: there is no such folder")
-    return Launched(command, dict(options.env), options.model_dir)
+        return plan.examined()
+    return asyncio.run(_until_signalled(_try(plan)))
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -202,19 +149,6 @@ def _variable(text: str) -> tuple[str, str]:
     if not equals or not name or "\0" in value:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
-
-
-# --- Checking -------------------------------------------------------------------------------------
-
-
-def _examine(path: Path, checks: Sequence[Check]) -> Report:
-    try:
-        image = read_image(path)
-    except ImageError as error:
-        raise _AskedWrongly(f"--image {path}: {error}") from error
-    except OSError as error:
-        raise _AskedWrongly(f"--image {path}: {error.strerror or error}") from error
-    return examine(image, f"image {path}", checks)
 
 
 async def _until_signalled(trying: Coroutine[Any, Any, Report]) -> Report | None:
@@ -231,23 +165,11 @@ async def _until_signalled(trying: Coroutine[Any, Any, Report]) -> Report | None
     return None if tasks[0].cancelled() else tasks[0].result()
 
 
-async def _launch(
-    launched: Launched, target: Target, checks: Sequence[Check], probe: Probe, fast: bool
-) -> Report:
-    try:
-        try:
-            address = await launched.start()
-        except OSError as error:
-            program = launched.command[0]
-            raise _AskedWrongly(f"--command: cannot start {program}: {error.strerror}") from error
-        return await _try(Subject(address, target, launched), checks, probe, fast)
-    finally:
-        await launched.aclose()
-
-
-async def _try(subject: Subject, checks: Sequence[Check], probe: Probe, fast: bool) -> Report:
-    with progress(checks, console_for(sys.stderr)) as on_result:
-        return await Run(checks, probe, fast=fast, on_result=on_result).run(subject)
+async def _try(plan: Plan) -> Report:
+    with progress(plan.checks, console_for(sys.stderr)) as on_result:
+        async with plan.subject() as subject:
+            run = Run(plan.checks, plan.probe, fast=plan.question.fast, on_result=on_result)
+            return await run.run(subject)
 
 
 # --- The report -----------------------------------------------------------------------------------
@@ -260,11 +182,11 @@ def _files(options: argparse.Namespace) -> dict[Callable[[Report], str], str]:
         make: file for make, file in asked.items() if file is not None
     }
     if list(files.values()).count("-") > 1:
-        raise _AskedWrongly("only one of --json, --junit and --html can be standard output")
+        raise AskedWrongly("only one of --json, --junit and --html can be standard output")
     for file in files.values():
         path = Path(file)
         if file != "-" and (path.is_dir() or not path.parent.is_dir()):
-            raise _AskedWrongly(f"{file}: no file can be made there")
+            raise AskedWrongly(f"{file}: no file can be made there")
     return files
 
 
@@ -277,4 +199,4 @@ def _write(report: Report, files: dict[Callable[[Report], str], str]) -> None:
         try:
             Path(file).write_text(text, "utf-8")
         except OSError as error:
-            raise _AskedWrongly(f"{file}: {error.strerror}") from error
+            raise AskedWrongly(f"{file}: {error.strerror}") from error

@@ -11,7 +11,11 @@ from typing import Final, Literal
 MAX_KEPT_BYTES: Final = 64
 MAX_STEPS: Final = 200
 
-Side = Literal["sent", "received", "meanwhile"]
+#: Bytes of an HTTP head that are kept: headers are what most answers are wrong in.
+MAX_KEPT_HEAD: Final = 1024
+
+#: Who did it. ``failed`` is nobody: there it was seen that a clause is not kept.
+Side = Literal["sent", "received", "meanwhile", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +55,35 @@ class Exchange:
     def __post_init__(self) -> None:
         self._began = self.clock()
 
-    def note(self, side: Side, what: str, data: bytes = b"") -> None:
-        """Write a step down; of too many the last are only counted."""
+    @property
+    def latest(self) -> float:
+        """When something last happened, by its clock."""
+        return self._began + (self.steps[-1].at if self.steps else 0.0)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was on this one that something was wrong."""
+        return bool(self.steps) and self.steps[-1].side == "failed"
+
+    def note(self, side: Side, what: str, data: bytes = b"", head: int = 0) -> None:
+        """Write a step down; of too many the last are only counted.
+
+        Args:
+            side: who did it.
+            what: in words.
+            data: its bytes, of which the beginning is kept.
+            head: so many of them are an HTTP head, of which more is kept.
+        """
         if len(self.steps) >= MAX_STEPS:
             self.left_out += 1
             return
         at = self.clock() - self._began
-        self.steps.append(Step(at, side, what, bytes(data[:MAX_KEPT_BYTES]), len(data)))
+        kept = min(head, MAX_KEPT_HEAD) + MAX_KEPT_BYTES
+        self.steps.append(Step(at, side, what, bytes(data[:kept]), len(data)))
+
+    def fail(self, what: str) -> None:
+        """Write down what was wrong, as the last step however many there are."""
+        self.steps.append(Step(self.clock() - self._began, "failed", what))
 
 
 def shown(data: bytes, most: int = 32) -> str:

@@ -71,21 +71,23 @@ class Link:
         self.reader = reader
         self.writer = writer
         self.exchange = exchange
-        #: Whether the container has ended the connection.
+        #: Whether the container has ended the connection, and whether it has said Close before.
         self.ended = False
+        self.said_close = False
 
-    async def send(self, data: bytes, what: str, shown: bytes | None = None) -> None:
+    async def send(self, data: bytes, what: str, shown: bytes | None = None, head: int = 0) -> None:
         """Write bytes, and wait until most of them are taken.
 
         Args:
             data: the bytes.
             what: they are.
             shown: in their place, in the record: a mask hides what a frame says.
+            head: so many of them are an HTTP head.
 
         Raises:
             Broken: the container does not take them, or is gone.
         """
-        self.exchange.note("sent", what, data if shown is None else shown)
+        self.exchange.note("sent", what, data if shown is None else shown, head)
         try:
             self.writer.write(data)
             async with asyncio.timeout(PATIENCE):
@@ -175,7 +177,8 @@ async def ask(
     if body or method == "POST":
         sent["Content-Length"] = str(len(body))
     began = time.monotonic()
-    await link.send(request_head(method, target, sent) + body, f"{method} {target}")
+    head = request_head(method, target, sent)
+    await link.send(head + body, f"{method} {target}", head=len(head))
     try:
         answer = await read_answer(link, method, began, timeout)
     except h11.RemoteProtocolError as error:
@@ -220,7 +223,9 @@ async def read_answer(
             parser.receive_data(await link.read(max(0.0, timeout - now)))
         elif isinstance(event, h11.Response):
             head, head_after = event, now
-            link.exchange.note("received", f"the head of an answer, {event.status_code}")
+            raw = _response_head(event)
+            what = f"the head of an answer, {event.status_code}"
+            link.exchange.note("received", what, raw, len(raw))
         elif isinstance(event, h11.Data):
             chunks.append((now, bytes(event.data)))
             size += len(event.data)
@@ -242,6 +247,13 @@ async def read_answer(
         head_after=head_after,
         after=time.monotonic() - began,
     )
+
+
+def _response_head(event: h11.Response) -> bytes:
+    """A head as it came, but for white space that means nothing."""
+    first = b"HTTP/%s %d %s" % (event.http_version, event.status_code, event.reason)
+    fields = (b"%s: %s" % field for field in event.headers.raw_items())
+    return b"\r\n".join((first, *fields, b"", b""))
 
 
 def not_http(what: str, link: Link, error: h11.RemoteProtocolError) -> str:

@@ -26,6 +26,30 @@ MAX_FRAME: Final = 32 << 20
 MAX_HEAD: Final = 1 << 16
 
 _ILL_FRAMED = "mend how the container writes frames, or let a WebSocket library write them"
+#: What to do about the faults that are known, by what the decoder says of them.
+_FRAMING: Final = {
+    "unknown opcode": "a message has opcode 1 (text) or 2 (binary), what continues it 0, and "
+    "Close, Ping and Pong 8, 9 and 10: write no other",
+    "at most 125 bytes": "send the Ping's payload back as it is, with nothing before or behind it: "
+    "a Pong, a Ping and a Close have 125 bytes at most",
+    "control frame is fragmented": "set FIN (0x80 in the first byte) on each Ping, Pong and Close",
+    "RSV bit": "compress nothing: no extension was agreed on, and RSV1 to RSV3 are 0 without one",
+    "is masked": "write frames without a mask: the mask bit (0x80 in the second byte) is 0 in what "
+    "a server sends",
+    "close code": "answer by 1002, or an empty Close: codes that may not be sent are not sent back",
+    "UTF-8": "send bytes that are no UTF-8 as a binary message",
+}
+#: Of a 101 that is none.
+_UPGRADE = "answer with Upgrade: websocket and Connection: Upgrade; a proxy between may drop them"
+_ACCEPT = (
+    "make Sec-WebSocket-Accept anew for each request: base64 of the SHA-1 of its Sec-WebSocket-Key "
+    "followed by 258EAFA5-E914-47DA-95CA-C5AB0DC85B11 (RFC 6455 §4.2.2)"
+)
+_UNOFFERED: Final = {
+    "sec-websocket-extensions": "answer with an extension only if the request offers it: switch "
+    "compression off (websockets: compression=None; aiohttp: compress=False)",
+    "sec-websocket-protocol": "answer with a subprotocol only if the request offers it",
+}
 _NAMES = {opcode: opcode.name.lower() for opcode in Opcode}
 
 
@@ -144,11 +168,16 @@ class Peer:
                 self._decoder.feed(data)
         except FrameError as error:
             reason = (
-                "it masks its frames, and only a client does"
+                "its frame is masked, and only a client's are"
                 if ("unmasked" in error.reason)
                 else error.reason
             )
-            raise Broken(f"the container broke RFC 6455: {reason}", _ILL_FRAMED) from None
+            last = next((each for each in self.exchange.steps[::-1] if each.side == "sent"), None)
+            after = f"after {last.what} " if last is not None else ""
+            raise Broken(
+                f"{after}the container broke RFC 6455: {reason}",
+                next((do for what, do in _FRAMING.items() if what in reason), _ILL_FRAMED),
+            ) from None
         self.exchange.note(
             "received", _in_words(frame.opcode, frame.payload, frame.fin), frame.payload
         )
@@ -158,6 +187,7 @@ class Peer:
         held = self._decoder.buffered_bytes
         frame = self._decoder.next_frame()
         if frame is not None and frame.opcode is Opcode.CLOSE:
+            self.link.said_close = True
             # The decoder forgets what is behind it: it means nothing. It is a fault all the same.
             self._behind_close = held - 2 - len(frame.payload)
         return frame
@@ -221,13 +251,22 @@ class Peer:
         except Closed as closed:
             return closed.close
 
-    async def leave(self, timeout: float) -> None:
-        """Close the stream as a client does, if it is open, and wait a little for the answer."""
+    async def leave(self, timeout: float) -> bool:
+        """Close the stream as a client does, if it is open, and wait a little for the answer.
+
+        Returns:
+            whether nothing is left to be waited for; False if no answer came in time.
+        """
         if self._over or self.link.ended or self.link.writer.is_closing():
-            return
-        with suppress(Broken, TimeoutError):
+            return True
+        try:
             await self.send_close(1000)
             await self.closed(timeout)
+        except TimeoutError:
+            return False
+        except Broken:
+            pass
+        return True
 
     async def rest(self, timeout: float = PATIENCE) -> int:
         """Bytes that come behind the Closes, until the container ends TCP (RFC 6455 §7.1.1).
@@ -267,7 +306,8 @@ async def upgrade(
         **headers,
     }
     began = time.monotonic()
-    await link.send(request_head("GET", target, sent), f"GET {target}, asking for a WebSocket")
+    request = request_head("GET", target, sent)
+    await link.send(request, f"GET {target}, asking for a WebSocket", head=len(request))
     read = b""
     try:
         while b"\r\n\r\n" not in read:
@@ -282,7 +322,7 @@ async def upgrade(
         raise Broken(f"no answer to the upgrade within {timeout:g} s") from None
     head, _, rest = read.partition(b"\r\n\r\n")
     status, *lines = head.decode("latin-1").split("\r\n")
-    link.exchange.note("received", status, read)
+    link.exchange.note("received", status, read, len(head) + 4)
     if not status.startswith("HTTP/1.1 101"):
         return Refused(await _refusal(link, read, timeout))
     fields = {
@@ -304,17 +344,23 @@ async def _refusal(link: Link, read: bytes, timeout: float) -> Answer:
 
 def _check_101(fields: Mapping[str, str], key: str) -> None:
     if fields.get("upgrade", "").lower() != "websocket":
-        raise Broken(f"the 101 has Upgrade: {fields.get('upgrade')!r}, not websocket")
+        raise Broken(f"the 101 has {_field(fields, 'Upgrade')}, not websocket", _UPGRADE)
     if "upgrade" not in fields.get("connection", "").lower():
-        raise Broken(f"the 101 has Connection: {fields.get('connection')!r}, not Upgrade")
+        raise Broken(f"the 101 has {_field(fields, 'Connection')}, not Upgrade", _UPGRADE)
     if fields.get("sec-websocket-accept") != accept_key(key):
         raise Broken(
-            f"the 101 has Sec-WebSocket-Accept: {fields.get('sec-websocket-accept')!r}; for this "
-            f"key it is {accept_key(key)!r}"
+            f"the 101 has {_field(fields, 'Sec-WebSocket-Accept')}; for the request's key {key!r} "
+            f"it is {accept_key(key)!r}",
+            _ACCEPT,
         )
-    for name in ("sec-websocket-extensions", "sec-websocket-protocol"):
+    for name, remedy in _UNOFFERED.items():
         if name in fields:
-            raise Broken(f"the 101 has {name}: {fields[name]!r}, which was not offered")
+            raise Broken(f"the 101 has {name}: {fields[name]!r}, which was not offered", remedy)
+
+
+def _field(fields: Mapping[str, str], name: str) -> str:
+    value = fields.get(name.lower())
+    return f"no {name}" if value is None else f"{name}: {value!r}"
 
 
 def code_of(close: Close | None) -> int:

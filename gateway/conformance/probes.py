@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-#: Characters of a probe's file; the largest that makes sense holds a few seconds of audio.
+from gateway.intermediary.observer import Sender
+from gateway.recording.recording import Message, Recording, RecordingError, load_recording
+from protocol.frames import Opcode
+
+#: Bytes of a probe's file; the largest that makes sense holds a few seconds of audio.
 MAX_PROBE_BYTES: Final = 8 << 20
+#: Seconds: of a probe at most, and of one that says nothing else.
+MAX_TIMEOUT: Final = 600.0
+USUAL_TIMEOUT: Final = 10.0
 _KNOWN = frozenset({"name", "messages", "expect", "replies", "echo", "timeout"})
 
 
@@ -36,7 +43,7 @@ class Probe:
     expect: str = ""
     replies: int = 1
     echo: bool = False
-    timeout: float = 10.0
+    timeout: float = USUAL_TIMEOUT
 
 
 def _tone(seconds: float, rate: int = 16_000) -> bytes:
@@ -58,7 +65,7 @@ BUILT_IN: Final[Mapping[str, Probe]] = {
 
 
 def load_probe(path: Path) -> Probe:
-    r"""Read a probe from a TOML file.
+    r"""Read a probe from a TOML file, or make one of a recording.
 
     ::
 
@@ -69,13 +76,18 @@ def load_probe(path: Path) -> Probe:
         timeout = 30
 
     Raises:
-        ProbeError: it is not TOML, or a member is missing, unknown or of the wrong kind.
+        ProbeError: it is not TOML, or a member is missing, unknown or of the wrong kind; or the
+            recording is of no use.
     """
     try:
         text = path.read_bytes()[: MAX_PROBE_BYTES + 1]
         if len(text) > MAX_PROBE_BYTES:
             raise ProbeError(f"{path}: more than {MAX_PROBE_BYTES} bytes")
+        if text.startswith(b"{"):  # as no TOML does
+            return _of_recording(load_recording(path, MAX_PROBE_BYTES))
         members = tomllib.loads(text.decode())
+    except RecordingError as error:
+        raise ProbeError(str(error)) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ProbeError(f"{path}: {error}") from error
     unknown = sorted(set(members) - _KNOWN)
@@ -90,8 +102,8 @@ def load_probe(path: Path) -> Probe:
     except re.error as error:
         raise ProbeError(f"{path}: expect: {error}") from error
     replies = _of(int, path, members, "replies", 1)
-    timeout = float(_of((int, float), path, members, "timeout", 10.0))
-    if replies < 0 or not 0 < timeout <= 600:
+    timeout = float(_of((int, float), path, members, "timeout", USUAL_TIMEOUT))
+    if replies < 0 or not 0 < timeout <= MAX_TIMEOUT:
         raise ProbeError(f"{path}: replies is 0 or more, timeout over 0 and at most 600 seconds")
     return Probe(
         name=_of(str, path, members, "name", path.stem),
@@ -127,3 +139,36 @@ def _message(path: Path, number: int, value: object) -> str | bytes:
         except (OSError, ValueError) as error:
             raise ProbeError(f"{where}: {how}: {error}") from error
     raise ProbeError(f'{where}: use a string, {{ hex = "00 ff" }} or {{ file = "audio.pcm" }}')
+
+
+def _of_recording(recording: Recording) -> Probe:
+    """What the client said, message by message, and as many replies as came.
+
+    A probe says all its messages first, and has no pace: what depends on either is better replayed.
+
+    Raises:
+        ProbeError: the client said nothing that can be said again.
+    """
+    path = recording.path
+    if not recording.head.payloads:
+        raise ProbeError(f"{path}: its payloads were left out: there is nothing to say")
+    said = [_whole(path, each) for each in recording.messages(Sender.GATEWAY) if each.whole]
+    if not said:
+        raise ProbeError(f"{path}: its client said no whole message")
+    replies = [each for each in recording.messages(Sender.CONTAINER) if each.whole]
+    return Probe(
+        name=path.stem,
+        messages=tuple(said),
+        replies=len(replies),
+        echo=said == [_whole(path, each) for each in replies],
+        timeout=min(max(2 * recording.seconds, USUAL_TIMEOUT), MAX_TIMEOUT),
+    )
+
+
+def _whole(path: Path, message: Message) -> str | bytes:
+    if message.kind is Opcode.BINARY:
+        return message.payload
+    try:
+        return message.payload.decode()
+    except UnicodeDecodeError:
+        raise ProbeError(f"{path}: a text message, at {message.at:g} s, is not UTF-8") from None

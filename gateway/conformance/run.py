@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,8 +18,8 @@ from gateway.conformance.trial import Trial
 #: For a container that died in a check to be there again for the next one.
 RESTART_TIMEOUT: Final = 60.0
 
-#: A container that dies of a check may take so long to be gone: what died of one would otherwise
-#: fail the next.
+#: A container that dies of a check ends its connections first, and may take so long to be gone:
+#: what died of one would otherwise fail the next.
 DEATH_TIMEOUT: Final = 0.3
 
 #: Characters of what it has printed, for a report.
@@ -85,7 +85,9 @@ class Report:
 
 
 class Run:
-    """All checks against one container.
+    """Checks against one container: all of them, or one by one.
+
+    Whoever takes them one by one says :meth:`aclose` at the end. None is tried twice.
 
     Args:
         checks: in an order in which each comes after those it requires.
@@ -104,46 +106,90 @@ class Run:
         only: Collection[str] | None = None,
         on_result: Callable[[Result], object] = id,
     ) -> None:
-        self._checks = chosen(list(checks), only)
+        self._checks = in_turn(chosen(list(checks), only), fast=fast)
+        self._by_id = {check.id: check for check in self._checks}
         self._probe = probe
         self._fast = fast
         self._without = set() if probe.echo else {Need.ECHO}  # what is not at hand
         self._on_result = on_result
-        self._verdicts: dict[str, Verdict] = {}
+        self._results: dict[str, Result] = {}
+        self._aside: dict[str, asyncio.Task[Result]] = {}
+        self._ended = False  # the container, by a check of its end
+
+    @property
+    def results(self) -> Mapping[str, Result]:
+        """What is known, by the checks' ids, in the order of trying."""
+        return self._results
 
     async def run(self, subject: Subject) -> Report:
         """Try them; the container is left as the last one leaves it."""
-        if subject.process is None:
-            self._without.add(Need.PROCESS)
         report = Report(probe=self._probe.name, subject=describe(subject))
         began = time.monotonic()
-        aside: list[asyncio.Task[None]] = []
         try:
             for check in self._checks:
-                if check.aside and not self._fast:
-                    aside.append(asyncio.create_task(self._take(check, subject, report)))
-                    continue
-                if _may_end(check) and aside:
-                    await asyncio.wait(aside)
-                await self._take(check, subject, report)
-            await asyncio.gather(*aside)
+                report.results.append(await self.take(check, subject))
         finally:
-            for task in aside:
-                task.cancel()
+            await self.aclose()
         report.seconds = time.monotonic() - began
         return report
 
-    async def _take(self, check: Check, subject: Subject, report: Report) -> None:
-        result = await self._try(check, subject)
-        self._verdicts[check.id] = result.verdict
-        report.results.append(result)
+    async def take(self, check: Check, subject: Subject) -> Result:
+        """Try one, and before it those that it requires; in any order, though theirs is fastest."""
+        for required in check.requires:
+            if required in self._by_id:
+                await self.take(self._by_id[required], subject)
+        if check.id in self._results:
+            return self._results[check.id]
+        self._begin_aside(subject)
+        if check.id in self._aside:
+            result = await self._aside.pop(check.id)
+        else:
+            if _may_end(check) and self._aside:
+                await asyncio.wait(self._aside.values())
+            elif self._ended and not _may_end(check):
+                await self._start_again(subject)
+            result = await self._try(check, subject)
+        self._ended = self._ended or _may_end(check)
+        self._results[check.id] = result
         self._on_result(result)
+        return result
+
+    async def aclose(self) -> None:
+        """End what is still tried beside the others."""
+        aside = list(self._aside.values())
+        self._aside.clear()
+        for task in aside:
+            task.cancel()
+        if aside:
+            await asyncio.wait(aside)
+
+    def _begin_aside(self, subject: Subject) -> None:
+        """Begin those that wait, as soon as what they require is known."""
+        for check in self._checks:
+            if (
+                _waits_aside(check, self._fast)
+                and check.id not in self._results
+                and check.id not in self._aside
+                and all(each in self._results for each in check.requires)
+            ):
+                trying = self._try(check, subject)
+                self._aside[check.id] = asyncio.create_task(trying, name=check.id)
+
+    async def _start_again(self, subject: Subject) -> None:
+        """Have the container back that has ended."""
+        self._ended = False
+        await subject.start_again(RESTART_TIMEOUT)
+        ready = self._results.get("startup.ready")
+        if ready is not None and ready.verdict is Verdict.PASS:  # else it may never be
+            with suppress(Broken):  # the next check will say so
+                await Trial(subject, self._probe).until_ready(RESTART_TIMEOUT)
 
     async def _try(self, check: Check, subject: Subject) -> Result:
-        blocking = self._blocking(check)
+        blocking = blocked_by(check, self._results)
         if blocking is not None:
-            return Result(check, Verdict.BLOCKED, said=f"{blocking} comes first")
-        missing = [need.value for need in check.needs & self._without]
+            return Result(check, Verdict.BLOCKED, said=f"{blocking.check.id} comes first")
+        without = self._without | ({Need.PROCESS} if subject.process is None else set())
+        missing = [need.value for need in check.needs & without]
         if missing:
             return Result(check, Verdict.SKIP, said=f"needs {missing[0]}")
         trial = Trial(subject, self._probe, self._fast)
@@ -158,19 +204,19 @@ class Run:
             broken = error
         except TimeoutError:
             broken = Broken(f"not done within {check.limit:g} s")
+        if broken is not None:
+            _mark(trial, broken)
         seconds = time.monotonic() - began
         output = ""
         process = subject.process
         if process is not None and not _may_end(check):
-            if broken is not None or not await process.accepts():
+            if broken is not None or trial.cut or not await process.accepts():
                 await process.ended(DEATH_TIMEOUT)
                 output = process.output[-MAX_OUTPUT:]
             if process.pid is None:
                 broken = broken or Broken(f"the container ended, with status {process.status}")
-                await subject.start_again(RESTART_TIMEOUT)
-                if self._verdicts.get("startup.ready") is Verdict.PASS:  # else it may never be
-                    with suppress(Broken):  # the next check will say so
-                        await Trial(subject, self._probe).until_ready(RESTART_TIMEOUT)
+                _mark(trial, broken)
+                await self._start_again(subject)
         if broken is None:
             return Result(check, Verdict.PASS, seconds)
         verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
@@ -178,10 +224,33 @@ class Run:
         exchanges = tuple(trial.exchanges)
         return Result(check, verdict, seconds, broken.what, remedy, exchanges, output)
 
-    def _blocking(self, check: Check) -> str | None:
-        """The first check it requires that has not passed; one that was skipped blocks nothing."""
-        stopping = (Verdict.FAIL, Verdict.BLOCKED, Verdict.NOTE)
-        return next((each for each in check.requires if self._verdicts.get(each) in stopping), None)
+
+def blocked_by(check: Check, results: Mapping[str, Result]) -> Result | None:
+    """What must be mended first: the first broken one that it requires, or what blocks that one.
+
+    One that was skipped blocks nothing.
+    """
+    for required in check.requires:
+        result = results.get(required)
+        if result is not None and result.verdict in (Verdict.FAIL, Verdict.NOTE):
+            return result
+        if result is not None and result.verdict is Verdict.BLOCKED:
+            return blocked_by(result.check, results)
+    return None
+
+
+def _mark(trial: Trial, broken: Broken) -> None:
+    """Write down in the evidence what was wrong: where something happened last."""
+    exchanges = trial.exchanges
+    if exchanges and not any(each.failed for each in exchanges):
+        max(exchanges, key=lambda each: each.latest).fail(broken.what)
+
+
+def in_turn(checks: Sequence[Check], *, fast: bool) -> list[Check]:
+    """The order of trying: those that wait beside others come late, those of its end last."""
+    ending = [check for check in checks if _may_end(check)]
+    aside = [check for check in checks if _waits_aside(check, fast)]
+    return [check for check in checks if check not in (*aside, *ending)] + aside + ending
 
 
 def chosen(checks: Sequence[Check], only: Collection[str] | None) -> list[Check]:
@@ -218,6 +287,10 @@ def describe(subject: Subject) -> str:
     process = subject.process
     where = f"http://{subject.address}{subject.target}"
     return f"{' '.join(process.command)} serve, at {where}" if process is not None else where
+
+
+def _waits_aside(check: Check, fast: bool) -> bool:
+    return check.aside and not fast
 
 
 def _may_end(check: Check) -> bool:

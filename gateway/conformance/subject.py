@@ -220,11 +220,14 @@ class Subject:
         address: where it listens.
         target: where it takes streams.
         process: its own, where it was started here.
+        answers_close: false once a stream's Close was not answered in time: later ones are not
+            waited for, which would take a whole run half a minute.
     """
 
     address: Address
     target: Target = field(default_factory=Target)
     process: Launched | None = None
+    answers_close: bool = True
 
     async def start_again(self, timeout: float) -> None:
         """Have the process that was started here run anew."""

@@ -20,6 +20,12 @@ from gateway.conformance.subject import START_TIMEOUT, Launched, Subject
 _LEAVE_TIMEOUT = 0.3
 _POLL = 0.05
 
+_SAME_KIND = (
+    "answer text by text and bytes by bytes: a library sends a str as text and bytes as binary "
+    "(aiohttp: send_str, send_bytes)"
+)
+_FINISH = "end each message: its last frame, or its only one, has FIN=1"
+
 
 @dataclass(slots=True)
 class Trial:
@@ -30,12 +36,14 @@ class Trial:
         probe: what to say to its model.
         fast: whether long waits are cut short.
         exchanges: what went over the wire so far, a connection each.
+        cut: whether the container has ended a connection without saying Close before.
     """
 
     subject: Subject
     probe: Probe
     fast: bool = False
     exchanges: list[Exchange] = field(default_factory=list)
+    cut: bool = False
 
     @property
     def process(self) -> Launched:
@@ -59,7 +67,10 @@ class Trial:
         exchange = Exchange(title)
         self.exchanges.append(exchange)
         async with link_to(self.subject.address, exchange) as link:
-            yield link
+            try:
+                yield link
+            finally:
+                self.cut |= link.ended and not link.said_close
 
     async def request(
         self,
@@ -132,7 +143,10 @@ class Trial:
                 raise Broken(f"the container ended the stream: {closed}") from None
             except TimeoutError:
                 raise Broken("nothing came in time") from None
-            await found.leave(_LEAVE_TIMEOUT)
+            if self.subject.answers_close:
+                self.subject.answers_close = await found.leave(_LEAVE_TIMEOUT)
+            else:
+                await found.leave(0)
 
     async def answered(self, peer: Peer, what: str) -> None:
         """Ask the probe's question, and have its answer.
@@ -181,24 +195,30 @@ class Trial:
         try:
             reply = await peer.message(timeout)
         except TimeoutError:
-            raise Broken(f"{what}: within {timeout:g} s {_came([], peer)}") from None
+            remedy = _FINISH if peer.unfinished else None
+            raise Broken(f"{what}: within {timeout:g} s {_came([], peer)}", remedy) from None
         except Closed as closed:
             raise Broken(f"{what}: instead of an answer: {closed}") from None
         if reply != message:
-            raise Broken(f"{what}: {_difference(reply, message)}")
+            remedy = _SAME_KIND if type(reply) is not type(message) else None
+            raise Broken(f"{what}: {_difference(reply, message)}", remedy)
 
 
 def _came(replies: Sequence[str | bytes], peer: Peer) -> str:
-    begun = f"; of another {peer.unfinished} bytes came, and no FIN" if peer.unfinished else ""
     if not replies:
-        return f"nothing whole came{begun}" if begun else "nothing came"
+        size = peer.unfinished
+        return f"{size} bytes of a message came, and no frame with FIN" if size else "nothing came"
+    begun = f"; of another {peer.unfinished} bytes came, and no FIN" if peer.unfinished else ""
     return f"{len(replies)} replies came, {_shown(replies[-1])} the last{begun}"
 
 
 def _difference(reply: str | bytes, message: str | bytes) -> str:
     if type(reply) is type(message) and len(reply) != len(message):
         unit = "characters" if isinstance(reply, str) else "bytes"
-        return f"{_shown(reply)} came back, {len(reply)} {unit} in place of {len(message)}"
+        return (
+            f"{_shown(reply)} came back, {len(reply)} {unit}, not the {len(message)} of "
+            f"{_shown(message)}"
+        )
     return f"{_shown(reply)} came back, not {_shown(message)}"
 
 

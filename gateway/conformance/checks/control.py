@@ -22,8 +22,12 @@ async def _ponged(peer: Peer, payload: bytes, what: str) -> None:
     try:
         got = await peer.pong(_PONG_TIMEOUT)
     except TimeoutError:
-        instead = f", but {peer.unasked} messages" if peer.unasked else ""
-        raise Broken(f"{what}: no Pong within {_PONG_TIMEOUT:g} s{instead}") from None
+        if peer.unasked:
+            raise Broken(
+                f"{what}: no Pong within {_PONG_TIMEOUT:g} s, but a message",
+                "a Pong is a control frame of its own (opcode 10, RFC 6455 §5.5.3), and no message",
+            ) from None
+        raise Broken(f"{what}: no Pong within {_PONG_TIMEOUT:g} s") from None
     if got != payload:
         came = f"a Pong with {shown(got)}" if got else "an empty Pong"
         raise Broken(f"{what}: {came}, not with the Ping's {shown(payload)}")
@@ -35,8 +39,8 @@ async def _ponged(peer: Peer, payload: bytes, what: str) -> None:
     "1.4-1",
     "1.4-3",
     title="a Ping is answered by a Pong with its payload",
-    remedy="answer each Ping at once by a Pong with the same payload: after five without one the "
-    "platform closes the stream",
+    remedy="answer each Ping at once by a Pong with its payload; a library does, if it is let: "
+    "leave autoping on, and go on receiving",
     requires=("upgrade.granted",),
 )
 async def pong(trial: Trial) -> None:
@@ -104,7 +108,8 @@ async def mid_message(trial: Trial) -> None:
     "control.busy",
     "1.4-3",
     title="a Ping is answered while the model has something to do",
-    remedy="read the WebSocket while the model computes: move computing off the loop",
+    remedy="receive while the model computes: another task or thread takes the message; with "
+    "aiohttp Pings are answered only in receive()",
     requires=("control.pong", "messages.answer"),
 )
 async def busy(trial: Trial) -> None:
@@ -118,7 +123,8 @@ async def busy(trial: Trial) -> None:
     "control.unsolicited",
     "1.4-3",
     title="a Pong that nobody asked for is ignored",
-    remedy="ignore Pongs that answer no Ping of yours (RFC 6455 §5.5.3)",
+    remedy="ignore Pongs that answer no Ping of yours, and never take one for a message "
+    "(RFC 6455 §5.5.3)",
     requires=("messages.answer",),
 )
 async def unsolicited(trial: Trial) -> None:

@@ -87,7 +87,8 @@ async def ping_quick(trial: Trial) -> None:
     "ping.busy",
     "1.1-2",
     title=f"/ping is answered within two seconds while {_STREAMS_AT_ONCE} streams ask the model",
-    remedy="compute on another thread or process than the one that answers /ping",
+    remedy="compute on another thread or process than the one that answers /ping: in a coroutine "
+    "await asyncio.to_thread(compute, …)",
     requires=("ping.quick", "messages.answer", "streams.many"),
 )
 async def ping_busy(trial: Trial) -> None:
@@ -118,11 +119,14 @@ async def ping_busy(trial: Trial) -> None:
     requires=("startup.ready",),
 )
 async def headers(trial: Trial) -> None:
-    answer = await ping(trial, UNKNOWN_HEADERS)
+    sizes = ", ".join(f"{name} ({len(value)} bytes)" for name, value in UNKNOWN_HEADERS.items())
+    try:
+        answer = await ping(trial, UNKNOWN_HEADERS)
+    except Broken as broken:
+        raise Broken(f"with these headers {broken.what}: {sizes}") from None
     if answer.status != 200:
-        names = ", ".join(UNKNOWN_HEADERS)
         raise Broken(
-            f"/ping is answered {answer} with these headers, and 200 without them: {names}"
+            f"/ping is answered {answer} with these headers, and 200 without them: {sizes}"
         )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Need
-from gateway.conformance.peer import Peer
+from gateway.conformance.link import PATIENCE
+from gateway.conformance.peer import Closed, Peer
 from gateway.conformance.trial import Trial
 from protocol.frames import Opcode
 
@@ -18,7 +19,11 @@ _MANY = 1000
 _IN_A_ROW = 20
 
 #: Each part of a stream is one frame, so that a client's PARTIAL parts arrive as fragments.
-_PUT_TOGETHER = "take fragments (FIN=0, then continuation frames) as parts of one message"
+_PUT_TOGETHER = "join fragments: a frame with FIN=0, then continuations up to one with FIN=1"
+_WHOLE = (
+    "read a frame up to its length, in as many reads as it takes, and write all of it: no buffer "
+    "of yours may cut a message"
+)
 
 
 async def send_fragments(peer: Peer, opcode: int, fragments: Sequence[bytes]) -> None:
@@ -32,7 +37,8 @@ async def send_fragments(peer: Peer, opcode: int, fragments: Sequence[bytes]) ->
     "messages.answer",
     "1.1-4",
     title="the model answers what the probe asks",
-    remedy="the probe says what to expect: --probe echo (the default), chat, speech, or a file",
+    remedy="a model that is no echo is told by --probe what to expect: chat, speech, or a file of "
+    "yours; an echo sends back what came",
     requires=("upgrade.granted",),
     limit=120,
 )
@@ -94,7 +100,8 @@ async def empty(trial: Trial) -> None:
     "messages.order",
     "1.2-1",
     title=f"{_IN_A_ROW} messages in a row are so many, in their order",
-    remedy="one frame with FIN is one message: never merge two, and keep their order",
+    remedy="answer a message before you take the next, with no task for each: one frame with FIN "
+    "is one message, and two are never merged",
     requires=("messages.text",),
     needs=(Need.ECHO,),
 )
@@ -105,7 +112,8 @@ async def order(trial: Trial) -> None:
         for message in sent:
             await peer.say(message)
         for number, message in enumerate(sent):
-            await trial.echoed(peer, message, f"as answer {number}", 3)
+            what = f"of {_IN_A_ROW} messages in a row, as the answer to number {number + 1}"
+            await trial.echoed(peer, message, what, 3)
 
 
 @checks.add(
@@ -119,7 +127,17 @@ async def order(trial: Trial) -> None:
 async def large(trial: Trial) -> None:
     async with trial.stream("1 MiB") as peer:
         await peer.say(_LARGE)
-        await trial.echoed(peer, _LARGE, "after 1 MiB in one binary frame")
+        try:
+            reply = await peer.message(PATIENCE)
+        except (TimeoutError, Closed) as error:
+            came = str(error) or f"within {PATIENCE:g} s nothing whole"
+            raise Broken(f"after 1 MiB in one binary frame came {came}") from None
+        if reply != _LARGE:
+            raise Broken(
+                f"after 1 MiB in one binary frame came other {len(reply)} bytes, not the "
+                f"{len(_LARGE)} that were sent",
+                _WHOLE if len(reply) < len(_LARGE) else None,
+            )
 
 
 @checks.add(

@@ -46,7 +46,8 @@ async def sigterm(trial: Trial) -> None:
     "1.1-1",
     "1.5-9",
     title="SIGTERM ends the container within thirty seconds while a stream is open",
-    remedy="on SIGTERM close open streams with 1001 before thirty seconds are over",
+    remedy="on SIGTERM close open streams with 1001, or wait for them for less than thirty seconds "
+    "(aiohttp: run_app(shutdown_timeout=5))",
     requires=("shutdown.sigterm", "messages.answer"),
     needs=(Need.PROCESS,),
     limit=START_TIMEOUT + END_TIMEOUT + 60,

@@ -21,13 +21,15 @@ _FAST_START = 15.0
 _ACCEPT_TIMEOUT = 0.25
 _AT_ONCE = 32
 
+_LISTEN = "listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 without it"
+
 
 @checks.add(
     "startup.listens",
     "1.1-1",
     "1.1-2",
     title="the container listens on its port",
-    remedy="listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 without it",
+    remedy=_LISTEN,
     limit=START_TIMEOUT + 10,
 )
 async def listens(trial: Trial) -> None:
@@ -47,7 +49,7 @@ async def listens(trial: Trial) -> None:
         )
     raise Broken(
         f"nothing listens on port {process.port}, {patience:g} s after the start",
-        "leave --fast out if it only takes longer: it has eight minutes then"
+        f"{_LISTEN}; if it only takes longer to start, leave --fast out: it has eight minutes then"
         if trial.fast
         else None,
     )

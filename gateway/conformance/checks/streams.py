@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from gateway.conformance.check import Broken, Checks, Need, Severity
-from gateway.conformance.peer import Closed
+from gateway.conformance.peer import Closed, Peer
 from gateway.conformance.trial import Trial
 from protocol.frames import Opcode
 
@@ -29,19 +29,24 @@ _POLL = 0.1
     "streams.many",
     "1.1-4",
     title=f"{_AT_ONCE} streams at a time are answered",
-    remedy="serve streams side by side, with a task or a thread for each",
+    remedy="serve streams side by side, with a task or a thread for each: none waits until another "
+    "one has ended",
     requires=("messages.answer", "control.pong"),
     limit=180,
 )
 async def many(trial: Trial) -> None:
     async with AsyncExitStack() as streams:
-        peers = [
-            await streams.enter_async_context(trial.stream(f"stream {number}"))
-            for number in range(_AT_ONCE)
-        ]
+        peers: list[Peer] = []
+        for number in range(_AT_ONCE):
+            try:
+                peers.append(await streams.enter_async_context(trial.stream(f"stream {number}")))
+            except Broken as broken:
+                raise Broken(f"with {number} of {_AT_ONCE} streams open {broken.what}") from None
         # The last one first: who serves one after the other has not begun with it.
         for number in reversed(range(_AT_ONCE)):
-            what = f"of {_AT_ONCE} open streams, asked from the last on, number {number + 1}"
+            what = (
+                f"of {_AT_ONCE} open streams, asked from the last to the first, number {number + 1}"
+            )
             if trial.probe.echo:  # each says something else, so that it is known whose answer came
                 await peers[number].say(f"stream {number}")
                 await trial.echoed(peers[number], f"stream {number}", what)
@@ -118,7 +123,8 @@ async def _rounds(trial: Trial) -> None:
     "streams.idle",
     "1.4-1",
     title="a stream on which nothing is said stays open",
-    remedy="switch off the idle timeout of the server or library: streams may be silent for long",
+    remedy="switch off the idle timeout of your handler, server or library (aiohttp: "
+    "receive_timeout): streams may be silent for long",
     requires=("messages.answer", "control.pong"),
     limit=_IDLE + 60,
     aside=True,

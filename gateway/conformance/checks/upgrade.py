@@ -14,6 +14,19 @@ checks: Final = Checks()
 _UNKNOWN_PATH = "/partway-knows-no-such-path"
 #: After a 101 for a path that is not there: for the Close that takes it back.
 _TAKEN_BACK = 1.0
+#: For the answer to a Close; whether it comes is another check's to ask.
+_LEAVE_TIMEOUT = 0.3
+
+_OPEN_PATH = "take WebSockets on this path without asking who comes: "
+_HTTP_METHOD = "take the WebSocket by GET: the path is known, and not as one of WebSockets"
+#: Of refusals whose status says what is missing.
+_REFUSALS: Final = {
+    400: "ask for no header but RFC 6455's: Origin, subprotocols and extensions are not sent",
+    401: _OPEN_PATH + "the platform has asked before, and sends no credentials",
+    403: _OPEN_PATH + "no Origin and no credentials are sent (websockets: leave `origins` out)",
+    405: _HTTP_METHOD,
+    426: _HTTP_METHOD,
+}
 
 
 @checks.add(
@@ -21,13 +34,19 @@ _TAKEN_BACK = 1.0
     "1.1-4",
     "1.2-6",
     title="a WebSocket is granted where streams are taken",
-    remedy="grant it on /invocations-bidirectional-stream (or name your --path), without Origin, "
-    "subprotocol or extension: none is sent",
+    remedy="take WebSockets on /invocations-bidirectional-stream; a further path of yours is "
+    "checked with --path",
     requires=("startup.ready",),
 )
 async def granted(trial: Trial) -> None:
-    async with trial.stream("an upgrade"):
-        pass
+    target = str(trial.subject.target)
+    async with trial.link("an upgrade") as link:
+        found = await upgrade(link, target, {})
+        if isinstance(found, Refused):
+            answer = found.answer
+            what = f"the upgrade of GET {target} to a WebSocket is answered {answer}, not 101"
+            raise Broken(what, _REFUSALS.get(answer.status))
+        await found.leave(_LEAVE_TIMEOUT)
 
 
 @checks.add(
@@ -48,7 +67,8 @@ async def headers(trial: Trial) -> None:
     "1.6-1",
     severity=Severity.SHOULD,
     title="a path that is not there is refused with a status, before a WebSocket is accepted",
-    remedy="answer 404 before the 101: a Close after it is a failed stream to the client",
+    remedy="answer 404 in place of accepting the WebSocket: a Close after the 101 is a failed "
+    "stream to the client",
     requires=("upgrade.granted",),
 )
 async def refused(trial: Trial) -> None:

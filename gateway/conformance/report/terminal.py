@@ -73,7 +73,11 @@ def show(report: Report, console: Console) -> None:
     columns = _Columns([each.check for each in report.results], console.width)
     print_line(console, columns.header())
     output = ""
+    blocked: dict[str, list[str]] = {}
     for result in report.results:
+        if result.verdict is Verdict.BLOCKED:
+            blocked.setdefault(result.said, []).append(result.check.id)
+            continue
         for line in columns.row(result):
             print_line(console, line)
         if result.verdict in (Verdict.FAIL, Verdict.NOTE):
@@ -81,6 +85,8 @@ def show(report: Report, console: Console) -> None:
                 print_line(console, line)
         if result.verdict is Verdict.FAIL:
             output = result.output
+    for said, ids in blocked.items():
+        print_line(console, _blocked(said, ids, console.width))
     print_line(console, Text())
     style = "bold green" if report.conformant else "bold red"
     print_line(console, Text.assemble(f"{summary(report)}: ", (judgement(report), style)))
@@ -104,13 +110,21 @@ class _Columns:
     def row(self, result: Result) -> Iterator[Text]:
         check = result.check
         word, style = _WORDS[result.verdict]
-        why = f" ({result.said})" if result.verdict in (Verdict.BLOCKED, Verdict.SKIP) else ""
+        why = f" ({result.said})" if result.verdict is Verdict.SKIP else ""
         titles = textwrap.wrap(safe(check.title + why), self._room)
         rest = f"{check.severity.value:10}{check.id:{self._id}}  {_clauses(check):{self._clauses}}"
         first = f"{rest}  {titles.pop(0)}" if self._beside else rest.rstrip()
         yield Text.assemble((f"{word:9}", style), first)
         for title in titles:
             yield Text(self._indent + title)
+
+
+def _blocked(said: str, ids: Sequence[str], width: int) -> Text:
+    """One line for all that are blocked by the same: dozens are, where nothing listens."""
+    count = f"{len(ids)} checks" if len(ids) > 1 else "1 check"
+    line = cut(safe(f"{count} ({said}): {', '.join(ids)}"), max(width - len(_INDENT), 20))
+    word, style = _WORDS[Verdict.BLOCKED]
+    return Text.assemble((f"{word:9}", style), line)
 
 
 def _what_to_do(result: Result, width: int, before: str) -> Iterator[Text]:

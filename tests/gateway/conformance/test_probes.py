@@ -6,7 +6,26 @@ from pathlib import Path
 
 import pytest
 
+from gateway.conformance import probes
+from gateway.conformance.check import Verdict
+from gateway.conformance.checks import ALL
 from gateway.conformance.probes import BUILT_IN, ProbeError, load_probe
+from gateway.conformance.run import Run
+from gateway.conformance.subject import Subject
+from gateway.fleet.endpoints import container_address
+from tests.gateway.recording.recordings import (
+    GRANTED,
+    HEAD,
+    OVER,
+    both_close,
+    came,
+    said,
+    whole,
+)
+from tests.gateway.recording.recordings import (
+    written as recorded,
+)
+from tests.processes import running
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -65,3 +84,73 @@ def test_no_file(tmp_path: Path) -> None:
 def test_those_that_ship() -> None:
     assert set(BUILT_IN) == {"echo", "chat", "speech"}
     assert all(probe.messages for probe in BUILT_IN.values())
+
+
+# --- Of recordings --------------------------------------------------------------------------------
+
+
+def test_a_recording_is_a_probe(tmp_path: Path) -> None:
+    path = whole(
+        tmp_path / "call.jsonl",
+        said(0.1, "he", fin=False),
+        said(0.2, "llo", frame="continuation"),
+        came(0.3, "hi"),
+        came(0.4, "how are you?"),
+        said(1.0, b"AP8="),
+        came(30.0, "b", fin=False),
+        said(30.0, "unfinished", fin=False),
+    )
+    probe = load_probe(path)
+    assert probe.messages == ("hello", b"\x00\xff")
+    assert (probe.name, probe.expect, probe.replies, probe.echo) == ("call", "", 2, False)
+    assert probe.timeout == 60.0
+
+
+def test_a_recorded_echo_is_a_probe_of_echoes(tmp_path: Path) -> None:
+    path = whole(
+        tmp_path / "echo.jsonl",
+        said(0.1, "hello"),
+        came(0.2, "hel", fin=False),
+        came(0.2, "lo", frame="continuation"),
+        said(0.3, b"/w=="),
+        came(0.4, b"/w=="),
+        *both_close(0.5),
+    )
+    probe = load_probe(path)
+    assert probe.echo
+    assert (probe.messages, probe.replies, probe.timeout) == (("hello", b"\xff"), 2, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "head", "reason"),
+    [
+        ([GRANTED, OVER], {}, "its client said no whole message"),
+        ([GRANTED, said(0, "a", fin=False), OVER], {}, "its client said no whole message"),
+        ([GRANTED, OVER], {"payloads": False}, "its payloads were left out: there is nothing"),
+        ([said(0, b"/w==", frame="text")], {}, "a text message, at 0 s, is not UTF-8"),
+        (["{}"], {}, ":2: it has none of"),
+    ],
+)
+def test_a_recording_of_no_use(tmp_path: Path, lines, head, reason) -> None:
+    path = recorded(tmp_path / "call.jsonl", *lines, head=HEAD | head)
+    with pytest.raises(ProbeError, match=reason) as caught:
+        load_probe(path)
+    assert str(caught.value).startswith(f"{path}:")
+
+
+def test_a_recording_has_the_bound_of_a_probe(tmp_path: Path, monkeypatch) -> None:
+    path = whole(tmp_path / "call.jsonl", said(0, "a" * 1000))
+    monkeypatch.setattr(probes, "MAX_PROBE_BYTES", 1000)
+    with pytest.raises(ProbeError, match="more than 1000 bytes"):
+        load_probe(path)
+
+
+async def test_an_echo_passes_what_a_recording_of_it_asks(tmp_path: Path) -> None:
+    path = whole(tmp_path / "echo.jsonl", said(0, "hello"), came(0.1, "hello"), *both_close(0.2))
+    only = ["messages.answer", "streams.many"]
+    with running("container", "serve", "--port", "0", "--host", "127.0.0.1") as url:
+        run = Run(ALL, load_probe(path), fast=True, only=only)
+        report = await run.run(Subject(container_address(url)))
+    found = {result.check.id: result.verdict for result in report.results}
+    assert {found[each] for each in only} == {Verdict.PASS}
+    assert report.probe == "echo"

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gateway.conformance.check import Severity, Verdict
 from gateway.conformance.checks import ALL
-from gateway.conformance.evidence import Step
+from gateway.conformance.evidence import Exchange, Step
 from gateway.conformance.image import CHECKS
 from gateway.conformance.report.html import MAX_DRAWN, to_html
 from gateway.conformance.report.json_report import to_json
@@ -26,7 +26,9 @@ from gateway.conformance.report.matrix import (
     show_matrix,
 )
 from gateway.conformance.report.terminal import console_for, progress, show
-from gateway.conformance.run import Report
+from gateway.conformance.report.text import failure
+from gateway.conformance.report.timeline import FIRST, LAST
+from gateway.conformance.run import Report, Result
 from tests.conftest import contract_ids
 from tests.gateway.conformance.reporting import (
     HOSTILE,
@@ -71,8 +73,8 @@ def test_a_log_is_plain():
         "note     note      http.note        1.1-2        it is so\n"
         "         it is not so\n"
         "         remedy: make it so\n"
-        "blocked  must      ping.busy        1.1-2        it is so (ping.get comes first)\n"
         "skip     must      files.artifacts  1.1-6        it is so (needs --command)\n"
+        "blocked  1 check (ping.get comes first): ping.busy\n"
         "\n"
         "1 passed, 2 failed, 1 noted, 1 blocked, 1 skipped in 1.2 s: not conformant\n"
     )
@@ -117,6 +119,23 @@ def test_nothing_steers_the_terminal():
     assert all(char.isprintable() or char == "\n" for char in text)
     assert "<script>" in text
     assert "[red]" in text, "it is no markup of rich's"
+
+
+def test_what_is_blocked_by_the_same_is_one_line():
+    def blocked(id: str, by: str) -> Result:
+        return Result(check(id, "1.1-2"), Verdict.BLOCKED, said=f"{by} comes first")
+
+    many = [blocked(f"messages.number_{n}", "startup.listens") for n in range(59)]
+    made = report(failed("startup.listens"), *many, blocked("ping.busy", "ping.get"))
+    one, two = [line for line in shown(made).splitlines() if line.startswith("blocked")]
+    assert one.startswith(
+        "blocked  59 checks (startup.listens comes first): messages.number_0, messages.number_1, "
+    )
+    assert one.endswith("…")
+    assert len(one) == 120
+    assert two == "blocked  1 check (ping.get comes first): ping.busy"
+    for whole in (to_json(made), to_junit(made), to_html(made)):
+        assert "messages.number_58" in whole
 
 
 def test_of_its_output_the_last_lines_are_shown_and_once():
@@ -310,7 +329,7 @@ def test_html_says_what_the_others_do():
         "line 1\nline 2",
     ):
         assert words in page.words
-    targets = {a["id"] for t, a in page.tags if t == "h2"}
+    targets = {a["id"] for t, a in page.tags if t == "section"}
     assert targets == {"ping.get", "ping.empty", "http.note"}
     assert {a["href"] for t, a in page.tags if t == "a"} == {f"#{id}" for id in targets}
 
@@ -345,8 +364,93 @@ def test_of_many_steps_and_exchanges_some_are_drawn():
     many = exchange("a stream", 250)
     drawn = to_html(report(failed(exchanges=(many,) * (MAX_DRAWN + 3))))
     assert drawn.count("<svg") == MAX_DRAWN
-    assert "and 50 more" in drawn
+    page = Page(drawn)
+    assert page.words.count("… 160 more …") == MAX_DRAWN, "of those that were kept"
+    assert page.words.count("… 50 more …") == MAX_DRAWN, "that were only counted"
+    steps = [a for t, a in page.tags if t == "g"]
+    assert len(steps) == MAX_DRAWN * (FIRST + LAST)
     assert "and 3 more, which are in the JSON report" in drawn
+
+
+def test_what_has_failed_comes_first_and_the_worst_before_all():
+    made = report(
+        passed("a.passed"),
+        failed("a.note", Severity.NOTE),
+        failed("a.should", Severity.SHOULD),
+        failed("a.must"),
+        failed("a.second"),
+    )
+    page = Page(to_html(made))
+    order = ["a.must", "a.second", "a.should", "a.note"]
+    assert [a["id"] for t, a in page.tags if t == "section"] == order
+    assert [a["href"] for t, a in page.tags if t == "a"] == [f"#{id}" for id in order]
+    assert page.words.index("a.note") < page.words.index("a.passed")
+
+
+def test_the_step_at_which_it_failed_is_marked_in_its_exchange():
+    other, here = exchange("another", 1), exchange("a stream", 1, b"hello")
+    here.clock = lambda: 20.5
+    here.fail("nothing came for 10 s " * 6)
+    made = report(failed(exchanges=(other, here)))
+    page = Page(to_html(made))
+    captions = re.findall("<figcaption>(.*?)</figcaption>", to_html(made))
+    assert captions == ["a stream", "another"], "the one that failed is seen first"
+    assert [a["class"] for t, a in page.tags if t == "g"] == ["sent", "failed", "sent"]
+    assert "10.50 s\n✗ nothing came for 10 s" in page.words
+    steps = json.loads(to_json(made))["results"][0]["exchanges"][1]["steps"]
+    assert [step["side"] for step in steps] == ["sent", "failed"]
+
+
+HEAD = b"HTTP/1.1 404 Not Found\r\nServer: \x1b[1m\r\nContent-Length: 4\r\n\r\nbody"
+
+
+def test_the_headers_of_a_head_are_drawn():
+    made = Exchange("a request", clock=lambda: 10.0)
+    made.note("received", "the head of an answer, 404", HEAD, len(HEAD) - 4)
+    page = Page(to_html(report(failed(exchanges=(made,)))))
+    drawn = page.words.partition("0.0 ms\n")[2].split()
+    assert " ".join(drawn) == "the head of an answer, 404 Server: \ufffd[1m Content-Length: 4"
+
+
+def test_a_failure_as_text():
+    made = exchange("a stream", 1, b"hello")
+    made.clock = lambda: 10.0015
+    made.note("received", "HTTP/1.1 404 Not Found", HEAD, len(HEAD) - 4)
+    made.clock = lambda: 10.25
+    made.fail("nothing came")
+    result = failed(said="nothing came", output="line 1\n", exchanges=(exchange(), made))
+    assert "\n".join(failure(result)) == (
+        "nothing came\n"
+        "\n"
+        "must: it is so (1.1-2)\n"
+        "remedy: make it so\n"
+        "\n"
+        "the container printed:\n"
+        "| line 1\n"
+        "\n"
+        "a stream:\n"
+        "      1.5 ms  --> text FIN, 5 bytes  'hello'\n"
+        "      1.5 ms  <-- HTTP/1.1 404 Not Found\n"
+        "                  | Server: \ufffd[1m\n"
+        "                  | Content-Length: 4\n"
+        "    250.0 ms   !  nothing came\n"
+        "and 1 more connections"
+    )
+
+
+def test_of_a_failure_with_many_steps_its_beginning_and_its_end_are_told():
+    made = exchange("a stream", 250)
+    made.clock = lambda: 11.0
+    made.fail("nothing came")
+    lines = list(failure(failed(exchanges=(made,))))
+    assert [line.strip() for line in lines if "..." in line] == ["... 180 more", "... 50 more"]
+    assert lines[-1] == "   1000.0 ms   !  nothing came"
+    assert len(lines) == 6 + 6 + 1 + 14 + 1 + 1
+
+
+def test_nothing_in_a_failure_steers_the_terminal():
+    (_, result, _) = hostile().results
+    assert all(each.isprintable() for line in failure(result) for each in line)
 
 
 def test_hostile_bytes_are_text_in_html():
@@ -357,6 +461,7 @@ def test_hostile_bytes_are_text_in_html():
     assert {name for _, attributes in page.tags for name in attributes} <= {
         *("lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "role"),
         *("aria-label", "viewbox", "x", "y", "x1", "y1", "x2", "y2", "points", "text-anchor"),
+        *("width", "height", "rx"),
     }
     assert "<script>alert(1)</script>" in page.words
     assert all(char.isprintable() or char == "\n" for char in drawn)

@@ -12,7 +12,7 @@ import pytest
 from gateway.conformance.check import Broken, Check, Need, Severity, Untried, Verdict
 from gateway.conformance.checks import ALL
 from gateway.conformance.probes import BUILT_IN, Probe
-from gateway.conformance.run import Report, Result, Run, chosen
+from gateway.conformance.run import Report, Result, Run, blocked_by, chosen, in_turn
 from gateway.conformance.subject import Launched, Subject, command_of
 from gateway.conformance.trial import Trial
 from gateway.dialling import Address
@@ -155,6 +155,59 @@ async def test_one_that_only_waits_is_tried_beside_the_others() -> None:
     assert report.count(Verdict.PASS) == 3
 
 
+async def test_one_that_waits_is_tried_no_longer_than_whoever_takes_the_checks() -> None:
+    ended = asyncio.Event()
+
+    async def wait(_trial: Trial) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def let_it_begin(_trial: Trial) -> None:
+        await asyncio.sleep(0)
+
+    first, waiting = check("a", let_it_begin), check("b", wait, aside=True)
+    run = Run([first, waiting], ECHO)
+    assert (await run.take(first, NOWHERE)).verdict is Verdict.PASS
+    async with asyncio.timeout(5):
+        await run.aclose()
+    assert ended.is_set()
+    assert list(run.results) == ["a"]
+
+
+async def test_taken_one_by_one_each_comes_after_those_it_requires_and_once() -> None:
+    tried = []
+
+    def noted(id: str, **members: object) -> Check:
+        async def body(_trial: Trial) -> None:
+            tried.append(id)
+
+        return check(id, body, **members)
+
+    a, b, c = noted("a"), noted("b", requires=("a",)), noted("c", requires=("b",))
+    run = Run([a, b, c], ECHO)
+    assert (await run.take(c, NOWHERE)).check is c
+    assert (await run.take(a, NOWHERE)).check is a
+    assert tried == ["a", "b", "c"]
+    assert list(run.results) == ["a", "b", "c"]
+
+
+async def test_what_blocks_is_named_by_its_root() -> None:
+    checks = [check("a", broken), check("b", requires=("a",)), check("c", requires=("b",))]
+    run = Run(checks, ECHO)
+    result = await run.take(checks[2], NOWHERE)
+    assert (result.verdict, result.said) == (Verdict.BLOCKED, "a comes first")
+    assert blocked_by(checks[2], run.results) is run.results["a"]
+    assert blocked_by(checks[0], run.results) is None
+
+
+def test_those_of_the_end_come_last_and_those_that_wait_before_them() -> None:
+    checks = [check("a", aside=True), check("shutdown.b"), check("c")]
+    assert [each.id for each in in_turn(checks, fast=False)] == ["c", "a", "shutdown.b"]
+    assert [each.id for each in in_turn(checks, fast=True)] == ["a", "c", "shutdown.b"]
+
+
 # --- Which ----------------------------------------------------------------------------------------
 
 
@@ -215,6 +268,21 @@ async def test_a_container_that_dies_is_that_checks_fault_and_starts_again(dying
     assert dying.process.pid not in (None, first)
 
 
+async def test_after_a_check_of_its_end_the_container_is_there_again(dying: Subject) -> None:
+    async def end(trial: Trial) -> None:
+        await trial.process.kill()
+
+    async def connect(trial: Trial) -> None:
+        async with trial.link("a connection"):
+            pass
+
+    checks = [check("a", connect), check("shutdown.b", end), check("c", connect)]
+    await dying.process.listening(10)
+    run = Run(checks, ECHO)
+    taken = [(await run.take(checks[at], dying)).verdict for at in (0, 1, 2)]
+    assert taken == [Verdict.PASS] * 3
+
+
 async def test_what_it_printed_is_told(dying: Subject) -> None:
     async def kill(trial: Trial) -> None:
         async with trial.link("its end") as link:
@@ -224,6 +292,8 @@ async def test_what_it_printed_is_told(dying: Subject) -> None:
 
     await dying.process.listening(10)
     (result,) = (await Run([check("a", kill)], ECHO).run(dying)).results
+    (exchange,) = result.exchanges
+    assert [step.what for step in exchange.steps] == ["die", "end of the connection", "gone"]
     assert (result.said, result.output) == ("gone", "a last word\n")
 
 

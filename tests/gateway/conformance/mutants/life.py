@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -164,7 +165,8 @@ class SharesReplies(Stream):
 
     async def on_text(self, text: str) -> None:
         for each in set(self.everyone):
-            await each.send(TEXT, text.encode())
+            with suppress(ConnectionError):  # its client has gone, and it has not seen that yet
+                await each.send(TEXT, text.encode())
 
 
 @mutant("streams.idle")

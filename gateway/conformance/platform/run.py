@@ -1,0 +1,88 @@
+"""Trying the checks of a platform, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable
+
+from gateway.conformance.check import Broken, Check, Severity, Untried, Verdict
+from gateway.conformance.platform.check import body_of
+from gateway.conformance.platform.container import ContainerStream, InstrumentedContainer
+from gateway.conformance.platform.trial import Platform, PlatformTrial
+from gateway.conformance.run import Report, Result, chosen
+
+_STOPPING = (Verdict.FAIL, Verdict.BLOCKED, Verdict.NOTE)
+
+
+class PlatformRun:
+    """All checks against one platform; its reports are those of a container's run.
+
+    Args:
+        checks: in an order in which each comes after those it requires.
+        fast: whether what takes minutes is left out.
+        only: ids to try, with what they require; None for all.
+        on_result: called after each check.
+    """
+
+    def __init__(
+        self,
+        checks: Iterable[Check],
+        *,
+        fast: bool = False,
+        only: Collection[str] | None = None,
+        on_result: Callable[[Result], object] = id,
+    ) -> None:
+        self._checks = chosen(list(checks), only)
+        self._fast = fast
+        self._on_result = on_result
+        self._verdicts: dict[str, Verdict] = {}
+        self._kept: dict[str, ContainerStream] = {}
+
+    async def run(self, platform: Platform, container: InstrumentedContainer) -> Report:
+        """Try them.
+
+        Args:
+            platform: a gateway that runs.
+            container: where its endpoint expects one; it listens.
+        """
+        subject = f"{platform.url}, endpoint {platform.endpoint}, container {container.address}"
+        report = Report(subject=subject, probe="instruments")
+        began = time.monotonic()
+        for check in self._checks:
+            result = await self._try(check, platform, container)
+            self._verdicts[check.id] = result.verdict
+            report.results.append(result)
+            self._on_result(result)
+        report.seconds = time.monotonic() - began
+        return report
+
+    async def _try(
+        self, check: Check, platform: Platform, container: InstrumentedContainer
+    ) -> Result:
+        for required in check.requires:
+            if self._verdicts.get(required) in _STOPPING:
+                return Result(check, Verdict.BLOCKED, said=f"{required} comes first")
+        container.forget()
+        trial = PlatformTrial(platform, container, self._fast, self._kept)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(check.limit + platform.times.until_lost * 2):
+                await body_of(check)(trial)
+        except Untried as untried:
+            return Result(check, Verdict.SKIP, time.monotonic() - began, str(untried))
+        except Broken as error:
+            broken = error
+        except TimeoutError:
+            broken = Broken(f"not done within {check.limit:g} s")
+        else:
+            return Result(check, Verdict.PASS, time.monotonic() - began)
+        verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
+        return Result(
+            check,
+            verdict,
+            time.monotonic() - began,
+            broken.what,
+            broken.remedy or check.remedy,
+            tuple(trial.exchanges),
+        )
