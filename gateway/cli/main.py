@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from gateway.cli import certs, conform, dev, invoke, serve
+from gateway.cli import certs, conform, dev, invoke, replay, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     certs.add_to(commands)
     dev.add_to(commands)
     conform.add_to(commands)
+    replay.add_to(commands)
     options = parser.parse_args(arguments)
     status: int = options.run(options)
     return status

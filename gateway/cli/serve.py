@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import dataclasses
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,10 @@ from typing import TYPE_CHECKING
 from gateway import settings
 from gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
 from gateway.gateway import Gateway
+from gateway.intermediary.faults import Rule
+from gateway.intermediary.faults_file import FaultsError, load_faults
+from gateway.intermediary.standing import interposed
+from gateway.recording.recorder import Recorder
 from gateway.serving.principals import PrincipalsError
 from gateway.settings import Settings, SettingsError
 from gateway.streams.clock import LoopClock
@@ -95,6 +101,26 @@ def add_to(commands: Commands) -> None:
         dest="allow_origins",
         help="origin of web pages that may open streams; may be repeated",
     )
+    parser.add_argument(
+        "--faults",
+        type=Path,
+        metavar="FILE",
+        default=None,
+        help="what is to go wrong with which streams, as TOML: see docs/how-to/break-a-stream.md",
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="DIR",
+        default=None,
+        help="keep what passes between gateway and containers, a file for each stream",
+    )
+    parser.add_argument(
+        "--no-payloads",
+        action="store_true",
+        default=False,
+        help="with --record: keep the sizes of what is said, and not what is said",
+    )
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="(info)")
     parser.set_defaults(run=run)
 
@@ -105,12 +131,51 @@ def run(options: argparse.Namespace) -> int:
     flags = {name: value for name, value in vars(options).items() if name in known}
     try:
         loaded = settings.load(flags, os.environ, Path(options.config) if options.config else None)
-    except SettingsError as error:
+        rules = () if options.faults is None else load_faults(options.faults)
+        _check_together(options, rules, loaded)
+    except (FaultsError, SettingsError) as error:
         print(f"partway serve: {error}", file=sys.stderr)
         return 2
     start_log(loaded.log_level)
-    raise_descriptor_limit(loaded.max_connections + loaded.max_streams)
-    return run_loop(serve(loaded))
+    # With an intermediary each stream has two connections more.
+    between = 0 if options.faults is None and options.record is None else 2
+    raise_descriptor_limit(loaded.max_connections + loaded.max_streams * (1 + between))
+    recorder = None
+    if options.record is not None:
+        try:
+            recorder = Recorder(options.record, not options.no_payloads)
+        except OSError as error:
+            print(f"partway serve: --record: {error}", file=sys.stderr)
+            return 1
+    if rules:
+        log.warning("faults are on: %s spoils streams on purpose", options.faults)
+    return run_loop(_serve_between(loaded, rules, recorder))
+
+
+def _check_together(options: argparse.Namespace, rules: Sequence[Rule], loaded: Settings) -> None:
+    """Refuse what would do nothing: a rule for an endpoint that there is not, half a recording."""
+    known = {endpoint.name for endpoint in loaded.endpoints}
+    for number, rule in enumerate(rules, 1):
+        if rule.endpoint is not None and rule.endpoint not in known:
+            raise SettingsError(
+                f"{options.faults}: rule {number}: endpoint: there is no {rule.endpoint!r}; "
+                f"known are {', '.join(sorted(known)) or 'none'}"
+            )
+    if options.no_payloads and options.record is None:
+        raise SettingsError("--no-payloads says how to --record DIR: add that")
+
+
+async def _serve_between(loaded: Settings, rules: Sequence[Rule], recorder: Recorder | None) -> int:
+    """Serve, with intermediaries before the containers where something asks for them."""
+    if not rules and recorder is None:
+        return await serve(loaded)
+    observe = None if recorder is None else recorder.observe
+    try:
+        async with interposed(loaded, rules, observe) as settings_between:
+            return await serve(settings_between)
+    finally:
+        if recorder is not None:
+            await asyncio.to_thread(recorder.close)
 
 
 async def serve(loaded: Settings) -> int:
