@@ -18,15 +18,17 @@ import pytest
 
 from container.cli import new as container_new
 from container.cli import serve as container_serve
-from gateway.cli import certs, conform, dev, invoke, serve
+from gateway.cli import certs, conform, dev, invoke, replay, serve
 from gateway.conformance.probes import load_probe
 from gateway.fleet.endpoints import Endpoint
+from gateway.intermediary.faults_file import load_faults
 from gateway.metrics import Metrics
 from gateway.serving.principals import Principals
 from gateway.settings import Settings, load
 from gateway.streams.ends import Cause, Ending
 from gateway.streams.policy import StreamPolicy
 from gateway.streams.session import Counts
+from gateway.testing.container_file import read_plan
 from tests.conftest import ROOT
 from tests.processes import running
 
@@ -162,6 +164,11 @@ def test_configurations_in_the_docs_are_good(place, block, tmp_path):
     elif block.startswith("# probe.toml"):
         (tmp_path / "hello.pcm").write_bytes(b"")
         assert load_probe(config).messages
+    elif re.match(r"# (tests/)?conformance\.toml", block):
+        (tmp_path / "probe.toml").write_text('messages = ["a"]')
+        assert read_plan(config).checks
+    elif block.startswith("# faults.toml"):
+        assert load_faults(config)
     else:
         load({}, {}, config)
 
@@ -180,7 +187,7 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     ours = (container_serve, container_new)
-    theirs = (serve, invoke, certs, dev, conform)
+    theirs = (serve, invoke, certs, dev, conform, replay)
     top = argparse.ArgumentParser()
     adding = top.add_subparsers()
     for command in ours if name.startswith("partway-container") else theirs:
@@ -193,7 +200,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 COMMANDS = [
     *("partway serve", "partway invoke", "partway certs", "partway dev"),
-    "partway conform",
+    *("partway conform", "partway replay"),
     *("partway-container serve", "partway-container new"),
 ]
 
@@ -215,7 +222,8 @@ def test_flags_that_pages_mention_exist():
         for line in path.read_text("utf-8").splitlines()
         if "partway" in line and not line.startswith("#")
         for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", line)
-        if flag not in known and "docker" not in line and "http.server" not in line
+        if flag not in known
+        if not any(other in line for other in ("docker", "http.server", "pytest"))
     }
     assert unknown == set()
 

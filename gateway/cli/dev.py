@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from gateway import settings
 from gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
 from gateway.dev.changes import Changes, WatchFailed
-from gateway.fleet.leash import Leash
 from gateway.dev.page import Page
 from gateway.dev.supervisor import Supervisor
+from gateway.fleet.leash import Leash
 from gateway.gateway import Gateway
 from gateway.settings import Settings, SettingsError
 from protocol.limits import MAX_ENDPOINT_NAME, is_name
