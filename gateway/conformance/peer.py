@@ -36,7 +36,8 @@ _FRAMING: Final = {
     "RSV bit": "compress nothing: no extension was agreed on, and RSV1 to RSV3 are 0 without one",
     "is masked": "write frames without a mask: the mask bit (0x80 in the second byte) is 0 in what "
     "a server sends",
-    "close code": "answer by 1002, or an empty Close: codes that may not be sent are not sent back",
+    "close code": "send codes of 1000 to 1003, 1007 to 1014 and 3000 to 4999, or an empty Close; "
+    "send no other back, but answer it by 1002",
     "UTF-8": "send bytes that are no UTF-8 as a binary message",
 }
 #: Of a 101 that is none.

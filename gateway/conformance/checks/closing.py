@@ -75,12 +75,13 @@ async def without_code(trial: Trial) -> None:
     "closing.reason",
     "1.5-1",
     title="a Close with a code of the client's own and a long reason is answered",
-    remedy="take every code from 1000 to 4999 that RFC 6455 §7.4 allows, and reasons of 123 bytes",
+    remedy="behind the two bytes of a Close's code take a reason of up to 123, and as its code "
+    "1000 to 1003, 1007 to 1014, 3000 to 4999",
     requires=("closing.answered",),
 )
 async def reason(trial: Trial) -> None:
     async with trial.stream("a close with a reason") as peer:
-        close = await _answer_to(peer, 4000, "é" * 61, "after Close 4000 with a reason")
+        close = await _answer_to(peer, 4000, "é" * 61, "after Close 4000 and a reason of 122 bytes")
         if code_of(close) == 1002:
             raise Broken(
                 "Close 4000 with a reason of 122 bytes is answered by Close 1002"

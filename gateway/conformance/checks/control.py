@@ -17,11 +17,16 @@ _IN_A_ROW = 20
 _FENCE = b"and one more"
 
 
-async def _ponged(peer: Peer, payload: bytes, what: str) -> None:
+async def _ponged(peer: Peer, payload: bytes, what: str, *, asked: bool = False) -> None:
     await peer.ping(payload)
     try:
         got = await peer.pong(_PONG_TIMEOUT)
     except TimeoutError:
+        if peer.unasked and asked:
+            raise Broken(
+                f"{what}: no Pong within {_PONG_TIMEOUT:g} s, in which {peer.unasked} of the "
+                "model's messages came"
+            ) from None
         if peer.unasked:
             raise Broken(
                 f"{what}: no Pong within {_PONG_TIMEOUT:g} s, but a message",
@@ -116,7 +121,7 @@ async def busy(trial: Trial) -> None:
     async with trial.stream("a ping behind messages") as peer:
         for message in trial.probe.messages * 5:
             await peer.say(message)
-        await _ponged(peer, b"behind", "after a Ping behind five questions")
+        await _ponged(peer, b"behind", "after a Ping behind five questions", asked=True)
 
 
 @checks.add(

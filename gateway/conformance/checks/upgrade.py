@@ -89,7 +89,8 @@ async def refused(trial: Trial) -> None:
     "1.6-1",
     severity=Severity.NOTE,
     title="a query that the container does not know is let pass",
-    remedy="refuse queries on purpose, or not at all: clients of the platform may send any",
+    remedy="choose the handler by the path alone, without what follows its '?': clients of the "
+    "platform may send any query; refuse one only on purpose",
     requires=("upgrade.granted",),
 )
 async def query(trial: Trial) -> None:
