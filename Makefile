@@ -8,7 +8,7 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test test-text mutants lint format bench bench-codecs bench-http2 bench-container bench-speech bench-text browser interop interop-js sdk-python \
+.PHONY: demo test test-text mutants tutorial lint format bench bench-codecs bench-http2 bench-container bench-speech bench-text browser interop interop-js sdk-python \
 	image image-tools wheel clean
 
 demo: .venv/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -29,8 +29,12 @@ format: .venv/installed-lint
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-mutants: .venv/installed-test  ## broken containers: each fails the one check that it should
-	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/conformance/mutants_check.py
+mutants: .venv/installed-test  ## broken containers and platforms: each fails the one check that it should
+	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/conformance/mutants_check.py \
+		tests/gateway/conformance/platform/broken_platforms_check.py
+
+tutorial: .venv/installed-test  ## the conformant container's tutorial: each step as it is printed
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/tutorial_check.py
 
 bench: .venv/installed-bench  ## the gateway beside HAProxy, where there is one
 	$(BIN)/python -m benchmarks.relay $(BENCH_ARGS)
