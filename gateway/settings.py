@@ -161,7 +161,7 @@ def load(
         for name, value in flags.items()
         if name != "endpoints"
     }
-    policy = _policy(StreamPolicy(), stream, f"{config}: [stream]")
+    policy = changed_policy(StreamPolicy(), stream, f"{config}: [stream]")
     endpoints = {
         name: _endpoint(name, _section(table, f"{config}: [endpoints.{name}]"), policy, config)
         for name, table in tables.items()
@@ -214,13 +214,25 @@ def _endpoint(
         raise SettingsError(
             f"{where} variant: it is up to {limits.MAX_ENDPOINT_NAME} letters, digits and hyphens"
         )
-    return Endpoint(name, address, _policy(policy, table, where, beside="url, variant, "), variant)
+    return Endpoint(
+        name, address, changed_policy(policy, table, where, beside="url, variant, "), variant
+    )
 
 
-def _policy(
+def changed_policy(
     base: StreamPolicy, table: dict[str, Any], where: str, beside: str = ""
 ) -> StreamPolicy:
-    """``base`` with a table's changes; ``beside`` names what else may stand in such a table."""
+    """A policy with a table's changes.
+
+    Args:
+        base: what is not in the table.
+        table: settings by their names.
+        where: they stand, for errors.
+        beside: names what else may stand in such a table.
+
+    Raises:
+        SettingsError: a setting is unknown, or not of its type or in its range.
+    """
     hints = get_type_hints(StreamPolicy)
     changes: dict[str, Any] = {}
     for name, value in table.items():

@@ -5,29 +5,39 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gateway.cli.process import stop_on_signals
+from gateway.cli.arguments import seconds
+from gateway.cli.process import INTERRUPTED, until_signalled
 from gateway.conformance.asking import AskedWrongly, Plan, Question, understood
 from gateway.conformance.checks import ALL
 from gateway.conformance.image import CHECKS
+from gateway.conformance.platform.checks import ALL as PLATFORM
+from gateway.conformance.platform.container import InstrumentedContainer
+from gateway.conformance.platform.run import PlatformRun
+from gateway.conformance.platform.trial import Platform, Times
 from gateway.conformance.report.html import to_html
 from gateway.conformance.report.json_report import to_json
 from gateway.conformance.report.junit import to_junit
 from gateway.conformance.report.matrix import matrix, show_matrix
 from gateway.conformance.report.terminal import console_for, progress, show
 from gateway.conformance.report.text import safe
-from gateway.conformance.run import Report, Run
+from gateway.conformance.run import Report, Run, chosen
+from gateway.fleet.endpoints import container_address
+from protocol.limits import CONTAINER_PING_INTERVAL
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
-#: As a shell has it for what Ctrl-C has ended.
-_INTERRUPTED = 130
+_USUAL_PROBE = "echo"
+
+#: Seconds between Pings that ``--fast`` still waits for.
+_SHORT_INTERVAL = 1.0
 
 _EXAMPLES = """\
 examples:
@@ -35,6 +45,7 @@ examples:
   partway conform --url http://127.0.0.1:8080 --path v1/listen --query model=general --fast
   partway conform --command "python app.py" --probe question.toml --junit conform.xml
   docker save my-model | gzip > my-model.tar.gz; partway conform --image my-model.tar.gz
+  partway conform --platform http://127.0.0.1:8090 --endpoint echo --listen 127.0.0.1:8080 --fast
 """
 
 
@@ -45,7 +56,8 @@ def add_to(commands: Commands) -> None:
         help="check a container against the contract",
         description=(
             "Check a container against the wire contract, clause by clause: one that runs, one "
-            "that is started for it as the platform would, or an image's configuration."
+            "that is started for it as the platform would, or an image's configuration. Or, the "
+            "other way round, check a gateway, by a container that writes down what it sends."
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -63,15 +75,31 @@ def add_to(commands: Commands) -> None:
         "--image", type=Path, metavar="FILE", help="an image's archive, .tar or .tar.gz"
     )
     subject.add_argument(
+        "--platform", metavar="http://HOST:PORT", help="a gateway that runs, without authentication"
+    )
+    subject.add_argument(
         "--matrix", action="store_true", help="print which checks claim which clause, and end"
+    )
+    parser.add_argument("--endpoint", metavar="NAME", help="of the gateway, for --platform")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="where the gateway expects that endpoint's container, for --platform",
+    )
+    parser.add_argument(
+        "--ping-interval",
+        type=seconds,
+        default=CONTAINER_PING_INTERVAL,
+        metavar="SECONDS",
+        help="that endpoint's, for --platform (%(default)g)",
     )
     parser.add_argument("--path", default="", help="path of streams, without a leading slash")
     parser.add_argument("--query", default="", help="query of streams, key=value&key=value")
     parser.add_argument(
         "--probe",
-        default="echo",
+        default=_USUAL_PROBE,
         metavar="NAME|FILE",
-        help="what to say to the model: echo, chat, speech, or a TOML file (%(default)s)",
+        help="what to say to the model: echo, chat, speech, or a file (%(default)s)",
     )
     parser.add_argument(
         "--only",
@@ -104,14 +132,14 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a log's encoding may lack what others said
         sys.stdout.reconfigure(errors="backslashreplace")
     if options.matrix:
-        show_matrix(matrix([*CHECKS, *ALL]), console_for(sys.stdout))
+        show_matrix(matrix([*CHECKS, *ALL, *PLATFORM]), console_for(sys.stdout))
         return 0
     try:
         files = _files(options)
         report = _report(options)
         if report is None:
             print("partway conform: interrupted", file=sys.stderr)
-            return _INTERRUPTED
+            return INTERRUPTED
         show(report, console_for(sys.stderr if "-" in files.values() else sys.stdout))
         _write(report, files)
     except AskedWrongly as error:
@@ -125,6 +153,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> Report | None:
     """Check what was asked for; None if a signal came before the end."""
+    if options.platform is not None:
+        _check_nothing_of_containers(options)
+        return asyncio.run(until_signalled(_try_platform(options)))
+    if options.endpoint or options.listen:
+        raise AskedWrongly("--endpoint and --listen are for a gateway, with --platform")
     plan = understood(
         Question(
             command=options.entrypoint,
@@ -141,7 +174,20 @@ def _report(options: argparse.Namespace) -> Report | None:
     )
     if options.image is not None:
         return plan.examined()
-    return asyncio.run(_until_signalled(_try(plan)))
+    return asyncio.run(until_signalled(_try(plan)))
+
+
+def _check_nothing_of_containers(options: argparse.Namespace) -> None:
+    named = {
+        "--path": options.path,
+        "--query": options.query,
+        "--probe": options.probe != _USUAL_PROBE,
+        "--model-dir": options.model_dir,
+        "--env": options.env,
+    }
+    for name, given in named.items():
+        if given:
+            raise AskedWrongly(f"{name} is for a container, and --platform is a gateway")
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -151,25 +197,41 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-async def _until_signalled(trying: Coroutine[Any, Any, Report]) -> Report | None:
-    """The report; None if SIGINT or SIGTERM came before it."""
-    stop = stop_on_signals(again=lambda: None)  # the container is killed: no end is faster
-    tasks = (
-        asyncio.create_task(trying, name="checks"),
-        asyncio.create_task(stop.wait(), name="signals"),
-    )
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-    return None if tasks[0].cancelled() else tasks[0].result()
-
-
 async def _try(plan: Plan) -> Report:
     with progress(plan.checks, console_for(sys.stderr)) as on_result:
         async with plan.subject() as subject:
             run = Run(plan.checks, plan.probe, fast=plan.question.fast, on_result=on_result)
             return await run.run(subject)
+
+
+async def _try_platform(options: argparse.Namespace) -> Report:
+    if not options.endpoint or not options.listen:
+        raise AskedWrongly(
+            "--platform needs --endpoint NAME, and --listen HOST:PORT where the gateway expects "
+            "that endpoint's container"
+        )
+    if not options.platform.startswith(("http://", "https://")):
+        raise AskedWrongly(f"--platform {options.platform}: it begins with http:// or https://")
+    try:
+        checks = chosen(PLATFORM, options.only)
+    except ValueError as error:
+        raise AskedWrongly(f"--only: {error}") from error
+    try:
+        listen = container_address(f"http://{options.listen}")
+    except ValueError as error:
+        raise AskedWrongly(f"--listen {options.listen}: {error}") from error
+    times = Times(ping_interval=options.ping_interval)
+    # With short times nothing takes minutes: the endpoint itself is the hurried one.
+    hurried = options.endpoint if options.ping_interval <= _SHORT_INTERVAL else None
+    platform = Platform(options.platform, options.endpoint, hurried, times)
+    with progress(checks, console_for(sys.stderr)) as on_result:
+        try:
+            async with InstrumentedContainer(listen) as container:
+                run = PlatformRun(checks, fast=options.fast, on_result=on_result)
+                return await run.run(platform, container)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise AskedWrongly(f"--listen {options.listen}: {why}") from error
 
 
 # --- The report -----------------------------------------------------------------------------------

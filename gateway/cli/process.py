@@ -1,4 +1,4 @@
-"""What commands that run a gateway have in common as processes: log, loop, signals, descriptors."""
+"""What commands have in common as processes: log, loop, signals, descriptors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final, TypeVar
 
 log = logging.getLogger("partway.serve")
+
+#: Exit status of what Ctrl-C has ended, as a shell has it.
+INTERRUPTED: Final = 130
+
+_T = TypeVar("_T")
 
 
 def start_log(level: str) -> None:
@@ -36,6 +41,18 @@ def stop_on_signals(again: Callable[[], None]) -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
     return stop
+
+
+async def until_signalled(work: Coroutine[Any, Any, _T]) -> _T | None:
+    """What it comes to; None if SIGINT or SIGTERM has ended it before, by cancellation."""
+    stop = stop_on_signals(again=lambda: None)  # it ends at once: nothing could hasten it
+    working = asyncio.create_task(work, name="work")
+    waiting = asyncio.create_task(stop.wait(), name="signals")
+    await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+    for task in (working, waiting):
+        task.cancel()
+    await asyncio.wait((working, waiting))
+    return None if working.cancelled() else working.result()
 
 
 def raise_descriptor_limit(needed: int) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
-import math
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.cli.process import stop_on_signals
+from gateway.cli.arguments import seconds
+from gateway.cli.process import INTERRUPTED, until_signalled
 from gateway.conformance.report.terminal import console_for
 from gateway.conformance.report.text import safe
 from gateway.dialling import Address
 from gateway.fleet.endpoints import container_address
 from gateway.operations.asked import Asked, container_target
-from gateway.recording.comparison import Answers, By, Comparison, compare
+from gateway.recording.comparison import By, Comparison, compare
 from gateway.recording.recording import Recording, RecordingError, load_recording
 from gateway.recording.replay import PATIENCE, Script, replay, script_of
 from gateway.recording.report import show, to_json
@@ -25,9 +26,6 @@ from protocol.errors import InputValidationError
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
-
-#: As a shell has it for what Ctrl-C has ended.
-_INTERRUPTED = 130
 
 _EXAMPLES = """\
 examples:
@@ -74,7 +72,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--wait",
-        type=_seconds,
+        type=seconds,
         default=PATIENCE,
         metavar="SECONDS",
         help="for a reply that does not come (%(default)g)",
@@ -94,10 +92,14 @@ def run(options: argparse.Namespace) -> int:
     try:
         recording, script = _loaded(options.file)
         address, target = _address(options.url), _target(options, recording)
-        now = asyncio.run(_until_signalled(script, address, target, options))
+        now = asyncio.run(
+            until_signalled(
+                replay(script, address, target, speed=options.speed, patience=options.wait)
+            )
+        )
         if now is None:
             print("partway replay: interrupted", file=sys.stderr)
-            return _INTERRUPTED
+            return INTERRUPTED
         found = compare(script.answers, now, By(options.by))
         where = f"http://{address}{target}"
         show(
@@ -108,22 +110,6 @@ def run(options: argparse.Namespace) -> int:
         print(f"partway replay: {safe(str(error))}", file=sys.stderr)
         return 2
     return 0 if found.same else 1
-
-
-async def _until_signalled(
-    script: Script, address: Address, target: str, options: argparse.Namespace
-) -> Answers | None:
-    """The answers; None if SIGINT or SIGTERM came before them."""
-    stop = stop_on_signals(again=lambda: None)
-    saying = asyncio.create_task(
-        replay(script, address, target, speed=options.speed, patience=options.wait), name="replay"
-    )
-    waiting = asyncio.create_task(stop.wait(), name="signals")
-    await asyncio.wait((saying, waiting), return_when=asyncio.FIRST_COMPLETED)
-    for task in (saying, waiting):
-        task.cancel()
-    await asyncio.wait((saying, waiting))
-    return None if saying.cancelled() else saying.result()
 
 
 # --- What was asked for ---------------------------------------------------------------------------
@@ -161,17 +147,11 @@ def _speed(text: str) -> float:
     """Times the recorded pace; 0 for no pace at all."""
     if text == "max":
         return 0.0
-    value = float(text)
-    if value and not 0.01 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not from 0.01 to 1000, nor max")
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value) or not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not over 0 and at most 3600 seconds")
-    return value
+    with suppress(ValueError):
+        value = float(text)
+        if value == 0 or 0.01 <= value <= 1000:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not from 0.01 to 1000, nor max")
 
 
 def _write(name: str | None, recording: Recording, where: str, found: Comparison) -> None:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from gateway import settings
 from gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
+from gateway.conformance.report.text import safe
 from gateway.gateway import Gateway
 from gateway.intermediary.faults import Rule
 from gateway.intermediary.faults_file import FaultsError, load_faults
 from gateway.intermediary.standing import interposed
-from gateway.recording.recorder import Recorder
+from gateway.recording.recorder import MAX_RECORDINGS, Recorder
 from gateway.serving.principals import PrincipalsError
 from gateway.settings import Settings, SettingsError
 from gateway.streams.clock import LoopClock
@@ -134,18 +135,20 @@ def run(options: argparse.Namespace) -> int:
         rules = () if options.faults is None else load_faults(options.faults)
         _check_together(options, rules, loaded)
     except (FaultsError, SettingsError) as error:
-        print(f"partway serve: {error}", file=sys.stderr)
+        print(f"partway serve: {safe(str(error))}", file=sys.stderr)
         return 2
     start_log(loaded.log_level)
-    # With an intermediary each stream has two connections more.
+    # With an intermediary each stream has two connections more, and recorded it has a file.
     between = 0 if options.faults is None and options.record is None else 2
-    raise_descriptor_limit(loaded.max_connections + loaded.max_streams * (1 + between))
+    files = 0 if options.record is None else min(loaded.max_streams, MAX_RECORDINGS)
+    raise_descriptor_limit(loaded.max_connections + loaded.max_streams * (1 + between) + files)
     recorder = None
     if options.record is not None:
         try:
             recorder = Recorder(options.record, not options.no_payloads)
         except OSError as error:
-            print(f"partway serve: --record: {error}", file=sys.stderr)
+            why = error.strerror or error
+            print(f"partway serve: --record {options.record}: {why}", file=sys.stderr)
             return 1
     if rules:
         log.warning("faults are on: %s spoils streams on purpose", options.faults)

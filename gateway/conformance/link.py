@@ -18,8 +18,9 @@ from gateway.dialling import Address
 #: Seconds for an answer of which no clause says how soon it must come.
 PATIENCE: Final = 10.0
 CONNECT_TIMEOUT: Final = 5.0
-#: Bytes of an answer's body.
+#: Bytes of an answer's body, and pieces in which they come: each costs more than a byte of it.
 MAX_BODY: Final = 16 << 20
+MAX_PIECES: Final = 100_000
 
 _READ = 1 << 16
 
@@ -231,6 +232,8 @@ async def read_answer(
             size += len(event.data)
             if size > MAX_BODY:
                 raise Broken(f"the answer to {method} has more than {MAX_BODY} bytes")
+            if len(chunks) > MAX_PIECES:
+                raise Broken(f"the answer to {method} comes in more than {MAX_PIECES} pieces")
         elif isinstance(event, h11.EndOfMessage):
             break
         elif isinstance(event, h11.ConnectionClosed):

@@ -21,9 +21,11 @@ from protocol.frame_codec import FrameDecoder, FrameError, decode_close
 from protocol.frames import Frame, Opcode
 from protocol.handshake import accept_key
 
-#: Bytes of a frame, and of the answer's head to an upgrade.
+#: Bytes of a frame and of a message, and of the answer's head to an upgrade.
 MAX_FRAME: Final = 32 << 20
 MAX_HEAD: Final = 1 << 16
+#: Pongs of a stream; no check sends a hundredth as many pings.
+MAX_PONGS: Final = 10_000
 
 _ILL_FRAMED = "mend how the container writes frames, or let a WebSocket library write them"
 #: What to do about the faults that are known, by what the decoder says of them.
@@ -40,6 +42,8 @@ _FRAMING: Final = {
     "send no other back, but answer it by 1002",
     "UTF-8": "send bytes that are no UTF-8 as a binary message",
 }
+_PONGS: Final = "send a Pong for each Ping, and none unasked"
+_ENDLESS: Final = "end each message: its last frame, or its only one, has FIN=1"
 #: Of a 101 that is none.
 _UPGRADE = "answer with Upgrade: websocket and Connection: Upgrade; a proxy between may drop them"
 _ACCEPT = (
@@ -213,6 +217,8 @@ class Peer:
         if opcode is Opcode.PING:
             await self.send(Opcode.PONG, payload)
         elif opcode is Opcode.PONG:
+            if len(self.pongs) == MAX_PONGS:
+                raise Broken(f"the container sent more than {MAX_PONGS} Pongs", _PONGS)
             self.pongs.append(payload)
         elif opcode is Opcode.CLOSE:
             close = decode_close(payload)
@@ -224,6 +230,10 @@ class Peer:
             if self._begun is None:
                 self._begun = opcode, bytearray()
             kind, whole = self._begun
+            if len(whole) + len(payload) > MAX_FRAME:
+                raise Broken(
+                    f"a message of the container's has more than {MAX_FRAME} bytes", _ENDLESS
+                )
             whole += payload
             if fin:
                 self._begun = None

@@ -80,15 +80,14 @@ def load_probe(path: Path) -> Probe:
             recording is of no use.
     """
     try:
-        text = path.read_bytes()[: MAX_PROBE_BYTES + 1]
-        if len(text) > MAX_PROBE_BYTES:
-            raise ProbeError(f"{path}: more than {MAX_PROBE_BYTES} bytes")
+        text = _read(path)
         if text.startswith(b"{"):  # as no TOML does
             return _of_recording(load_recording(path, MAX_PROBE_BYTES))
         members = tomllib.loads(text.decode())
     except RecordingError as error:
         raise ProbeError(str(error)) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    # Not only tomllib's own: a number may have too many digits, and an array too many arrays in it.
+    except (OSError, ValueError, RecursionError) as error:
         raise ProbeError(f"{path}: {error}") from error
     unknown = sorted(set(members) - _KNOWN)
     if unknown:
@@ -99,10 +98,10 @@ def load_probe(path: Path) -> Probe:
     expect = _of(str, path, members, "expect", "")
     try:
         re.compile(expect)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ProbeError(f"{path}: expect: {error}") from error
     replies = _of(int, path, members, "replies", 1)
-    timeout = float(_of((int, float), path, members, "timeout", USUAL_TIMEOUT))
+    timeout = _of((int, float), path, members, "timeout", USUAL_TIMEOUT)
     if replies < 0 or not 0 < timeout <= MAX_TIMEOUT:
         raise ProbeError(f"{path}: replies is 0 or more, timeout over 0 and at most 600 seconds")
     return Probe(
@@ -111,8 +110,24 @@ def load_probe(path: Path) -> Probe:
         expect=expect,
         replies=replies,
         echo=_of(bool, path, members, "echo", False),
-        timeout=timeout,
+        timeout=float(timeout),
     )
+
+
+def _within(folder: Path, name: str) -> Path:
+    """A file of the probe's own folder: whoever wrote it is to be sent no other of one's files."""
+    file = (folder / name).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise ValueError(f"{name} is not in the probe's folder")
+    return file
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(MAX_PROBE_BYTES + 1)
+    if len(data) > MAX_PROBE_BYTES:
+        raise ValueError(f"more than {MAX_PROBE_BYTES} bytes")
+    return data
 
 
 def _of(
@@ -135,7 +150,7 @@ def _message(path: Path, number: int, value: object) -> str | bytes:
             if how == "hex" and isinstance(what, str):
                 return bytes.fromhex(what)
             if how == "file" and isinstance(what, str):
-                return (path.parent / what).read_bytes()
+                return _read(_within(path.parent, what))
         except (OSError, ValueError) as error:
             raise ProbeError(f"{where}: {how}: {error}") from error
     raise ProbeError(f'{where}: use a string, {{ hex = "00 ff" }} or {{ file = "audio.pcm" }}')

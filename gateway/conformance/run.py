@@ -114,6 +114,7 @@ class Run:
         self._on_result = on_result
         self._results: dict[str, Result] = {}
         self._aside: dict[str, asyncio.Task[Result]] = {}
+        self._disturbed: set[str] = set()  # of those, who may have failed of another's fault
         self._ended = False  # the container, by a check of its end
 
     @property
@@ -142,7 +143,7 @@ class Run:
             return self._results[check.id]
         self._begin_aside(subject)
         if check.id in self._aside:
-            result = await self._aside.pop(check.id)
+            result = await self._from_aside(check, subject)
         else:
             if _may_end(check) and self._aside:
                 await asyncio.wait(self._aside.values())
@@ -163,6 +164,17 @@ class Run:
         if aside:
             await asyncio.wait(aside)
 
+    async def _from_aside(self, check: Check, subject: Subject) -> Result:
+        """What became of one beside the others; it has a second try if the container died then."""
+        result = await self._aside.pop(check.id)
+        failed = result.verdict in (Verdict.FAIL, Verdict.NOTE)
+        process = subject.process
+        if process is not None and process.pid is None and not self._ended:
+            await self._start_again(subject)
+        elif not failed or check.id not in self._disturbed:
+            return result
+        return await self._try(check, subject)
+
     def _begin_aside(self, subject: Subject) -> None:
         """Begin those that wait, as soon as what they require is known."""
         for check in self._checks:
@@ -172,7 +184,7 @@ class Run:
                 and check.id not in self._aside
                 and all(each in self._results for each in check.requires)
             ):
-                trying = self._try(check, subject)
+                trying = self._try(check, subject, aside=True)
                 self._aside[check.id] = asyncio.create_task(trying, name=check.id)
 
     async def _start_again(self, subject: Subject) -> None:
@@ -184,7 +196,7 @@ class Run:
             with suppress(Broken):  # the next check will say so
                 await Trial(subject, self._probe).until_ready(RESTART_TIMEOUT)
 
-    async def _try(self, check: Check, subject: Subject) -> Result:
+    async def _try(self, check: Check, subject: Subject, *, aside: bool = False) -> Result:
         blocking = blocked_by(check, self._results)
         if blocking is not None:
             return Result(check, Verdict.BLOCKED, said=f"{blocking.check.id} comes first")
@@ -205,7 +217,7 @@ class Run:
         except TimeoutError:
             broken = Broken(f"not done within {check.limit:g} s")
         if broken is not None:
-            _mark(trial, broken)
+            mark(trial.exchanges, broken.what)
         seconds = time.monotonic() - began
         output = ""
         process = subject.process
@@ -213,9 +225,10 @@ class Run:
             if broken is not None or trial.cut or not await process.accepts():
                 await process.ended(DEATH_TIMEOUT)
                 output = process.output[-MAX_OUTPUT:]
-            if process.pid is None:
+            if process.pid is None and not aside:  # else it is whoever is tried beside it
                 broken = broken or Broken(f"the container ended, with status {process.status}")
-                _mark(trial, broken)
+                mark(trial.exchanges, broken.what)
+                self._disturbed |= self._aside.keys()
                 await self._start_again(subject)
         if broken is None:
             return Result(check, Verdict.PASS, seconds)
@@ -239,11 +252,10 @@ def blocked_by(check: Check, results: Mapping[str, Result]) -> Result | None:
     return None
 
 
-def _mark(trial: Trial, broken: Broken) -> None:
+def mark(exchanges: Sequence[Exchange], what: str) -> None:
     """Write down in the evidence what was wrong: where something happened last."""
-    exchanges = trial.exchanges
     if exchanges and not any(each.failed for each in exchanges):
-        max(exchanges, key=lambda each: each.latest).fail(broken.what)
+        max(exchanges, key=lambda each: each.latest).fail(what)
 
 
 def in_turn(checks: Sequence[Check], *, fast: bool) -> list[Check]:

@@ -28,6 +28,9 @@ OUTPUT_TIMEOUT: Final = 1.0
 #: Of what the container prints, the end is kept.
 MAX_OUTPUT: Final = 64 << 10
 
+#: For a connection: who never accepts fills its backlog, and then the system tries for minutes.
+CONNECT_TIMEOUT: Final = 5.0
+
 _POLL = 0.02
 
 
@@ -71,7 +74,10 @@ class Launched:
         self._environment = dict(environment or {})
         self._made: tempfile.TemporaryDirectory[str] | None = None
         if model_dir is None:
-            self._made = tempfile.TemporaryDirectory(prefix="partway-model-")
+            self._made = tempfile.TemporaryDirectory(
+                prefix="partway-model-",
+                ignore_cleanup_errors=True,  # the container may have had it
+            )
             model_dir = Path(self._made.name)
             model_dir.chmod(stat.S_IRUSR | stat.S_IXUSR | stat.S_IRGRP | stat.S_IXGRP)
         self.model_dir = model_dir
@@ -136,8 +142,9 @@ class Launched:
     async def accepts(self) -> bool:
         """Whether it accepts a connection now."""
         try:
-            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        except OSError:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:  # a TimeoutError is one
             return False
         writer.close()
         with suppress(OSError):
@@ -155,12 +162,13 @@ class Launched:
         An engine ends them all with the first. Here they run on: a shell that takes SIGTERM for
         itself has not ended its container.
         """
-        if self._child is None:
+        child = self._child  # another may be started meanwhile
+        if child is None:
             return True
         try:
             async with asyncio.timeout(timeout):
-                await self._child.exited.wait()
-                await self._child.silent.wait()
+                await child.exited.wait()
+                await child.silent.wait()
         except TimeoutError:
             return False
         return True
@@ -253,8 +261,9 @@ def _artifacts(folder: Path) -> dict[Path, tuple[int, int]]:
     """Size and time of each file."""
     found = {}
     for path in folder.rglob("*"):
-        known = path.lstat()
-        found[path] = known.st_size, known.st_mtime_ns
+        with suppress(FileNotFoundError):  # its owner was quicker
+            known = path.lstat()
+            found[path] = known.st_size, known.st_mtime_ns
     return found
 
 

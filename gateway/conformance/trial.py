@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
+import threading
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -19,6 +21,9 @@ from gateway.conformance.subject import START_TIMEOUT, Launched, Subject
 #: For the answer to the Close at a stream's end; whether it comes is another check's to ask.
 _LEAVE_TIMEOUT = 0.3
 _POLL = 0.05
+
+#: Seconds to look for what a probe expects in one reply.
+MATCH_TIMEOUT = 1.0
 
 _SAME_KIND = (
     "answer text by text and bytes by bytes: a library sends a str as text and bytes as binary "
@@ -166,23 +171,21 @@ class Trial:
                 await self.echoed(peer, message, what)
             return
         matched = not probe.expect
-        replies: list[str | bytes] = []
+        came, last = 0, ""  # of what a model says nothing but the last is kept
         deadline = time.monotonic() + probe.timeout
-        while len(replies) < probe.replies or not matched:
+        while came < probe.replies or not matched:
             try:
                 reply = await peer.message(max(0.0, deadline - time.monotonic()))
             except TimeoutError:
                 raise Broken(
-                    f"{what}: within {probe.timeout:g} s {_came(replies, peer)}; the probe wants "
-                    f"{probe.replies}"
+                    f"{what}: within {probe.timeout:g} s {_came(came, peer, last)}; "
+                    f"the probe wants {probe.replies}"
                     + (f" and a match of {probe.expect!r}" if not matched else "")
                 ) from None
             except Closed as closed:
-                raise Broken(
-                    f"{what}: {closed}, after {len(replies)} of {probe.replies} replies"
-                ) from None
-            replies = [*replies[-8:], reply]
-            matched = matched or (isinstance(reply, str) and bool(re.search(probe.expect, reply)))
+                raise Broken(f"{what}: {closed}, after {came} of {probe.replies} replies") from None
+            came, last = came + 1, _shown(reply)
+            matched = matched or (isinstance(reply, str) and _matches(probe.expect, reply))
 
     async def echoed(
         self, peer: Peer, message: str | bytes, what: str, timeout: float = PATIENCE
@@ -196,7 +199,7 @@ class Trial:
             reply = await peer.message(timeout)
         except TimeoutError:
             remedy = _FINISH if peer.unfinished else None
-            raise Broken(f"{what}: within {timeout:g} s {_came([], peer)}", remedy) from None
+            raise Broken(f"{what}: within {timeout:g} s {_came(0, peer)}", remedy) from None
         except Closed as closed:
             raise Broken(f"{what}: instead of an answer: {closed}") from None
         if reply != message:
@@ -204,12 +207,40 @@ class Trial:
             raise Broken(f"{what}: {_difference(reply, message)}", remedy)
 
 
-def _came(replies: Sequence[str | bytes], peer: Peer) -> str:
+def _matches(pattern: str, reply: str) -> bool:
+    """Whether a reply has a match.
+
+    Raises:
+        Broken: nobody knows after :data:`MATCH_TIMEOUT`: a pattern may take years for a reply.
+    """
+    if threading.current_thread() is not threading.main_thread():  # no signal comes to another
+        return re.search(pattern, reply) is not None
+
+    def late(_number: int, _frame: object) -> None:
+        raise TimeoutError
+
+    # What re does holds the interpreter, but it looks for signals: nothing else stops it.
+    before = signal.signal(signal.SIGALRM, late)
+    left = signal.setitimer(signal.ITIMER_REAL, MATCH_TIMEOUT)
+    try:
+        return re.search(pattern, reply) is not None
+    except TimeoutError:
+        raise Broken(
+            f"a match of {pattern!r} was looked for in a reply of {len(reply)} characters for "
+            f"{MATCH_TIMEOUT:g} s",
+            "let the probe expect less: a word, without repetitions of what repeats itself",
+        ) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *left)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _came(replies: int, peer: Peer, last: str = "") -> str:
     if not replies:
         size = peer.unfinished
         return f"{size} bytes of a message came, and no frame with FIN" if size else "nothing came"
     begun = f"; of another {peer.unfinished} bytes came, and no FIN" if peer.unfinished else ""
-    return f"{len(replies)} replies came, {_shown(replies[-1])} the last{begun}"
+    return f"{replies} replies came, {last} the last{begun}"
 
 
 def _difference(reply: str | bytes, message: str | bytes) -> str:

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 from gateway.fleet.leash import Leash
 
@@ -53,7 +54,7 @@ class Child(asyncio.SubprocessProtocol):
         Raises:
             OSError: there is no such program.
         """
-        self._transport, _ = await asyncio.get_running_loop().subprocess_exec(
+        await asyncio.get_running_loop().subprocess_exec(
             lambda: self,
             *command,
             stdin=asyncio.subprocess.DEVNULL,
@@ -90,6 +91,11 @@ class Child(asyncio.SubprocessProtocol):
         """Let go of the group and of its output, after its end."""
         self._leash.let_go()
         self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not what start() awaits: a process that ends at once has ended before that is there.
+        # Not checked with isinstance: uvloop's transports derive from no class of asyncio's.
+        self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._on_output(data)

@@ -16,7 +16,8 @@ import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Final, get_args, get_type_hints
 from urllib.parse import parse_qsl
 
 from protocol.closing import NO_STATUS, is_legal
@@ -27,6 +28,8 @@ MAX_DELAY: Final = 3600.0
 #: Fragments that one part may become; more would be a flood, which is another thing to test.
 MAX_FRAGMENTS: Final = 1000
 
+_KINDS: Final = {int: "a whole number", float: "a number", str: "a string"}
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -34,6 +37,22 @@ class Fault:
 
     #: As it is called in a file.
     name: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not is_of(hints[field.name], value):
+                kind = in_words(hints[field.name])
+                raise TypeError(f"{self.name}: {field.name}: {kind} is wanted, not {value!r}")
+        self._check_values()
+
+    def _check_values(self) -> None:
+        """See to the values, which are of their types.
+
+        Raises:
+            ValueError: one is not allowed; says what is.
+        """
 
     def __str__(self) -> str:
         values = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
@@ -54,7 +73,7 @@ class Refuse(Fault):
     status: int = 503
     body: str = "refused on demand"
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         _check(200 <= self.status <= 599, "status", "200 to 599", self.status)
         size = len(self.body.encode("utf-8", "replace"))
         _check(size <= REFUSAL_BODY_BYTES, "body", f"at most {REFUSAL_BODY_BYTES} bytes", size)
@@ -75,7 +94,7 @@ class Close(Fault):
     reason: str = ""
     after: int = 0
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         allowed = "1000 to 1014 but 1004 and 1006, or 3000 to 4999"
         _check(is_legal(self.code) or self.code == NO_STATUS, "code", allowed, self.code)
         size = len(self.reason.encode("utf-8", "replace"))
@@ -98,7 +117,7 @@ class Cut(Fault):
     after: int = 0
     at: int | None = None
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         _check_count("after", self.after)
         if self.at is not None:
             _check_count("at", self.at)
@@ -115,7 +134,7 @@ class Stall(Fault):
     name: ClassVar[str] = "stall"
     after: int = 0
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         _check_count("after", self.after)
 
 
@@ -137,7 +156,7 @@ class Delay(Fault):
     name: ClassVar[str] = "delay"
     seconds: float = 1.0
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         allowed = f"more than 0, at most {MAX_DELAY:g}"
         _check(0 < self.seconds <= MAX_DELAY, "seconds", allowed, self.seconds)
 
@@ -153,7 +172,7 @@ class Split(Fault):
     name: ClassVar[str] = "split"
     into: int = 2
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         _check(2 <= self.into <= MAX_FRAGMENTS, "into", f"2 to {MAX_FRAGMENTS}", self.into)
 
 
@@ -168,7 +187,7 @@ class Empty(Fault):
     name: ClassVar[str] = "empty"
     count: int = 1
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         _check(1 <= self.count <= MAX_FRAGMENTS, "count", f"1 to {MAX_FRAGMENTS}", self.count)
 
 
@@ -183,7 +202,7 @@ class Throttle(Fault):
     name: ClassVar[str] = "throttle"
     bytes_per_second: int = 1000
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         allowed = f"1 to {1024 * MIB}"
         rate = self.bytes_per_second
         _check(1 <= rate <= 1024 * MIB, "bytes_per_second", allowed, rate)
@@ -294,6 +313,21 @@ class Rules:
             if met.rule.means(endpoint, target) and met.takes():
                 return met.rule.faults
         return ()
+
+
+def is_of(hint: Any, value: object) -> bool:
+    """Whether a value is of a member's type; a whole number is a number too, and true is none."""
+    if isinstance(hint, UnionType):
+        return any(is_of(each, value) for each in get_args(hint))
+    fits = isinstance(value, (int, float) if hint is float else hint)
+    return fits and (hint is bool or not isinstance(value, bool))
+
+
+def in_words(hint: Any) -> str:
+    """A member's type; None, where it is allowed too, goes without saying."""
+    if isinstance(hint, UnionType):
+        hint = next(each for each in get_args(hint) if each is not NoneType)
+    return _KINDS[hint]
 
 
 def _pairs(query: str) -> set[tuple[str, str]]:

@@ -6,17 +6,15 @@ import dataclasses
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Final, TypeVar, get_args, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
-from gateway.intermediary.faults import FAULTS, Fault, Rule
+from gateway.intermediary.faults import FAULTS, Fault, Rule, in_words, is_of
 
 #: Bytes of a file; a thousand rules fit.
 MAX_FAULTS_BYTES: Final = 256 << 10
 
 _T = TypeVar("_T")
 
-_KINDS = {str: "a string", int: "a whole number", float: "a number"}
 _SELECTORS = tuple(field.name for field in dataclasses.fields(Rule) if field.name != "faults")
 
 
@@ -43,7 +41,8 @@ def load_faults(path: Path) -> tuple[Rule, ...]:
         FaultsError: it is not TOML, or a member is missing, unknown, or wrong.
     """
     try:
-        text = path.read_bytes()[: MAX_FAULTS_BYTES + 1]
+        with path.open("rb") as file:
+            text = file.read(MAX_FAULTS_BYTES + 1)
         if len(text) > MAX_FAULTS_BYTES:
             raise FaultsError(f"{path}: more than {MAX_FAULTS_BYTES} bytes")
         document = tomllib.loads(text.decode())
@@ -56,7 +55,7 @@ def load_faults(path: Path) -> tuple[Rule, ...]:
             raise FaultsError(f"{path}: {name}: unknown; a file is made of [[rule]] tables")
     rules = document.get("rule")
     if not isinstance(rules, list) or not rules:
-        raise FaultsError(f"{path}: a [[rule]] is missing")
+        raise FaultsError(f"{path}: a [[rule]] is missing; in two brackets, for there may be many")
     return tuple(_rule(f"{path}: rule {number}", each) for number, each in enumerate(rules, 1))
 
 
@@ -95,12 +94,12 @@ def _values(where: str, kind: type, members: Mapping[str, Any]) -> dict[str, Any
             known = f"known are {', '.join(hints)}" if hints else "it has no members"
             raise FaultsError(f"{where}: {name}: unknown; {known}")
         hint = hints[name]
-        if isinstance(hint, UnionType):
-            hint = next(each for each in get_args(hint) if each is not NoneType)
-        fits = isinstance(value, (int, float) if hint is float else hint)
-        if not fits or isinstance(value, bool):
-            raise FaultsError(f"{where}: {name}: {_KINDS[hint]} is wanted, not {_shown(value)}")
-        values[name] = float(value) if hint is float else value
+        if not is_of(hint, value):
+            raise FaultsError(f"{where}: {name}: {in_words(hint)} is wanted, not {_shown(value)}")
+        try:
+            values[name] = float(value) if hint is float else value
+        except OverflowError:
+            raise FaultsError(f"{where}: {name}: a number is wanted that is no larger") from None
     return values
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from gateway.intermediary.faults import Delay, Fault, Throttle
 from gateway.intermediary.spoiler import Piece
 from protocol.frames import Frame
-from protocol.limits import JOIN_UP_TO, WRITE_HIGH_WATER
+from protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, PART_OVERHEAD, WRITE_HIGH_WATER
 
 #: Throttled bytes leave so many times in a second, where they are enough.
 _BEATS = 20
@@ -42,30 +42,35 @@ class Outlet:
         self._now = asyncio.get_running_loop().time
 
     @property
-    def full(self) -> bool:
-        """Whether nothing more should be put: what waits is bounded by bytes."""
-        return self._held >= WRITE_HIGH_WATER
-
-    @property
     def next_at(self) -> float | None:
         """When the next piece is due, by the loop's clock; None if none waits."""
         return self._waiting[0][0] if self._waiting else None
 
     def put(self, pieces: Iterable[Piece]) -> None:
-        """Take pieces in; their time begins now."""
+        """Take pieces in; their time begins now. Before more are put there has to be room."""
         due = self._now() + self._delay
         for piece in pieces:
             self._waiting.append((due, piece))
-            self._held += len(piece.data)
+            self._held += len(piece.data) + PART_OVERHEAD
+
+    async def make_room(self) -> None:
+        """Write, each piece at its time, until more may be put: what waits is bounded by bytes."""
+        while self._held >= WRITE_HIGH_WATER and (due := self.next_at) is not None:
+            await asyncio.sleep(due - self._now())
+            await self.pass_due()
 
     async def pass_due(self) -> None:
         """Write what is due."""
+        passed = 0
         while self._waiting and self._waiting[0][0] <= self._now():
             _, piece = self._waiting.popleft()
             await self._pace(piece.data)
-            self._held -= len(piece.data)
+            self._held -= len(piece.data) + PART_OVERHEAD
             if piece.frame is not None:
                 self._passed(piece.frame)
+            passed += 1
+            if passed % FRAMES_PER_TURN == 0:
+                await asyncio.sleep(0)  # a part may have become thousands: others have their turn
 
     async def pass_all(self) -> None:
         """Write everything, each piece at its time."""

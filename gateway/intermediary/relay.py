@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from gateway.dialling import Address
@@ -50,6 +51,7 @@ class Intermediary:
         self._between = Between(name, container, self.rules, observe, policy or StreamPolicy())
         self._server: asyncio.Server | None = None
         self._crossings: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def start(self) -> Address:
         """Listen; returns where. Whoever starts owes :meth:`aclose`."""
@@ -62,6 +64,7 @@ class Intermediary:
         """Stop listening, and drop what is open."""
         if self._server is None:
             return
+        self._closed = True
         self._server.close()
         for crossing in self._crossings:
             crossing.cancel()
@@ -71,11 +74,15 @@ class Intermediary:
                 await self._server.wait_closed()
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed:  # it was accepted just before, and told of just now
+            writer.transport.abort()
+            return
         crossing = asyncio.create_task(Crossing(self._between, reader, writer).run())
         self._crossings.add(crossing)
-        crossing.add_done_callback(self._crossed)
+        crossing.add_done_callback(partial(self._crossed, writer))
 
-    def _crossed(self, crossing: asyncio.Task[None]) -> None:
+    def _crossed(self, writer: asyncio.StreamWriter, crossing: asyncio.Task[None]) -> None:
         self._crossings.discard(crossing)
+        writer.transport.abort()  # cancelled before it began, a crossing does nothing itself
         if not crossing.cancelled() and (error := crossing.exception()) is not None:
             log.error("a crossing failed endpoint=%s", self._between.name, exc_info=error)

@@ -11,7 +11,7 @@ from typing import Final
 from gateway.intermediary.observer import Observer, Sender
 from protocol.frame_codec import FrameDecoder, FrameError
 from protocol.frames import Frame
-from protocol.limits import LINGER_TIMEOUT, MAX_PART_BYTES, WRITE_HIGH_WATER
+from protocol.limits import FRAMES_PER_TURN, LINGER_TIMEOUT, MAX_PART_BYTES, WRITE_HIGH_WATER
 
 #: Bytes of one read, and half of what is read ahead.
 READ_BYTES: Final = 64 * 1024
@@ -33,14 +33,21 @@ class Watch:
         self._broken = ""
         self._ended = False
 
-    def feed(self, data: bytes) -> None:
-        """Bytes pass. Behind a fault that RFC 6455 forbids there are no frames any more."""
+    async def feed(self, data: bytes) -> None:
+        """Bytes pass; of many frames in them others have their turn between.
+
+        Behind a fault that RFC 6455 forbids there are no frames any more.
+        """
         if self._observer is None:
             return
         self._decoder.feed(data)
+        told = 0
         try:
             while (frame := self._decoder.next_frame()) is not None:
                 self._observer.frame(self._sender, frame)
+                told += 1
+                if told % FRAMES_PER_TURN == 0:
+                    await asyncio.sleep(0)
         except FrameError as error:
             self._broken = error.reason
 

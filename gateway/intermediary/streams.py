@@ -69,7 +69,7 @@ class Stream:
     async def _up(self) -> None:
         while data := await self._gateway.read():
             # Told before it is written: an answer to it cannot overtake it so.
-            self._gateway.watch.feed(data)
+            await self._gateway.watch.feed(data)
             await self._container.write(data)
         self._gateway.watch.ended()
         self._container.end()
@@ -117,7 +117,7 @@ class Stream:
         """The container's frames, from the first to its end."""
         data = first
         while True:
-            self._container.watch.feed(data)
+            await self._container.watch.feed(data)
             await self._gateway.write(data)
             data = await self._container.read()
             if not data:
@@ -155,14 +155,15 @@ class SpoiledStream(Stream):
 
     async def _up(self) -> None:
         while data := await self._gateway.read():
-            self._gateway.watch.feed(data)
+            await self._gateway.watch.feed(data)
             if self._container_gone:
                 continue
             try:
                 await self._container.write(data)
-            except OSError:
-                if self._spoiler.state is State.OPEN:
+            except OSError as error:
+                if isinstance(error, TimeoutError) and self._spoiler.state is State.OPEN:
                     raise
+                # What it has said before it went may be on its way still: the other direction ends.
                 self._container_gone = True
         self._gateway.watch.ended()
         self._container.end()
@@ -179,6 +180,7 @@ class SpoiledStream(Stream):
         while True:
             for piece in frames.feed(data):
                 outlet.put(spoiler.spoil(piece))
+                await outlet.make_room()
             if spoiler.state is State.CUT:
                 await self._cut(outlet)
                 return
@@ -186,6 +188,7 @@ class SpoiledStream(Stream):
             if not data:
                 break
         if spoiler.state is State.STALLED:
+            await outlet.pass_all()
             # The client is to see no end either: the gateway's limits decide how long.
             await self._gateway_ended.wait()
             return
@@ -204,19 +207,15 @@ class SpoiledStream(Stream):
 
     async def _read_on(self, outlet: Outlet) -> bytes:
         """The container's next bytes, while what is due leaves."""
-        now = asyncio.get_running_loop().time
         while True:
             await outlet.pass_due()
-            due = outlet.next_at
-            if outlet.full and due is not None:
-                await asyncio.sleep(due - now())
-                continue
-            waiting = asyncio.timeout_at(due)
+            waiting = asyncio.timeout_at(outlet.next_at)
             try:
                 async with waiting:
                     return await self._container.read()
             except OSError:  # a TimeoutError is one
                 if not waiting.expired():
                     if self._spoiler.state is State.OPEN:
+                        await outlet.pass_all()  # its end is as late as its frames
                         raise
                     return b""

@@ -29,8 +29,9 @@ log = logging.getLogger("partway.record")
 #: Bytes of one recording: half an hour of speech as 16-bit PCM at 16 kHz is 73 MiB of base64.
 MAX_BYTES: Final = 128 << 20
 
-#: Recordings of one recorder.
+#: Recordings of one recorder, and bytes of all of them: what others say fills no disk.
 MAX_RECORDINGS: Final = 1000
+MAX_BYTES_IN_ALL: Final = 16 << 30
 
 #: Payload bytes that wait for the disk, of all streams together: two of the largest frames, or
 #: seconds of anything that a disk can be expected to keep up with.
@@ -90,7 +91,9 @@ class Recorder:
         payloads: whether to keep what was said, or its size alone.
         max_bytes: of one recording; then it ends.
         max_recordings: then no stream is recorded any more.
-        max_waiting: bytes that wait for the disk; beyond it recordings end.
+        max_bytes_in_all: then all of them end, and there are no more.
+        max_waiting: bytes that wait for the disk, half of them of one stream at most; beyond it
+            recordings end.
         create: opens a recording's file.
 
     Raises:
@@ -104,6 +107,7 @@ class Recorder:
         *,
         max_bytes: int = MAX_BYTES,
         max_recordings: int = MAX_RECORDINGS,
+        max_bytes_in_all: int = MAX_BYTES_IN_ALL,
         max_waiting: int = MAX_WAITING,
         create: Create = create,
     ) -> None:
@@ -115,6 +119,9 @@ class Recorder:
         self._directory = directory
         self._create = create
         self._max_recordings = max_recordings
+        self._max_bytes_in_all = max_bytes_in_all
+        self._written = 0  # the thread's
+        self._full = False  # set by the thread, once
         self._begun = 0
         self._max_waiting = max_waiting
         self._waiting = 0
@@ -128,7 +135,7 @@ class Recorder:
 
     def observe(self, endpoint: str, request: UpgradeRequest) -> Observer | None:
         """Record a stream; None if no more are recorded."""
-        if self._closed or self._begun > self._max_recordings:
+        if self._closed or self._full or self._begun > self._max_recordings:
             return None
         self._begun += 1
         if self._begun > self._max_recordings:
@@ -168,7 +175,11 @@ class Recorder:
             # A frame may be larger than all that may wait: it has its turn when nothing else does.
             if self._waiting and self._waiting + cost > self._max_waiting:
                 return False
+            # Half is for others: what one stream floods ends no other's recording.
+            if stream.waiting and stream.waiting + cost > self._max_waiting // 2:
+                return False
             self._waiting += cost
+            stream.waiting += cost
         self._queue.put((stream, line, cost))
         return True
 
@@ -185,6 +196,15 @@ class Recorder:
             stream.write(line)
             with self._lock:
                 self._waiting -= cost
+                stream.waiting -= cost
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more may be written, which then count."""
+        self._full = self._full or self._written + size > self._max_bytes_in_all
+        if self._full:
+            return False
+        self._written += size
+        return True
 
     def create_for(self, head: Head) -> tuple[Path, Sink]:
         """A file for a recording, of a name that none has.
@@ -212,6 +232,8 @@ class _Stream(Observer):
         self._began = time.monotonic()
         #: Whether the last line has been queued.
         self.over = False
+        #: Bytes of it that wait for the disk; under the recorder's lock.
+        self.waiting = 0
         # The thread's.
         self._key = os.urandom(32)
         self._path: Path | None = None
@@ -266,6 +288,9 @@ class _Stream(Observer):
                     self._say(line.why)
             elif self._written + size > self._recorder.max_bytes:
                 self._give_up(line, f"it may have {self._recorder.max_bytes} bytes")
+                return
+            elif not self._recorder.has_room(size):
+                self._give_up(line, "all recordings have as many bytes as they may")
                 return
             self._append(pieces)
             self._written += size

@@ -42,6 +42,8 @@ def show(recording: Recording, where: str, found: Comparison, console: Console) 
         why = recording.over.why if recording.over is not None else "its recorder did not end it"
         print_line(console, Text(safe(f"the recording ends before its stream: {why}"), "yellow"))
     print_line(console, Text())
+    if not any(row.now for row in found.rows):
+        _show_notes(found, console)  # why there is no reply comes before what there is not
     chosen, left_out = _chosen(found)
     if chosen:
         print_line(console, Text(_HEAD, "dim"))
@@ -50,13 +52,20 @@ def show(recording: Recording, where: str, found: Comparison, console: Console) 
             print_line(console, line)
     if left_out:
         print_line(console, Text(f"{_INDENT}and {left_out} more replies", "dim"))
-    for note in found.notes:
-        print_line(console, Text.assemble((f"{'DIFFERS':9}", "bold red"), safe(note)))
+    if any(row.now for row in found.rows):
+        _show_notes(found, console)
+    if not found.rows:
+        print_line(console, Text("there was no reply, and so nothing to compare", "yellow"))
     if (end := _same_end(found)) is not None:
         print_line(console, Text.assemble((f"{'same':9}", "green"), safe(end)))
     print_line(console, Text())
     judgement = ("the same", "bold green") if found.same else ("different", "bold red")
     print_line(console, Text.assemble(f"{_summary(found)}: ", judgement))
+
+
+def _show_notes(found: Comparison, console: Console) -> None:
+    for note in found.notes:
+        print_line(console, Text.assemble((f"{'DIFFERS':9}", "bold red"), safe(note)))
 
 
 def to_json(recording: Recording, where: str, found: Comparison) -> str:

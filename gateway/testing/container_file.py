@@ -35,7 +35,8 @@ def read_plan(file: Path) -> Plan:
     """
     try:
         members = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    # Not only tomllib's own: a number may have too many digits, and an array too many arrays in it.
+    except (OSError, ValueError, RecursionError) as error:
         raise AskedWrongly(str(error)) from error
     for name, value in members.items():
         _check(name, value)
@@ -59,6 +60,10 @@ def _check(name: str, value: object) -> None:
         strings = value
     if not isinstance(value, kind) or not all(isinstance(each, str) for each in strings):
         raise AskedWrongly(f"{name}: {wanted} is wanted")
+    if any("\0" in each for each in (value, *strings) if isinstance(each, str)):
+        raise AskedWrongly(f"{name}: NUL is in it")
+    if isinstance(value, dict) and any(not each or set(each) & {"=", "\0"} for each in value):
+        raise AskedWrongly(f"{name}: one of them is no variable's name")
 
 
 def _question(members: Mapping[str, Any], folder: Path) -> Question:

@@ -62,6 +62,8 @@ def partway_gateway(request: pytest.FixtureRequest) -> Iterator[RunningGateway]:
 
     settings: dict[str, object] = {}
     for marker in request.node.iter_markers("partway"):  # the nearest first
+        if marker.args:
+            pytest.fail(f"@pytest.mark.partway takes settings by name, not {marker.args[0]!r}")
         settings = {**marker.kwargs, **settings}
     with log_shown(), RunningGateway(**settings) as gateway:
         yield gateway

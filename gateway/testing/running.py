@@ -22,7 +22,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager, suppress
-from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,7 +47,7 @@ from gateway.intermediary.faults import (
     Throttle,
 )
 from gateway.intermediary.relay import Intermediary
-from gateway.settings import Settings
+from gateway.settings import Settings, SettingsError, changed_policy
 from gateway.streams.policy import StreamPolicy
 from gateway.testing.script import CloseWith, Fragmented
 from gateway.testing.scripted import ReceivedStream, ScriptedContainer
@@ -136,8 +135,14 @@ class Faults:
             How often it was met: ``applied`` counts the streams that got the faults.
 
         Raises:
-            ValueError: faults that do not go together, or a number that is none.
+            TypeError: what is no fault.
+            ValueError: faults that do not go together, or a number that is not allowed.
         """
+        for fault in faults:
+            if not isinstance(fault, Fault):
+                raise TypeError(f"{fault!r} is no fault; one is made like Cut(after=2)")
+        if streams is not None and streams < 1:
+            raise ValueError(f"streams: 1 or more is wanted, not {streams}")
         return self.rules.add(Rule(faults, first=streams, every=every, path=path, query=query))
 
     def clear(self) -> None:
@@ -164,23 +169,22 @@ class RunningGateway:
         token: a bearer token for WebSockets.
 
     Raises:
-        TypeError: there is no such setting.
+        TypeError: there is no such setting, or it cannot have this value.
     """
 
     endpoint_name: Final = "model"
     region: Final = "us-east-1"
 
     def __init__(self, **policy: Any) -> None:
-        known = [field.name for field in fields(StreamPolicy)]
-        for name in policy:
-            if name not in known:
-                raise TypeError(f"unknown setting {name!r}; known: {', '.join(known)}")
+        try:
+            self._policy = changed_policy(_PATIENT, policy, "partway_gateway")
+        except SettingsError as error:
+            raise TypeError(str(error)) from None
         self.container = ScriptedContainer()
         self.faults = Faults()
         self.access_key_id = f"AKID{secrets.token_hex(8).upper()}"
         self.secret_access_key = secrets.token_urlsafe(30)
         self.token = secrets.token_urlsafe(24)
-        self._policy = replace(_PATIENT, **policy)
         self._started: Future[tuple[Listening, Path]] = Future()
         self._stopping: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._failure: BaseException | None = None

@@ -110,7 +110,8 @@ class ScriptedContainer(Script):
         """
         with self._changed:
             if not self._changed.wait_for(condition, timeout):
-                raise TimeoutError(f"not within {timeout:g} s; there are {self._streams}")
+                seen = f"there are {self._streams}" if self._streams else "no stream has come"
+                raise TimeoutError(f"not within {timeout:g} s; {seen}")
 
     # --- Its life, on its loop --------------------------------------------------------------------
 

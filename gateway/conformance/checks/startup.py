@@ -20,6 +20,7 @@ _FAST_START = 15.0
 #: The platform's patience with a connection, and so many at once (clause 1.1-2).
 _ACCEPT_TIMEOUT = 0.25
 _AT_ONCE = 32
+_ACCEPT_TRIES = 3
 
 _LISTEN = "listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 without it"
 
@@ -75,21 +76,27 @@ async def ready(trial: Trial) -> None:
     requires=("startup.listens",),
 )
 async def accepts(trial: Trial) -> None:
-    slow = []
+    # A container that is slow is so each time; a busy machine, or these checks on it, are not.
+    slowest = min([await _slowest(trial) for _ in range(_ACCEPT_TRIES)])
+    if slowest > _ACCEPT_TIMEOUT:
+        raise Broken(
+            f"of {_AT_ONCE} connections at once the slowest was accepted after "
+            f"{slowest * 1000:.0f} ms, in the best of {_ACCEPT_TRIES} tries"
+        )
+
+
+async def _slowest(trial: Trial) -> float:
+    """Seconds until the last one of many connections is accepted."""
+    took = []
     async with AsyncExitStack() as links:
 
         async def connect() -> None:
             began = time.monotonic()
             await links.enter_async_context(trial.link("one of many connections"))
-            slow.append(time.monotonic() - began)
+            took.append(time.monotonic() - began)
 
         await asyncio.gather(*(connect() for _ in range(_AT_ONCE)))
-        slowest = max(slow)
-        if slowest > _ACCEPT_TIMEOUT:
-            raise Broken(
-                f"of {_AT_ONCE} connections at once the slowest was accepted after "
-                f"{slowest * 1000:.0f} ms"
-            )
+    return max(took)
 
 
 async def ping(trial: Trial, headers: dict[str, str] | None = None, timeout: float = 10) -> Answer:

@@ -10,9 +10,7 @@ from gateway.conformance.check import Broken, Check, Severity, Untried, Verdict
 from gateway.conformance.platform.check import body_of
 from gateway.conformance.platform.container import ContainerStream, InstrumentedContainer
 from gateway.conformance.platform.trial import Platform, PlatformTrial
-from gateway.conformance.run import Report, Result, chosen
-
-_STOPPING = (Verdict.FAIL, Verdict.BLOCKED, Verdict.NOTE)
+from gateway.conformance.run import Report, Result, blocked_by, chosen, mark
 
 
 class PlatformRun:
@@ -36,7 +34,7 @@ class PlatformRun:
         self._checks = chosen(list(checks), only)
         self._fast = fast
         self._on_result = on_result
-        self._verdicts: dict[str, Verdict] = {}
+        self._results: dict[str, Result] = {}
         self._kept: dict[str, ContainerStream] = {}
 
     async def run(self, platform: Platform, container: InstrumentedContainer) -> Report:
@@ -51,7 +49,7 @@ class PlatformRun:
         began = time.monotonic()
         for check in self._checks:
             result = await self._try(check, platform, container)
-            self._verdicts[check.id] = result.verdict
+            self._results[check.id] = result
             report.results.append(result)
             self._on_result(result)
         report.seconds = time.monotonic() - began
@@ -60,9 +58,9 @@ class PlatformRun:
     async def _try(
         self, check: Check, platform: Platform, container: InstrumentedContainer
     ) -> Result:
-        for required in check.requires:
-            if self._verdicts.get(required) in _STOPPING:
-                return Result(check, Verdict.BLOCKED, said=f"{required} comes first")
+        blocking = blocked_by(check, self._results)
+        if blocking is not None:
+            return Result(check, Verdict.BLOCKED, said=f"{blocking.check.id} comes first")
         container.forget()
         trial = PlatformTrial(platform, container, self._fast, self._kept)
         began = time.monotonic()
@@ -77,6 +75,7 @@ class PlatformRun:
             broken = Broken(f"not done within {check.limit:g} s")
         else:
             return Result(check, Verdict.PASS, time.monotonic() - began)
+        mark(trial.exchanges, broken.what)
         verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
         return Result(
             check,

@@ -144,8 +144,12 @@ class PlatformTrial:
                 stream = await stack.enter_async_context(
                     platform.connect(endpoint, path=path, query=query)
                 )
-            except (StreamRefused, GatewayUnreachable) as error:
+            except StreamRefused as error:
                 raise Broken(f"the platform grants no stream: {error}") from None
+            except GatewayUnreachable as error:
+                raise Broken(
+                    f"there is no gateway: {error}", "start one, or mend its URL"
+                ) from None
             seen = await self.container.stream(platform.patience)
             seen.exchange.title = title
             self.exchanges.append(seen.exchange)

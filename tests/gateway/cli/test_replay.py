@@ -26,18 +26,9 @@ from tests.gateway.recording.recordings import (
 )
 from tests.processes import running
 
-PROGRAM = """\
-import argparse, sys
-from gateway.cli import replay
-parser = argparse.ArgumentParser(prog="partway")
-replay.add_to(parser.add_subparsers())
-options = parser.parse_args()
-sys.exit(options.run(options))
-"""
-
 
 def argv(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", PROGRAM, "replay", *map(str, arguments)]
+    return [sys.executable, "-m", "gateway.cli.main", "replay", *map(str, arguments)]
 
 
 def replay(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -72,6 +63,26 @@ def test_the_same(path, echo):
     assert second.split()[:6] == ["same", "2", "binary", "1", "0.050", "s"]
     assert close == "same     Close 1000"
     assert summary == "2 replies, 2 same: the same"
+
+
+def test_without_a_reply_there_is_nothing_to_compare(path, echo):
+    whole(path, *both_close(0.1))
+    done = replay(path, "--url", echo)
+    assert done.returncode == 0
+    assert "there was no reply, and so nothing to compare\n" in done.stdout
+    assert done.stdout.endswith("0 replies: the same\n")
+
+
+def test_why_nothing_came_stands_before_what_did_not_come(path):
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        whole(path, said(0.1, "hello"), came(0.2, "hello"), *both_close(0.3))
+        done = replay(path, "--url", url)
+    assert done.returncode == 1
+    _, _, why, _, missing, *_ = done.stdout.splitlines()
+    assert why.startswith("DIFFERS  ")
+    assert missing.startswith("MISSING ")
 
 
 def test_another_answer_is_shown_where_it_differs_and_steers_nothing(path, echo, tmp_path):

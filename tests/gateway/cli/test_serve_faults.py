@@ -122,7 +122,7 @@ def test_what_passes_is_recorded_with_its_faults(serve, tmp_path):
         (["--faults", "FILE"], 2, "FILE: rule 1: endpoint: there is no 'chat'; known are echo"),
         (["--faults", "none.toml"], 2, "none.toml: cannot be read: No such file or directory"),
         (["--no-payloads"], 2, "--no-payloads says how to --record DIR: add that"),
-        (["--record", "FILE"], 1, "--record: "),
+        (["--record", "FILE"], 1, "--record FILE: File exists"),
     ],
 )
 def test_what_is_refused_before_the_start(tmp_path, capsys, monkeypatch, flags, status, message):
@@ -135,3 +135,10 @@ def test_what_is_refused_before_the_start(tmp_path, capsys, monkeypatch, flags, 
     output, errors = capsys.readouterr()
     assert output == ""
     assert errors.startswith(f"partway serve: {message.replace('FILE', str(file))}")
+
+
+def test_what_a_file_says_steers_no_terminal(tmp_path, capsys):
+    file = tmp_path / "faults.toml"
+    file.write_text('"\\u001b[31m" = 1')
+    assert main(["serve", "--faults", str(file)]) == 2
+    assert "\x1b" not in capsys.readouterr().err

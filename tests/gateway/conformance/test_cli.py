@@ -9,6 +9,7 @@ import re
 import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -220,16 +221,47 @@ def test_one_check_of_an_image(capsys, tmp_path):
     assert here(capsys, "--image", path, "--only", "image.label")[0] == 1
 
 
+# --- A gateway ------------------------------------------------------------------------------------
+
+
+def test_our_gateway_is_conformant(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+    endpoint = f"echo=http://{listen}"
+    with running("gateway.cli.main", "serve", "--port", "0", "--endpoint", endpoint) as url:
+        where = ("--platform", url, "--endpoint", "echo", "--listen", listen)
+        report = tmp_path / "report.json"
+        done = conform(*where, "--fast", "--only", "platform.frames", "--json", report)
+        other = conform("--platform", url, "--endpoint", "other", "--listen", listen)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^pass +must +platform\.frames\.masked ", done.stdout, re.MULTILINE)
+    assert json.loads(report.read_text())["subject"].startswith(url)
+    assert other.returncode == 1
+    assert "the platform grants no stream: " in other.stdout
+
+
+def test_where_a_container_is_expected_somebody_may_listen(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        where = ("--platform", "http://127.0.0.1:9", "--endpoint", "a", "--listen", listen)
+        status, _, errors = here(capsys, *where)
+    assert status == 2
+    assert errors == f"partway conform: --listen {listen}: Address already in use\n"
+
+
 # --- Asked wrongly --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("", "one of the arguments --url --command --image --matrix is required"),
+        ("", "one of the arguments --url --command --image --platform --matrix is required"),
         ("--url http://a --command b", "not allowed with argument"),
         ("--url http://a --nonsense", "unrecognized arguments: --nonsense"),
         ("--command a --env A", "'A' is not NAME=VALUE"),
+        ("--platform a --ping-interval 0", "'0' is not over 0 and at most 3600 seconds"),
+        ("--platform a --ping-interval x", "'x' is not over 0 and at most 3600 seconds"),
     ],
 )
 def test_flags_that_do_not_fit(capsys, flags, why):
@@ -241,6 +273,25 @@ def test_flags_that_do_not_fit(capsys, flags, why):
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
+        ("--url http://a:1 --endpoint a", "--endpoint and --listen are for a gateway"),
+        ("--platform http://a:1", "--platform needs --endpoint NAME, and --listen HOST:PORT"),
+        ("--platform http://a:1 --endpoint a", "--platform needs --endpoint NAME, and --listen"),
+        (
+            "--platform a --endpoint a --listen b",
+            "--platform a: it begins with http:// or https://",
+        ),
+        (
+            "--platform http://a --endpoint a --listen b/c",
+            "--listen b/c: 'http://b/c' has more than host and port",
+        ),
+        (
+            "--platform http://a --endpoint a --listen b --only ping",
+            "--only: there is no check 'ping'",
+        ),
+        (
+            "--platform http://a --endpoint a --listen b --probe chat",
+            "--probe is for a container, and --platform is a gateway",
+        ),
         ("--url https://a:1", "--url: 'https://a:1' is not a container's URL: it begins with http"),
         ("--url http://a:1 --env A=1", "--env and --model-dir are for a container started with"),
         ("--image a --model-dir docs", "--env and --model-dir are for a container started with"),

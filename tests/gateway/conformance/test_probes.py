@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from gateway.conformance import probes
-from gateway.conformance.check import Verdict
+from gateway.conformance.check import Broken, Verdict
 from gateway.conformance.checks import ALL
-from gateway.conformance.probes import BUILT_IN, ProbeError, load_probe
+from gateway.conformance.probes import BUILT_IN, Probe, ProbeError, load_probe
 from gateway.conformance.run import Run
 from gateway.conformance.subject import Subject
+from gateway.conformance.trial import Trial
+from gateway.dialling import Address
 from gateway.fleet.endpoints import container_address
+from tests.frame_factory import TEXT, frame
 from tests.gateway.recording.recordings import (
     GRANTED,
     HEAD,
@@ -26,6 +30,7 @@ from tests.gateway.recording.recordings import (
     written as recorded,
 )
 from tests.processes import running
+from tests.wire.peers import switching
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -68,12 +73,29 @@ def test_what_need_not_be_said(tmp_path: Path) -> None:
         ('messages = ["a"]\ntimeout = 0', "timeout over 0"),
         ('messages = ["a"]\ntimeout = inf', "timeout over 0"),
         ("messages = ", "Invalid value"),
+        (f"messages = {'[' * 20_000}", "recursion"),
+        (f'messages = ["a"]\nreplies = {"9" * 5000}', "digits"),
+        (f'messages = ["a"]\ntimeout = {"9" * 400}', "timeout over 0"),
+        ('messages = ["a"]\nexpect = "a{99999999999999999999}"', "expect: "),
+        (f'messages = ["a"]\nexpect = "{"(" * 5000}{")" * 5000}"', "expect: "),
+        ('messages = [{ file = "../hello.pcm" }]', r"messages\[0\]: file: .* not in the probe's"),
+        ('messages = [{ file = "/etc/passwd" }]', r"messages\[0\]: file: .* not in the probe's"),
     ],
 )
 def test_a_file_that_says_something_else(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(ProbeError, match=reason) as caught:
         load_probe(written(tmp_path, text))
     assert str(caught.value).startswith(f"{tmp_path}/probe.toml: ")
+
+
+def test_files_that_never_end_are_read_no_further_than_they_may(tmp_path: Path) -> None:
+    for name in ("endless.toml", "endless.pcm"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(1 << 40)  # it takes up nothing
+    with pytest.raises(ProbeError, match="more than 8388608 bytes"):
+        load_probe(tmp_path / "endless.toml")
+    with pytest.raises(ProbeError, match=r"messages\[0\]: file: more than 8388608 bytes"):
+        load_probe(written(tmp_path, 'messages = [{ file = "endless.pcm" }]'))
 
 
 def test_no_file(tmp_path: Path) -> None:
@@ -154,3 +176,26 @@ async def test_an_echo_passes_what_a_recording_of_it_asks(tmp_path: Path) -> Non
     found = {result.check.id: result.verdict for result in report.results}
     assert {found[each] for each in only} == {Verdict.PASS}
     assert report.probe == "echo"
+
+
+@pytest.mark.parametrize("replies", [1, 8, 12, 13])
+async def test_as_many_replies_as_a_probe_wants(replies: int) -> None:
+    """Nothing is kept of them but the last, and all are counted."""
+    probe = Probe("list", ("go",), replies=12, timeout=0.3)
+
+    async def model(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.readuntil(b"\r\n\r\n")
+        writer.write(switching(request) + b"".join(frame(TEXT, b"x") for _ in range(replies)))
+        await reader.read(-1)
+        writer.close()
+
+    async with await asyncio.start_server(model, "127.0.0.1", 0) as server:
+        trial = Trial(Subject(Address(*server.sockets[0].getsockname())), probe)
+        said = ""
+        try:
+            async with trial.stream() as peer:
+                await trial.answered(peer, "asked")
+        except Broken as broken:
+            said = broken.what
+    short = f"asked: within 0.3 s {replies} replies came, text 'x' the last; the probe wants 12"
+    assert said == (short if replies < 12 else "")

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import socket
 import sys
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from gateway.conformance import link, peer, subject, trial
 from gateway.conformance.check import Broken, Check, Need, Severity, Untried, Verdict
 from gateway.conformance.checks import ALL
+from gateway.conformance.evidence import Exchange
+from gateway.conformance.link import Link
+from gateway.conformance.peer import Peer
 from gateway.conformance.probes import BUILT_IN, Probe
 from gateway.conformance.run import Report, Result, Run, blocked_by, chosen, in_turn
 from gateway.conformance.subject import Launched, Subject, command_of
@@ -268,6 +276,57 @@ async def test_a_container_that_dies_is_that_checks_fault_and_starts_again(dying
     assert dying.process.pid not in (None, first)
 
 
+PATIENT = """
+import os, socket, threading
+server = socket.create_server(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])))
+def serve(connection):
+    while said := connection.recv(100):
+        if said == b"die":
+            os._exit(7)
+while True:
+    connection, _ = server.accept()
+    threading.Thread(target=serve, args=(connection,), daemon=True).start()
+"""
+
+
+async def test_a_container_that_dies_is_not_the_fault_of_one_beside(tmp_path: Path) -> None:
+    """One that waits on a stream loses it too: it has another try."""
+    tries = 0
+    waiting = asyncio.Event()
+
+    async def silent(trial: Trial) -> None:
+        nonlocal tries
+        tries += 1
+        async with trial.link("silence") as link:
+            waiting.set()
+            try:
+                await link.read(0.3 if tries > 1 else 10)
+            except TimeoutError:
+                return
+        raise Broken("the connection ended")
+
+    async def kill(trial: Trial) -> None:
+        await waiting.wait()
+        async with trial.link("its end") as link:
+            await link.send(b"die", "die")
+            await link.read(5)
+
+    (tmp_path / "patient.py").write_text(PATIENT)
+    launched = Launched([sys.executable, str(tmp_path / "patient.py")])
+    try:
+        subject = Subject(await launched.start(), process=launched)
+        await launched.listening(10)
+        checks = [check("a", silent, aside=True), check("b", kill)]
+        report = await Run(checks, ECHO).run(subject)
+    finally:
+        await launched.aclose()
+    assert {each.check.id: each.said for each in report.results} == {
+        "b": "the container ended, with status 7",
+        "a": "",
+    }
+    assert tries == 2
+
+
 async def test_after_a_check_of_its_end_the_container_is_there_again(dying: Subject) -> None:
     async def end(trial: Trial) -> None:
         await trial.process.kill()
@@ -303,6 +362,59 @@ async def test_artifacts_that_were_written(dying: Subject) -> None:
     dying.process.model_dir.chmod(0o700)
     written.write_text("x")
     assert dying.process.changed_artifacts() == [str(written)]
+
+
+async def test_who_never_accepts_is_waited_for_no_longer_than_it_may(monkeypatch) -> None:
+    monkeypatch.setattr(subject, "CONNECT_TIMEOUT", 0.1)
+    launched = Launched(["none"])
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as full:
+        launched.port = server.getsockname()[1]
+        for _ in range(4):  # then its backlog is full, and the system drops what comes
+            waiting = full.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        async with asyncio.timeout(5):
+            assert not await launched.accepts()
+    await launched.aclose()
+
+
+# --- A container that means it --------------------------------------------------------------------
+
+
+def told(data: bytes) -> Peer:
+    """A stream on which a container has said this."""
+    reader = asyncio.StreamReader()
+    reader.feed_data(data)
+    return Peer(Link(reader, None, Exchange("a stream")), {}, b"")
+
+
+async def test_a_message_without_an_end_is_read_no_further_than_it_may(monkeypatch) -> None:
+    monkeypatch.setattr(peer, "MAX_FRAME", 1000)
+    with pytest.raises(Broken, match="a message of the container's has more than 1000 bytes"):
+        await told(b"\x01\x01a" + (b"\x00\x64" + b"a" * 100) * 10).message()
+
+
+async def test_pongs_without_an_end_are_not_all_kept(monkeypatch) -> None:
+    monkeypatch.setattr(peer, "MAX_PONGS", 10)
+    with pytest.raises(Broken, match="the container sent more than 10 Pongs"):
+        await told(b"\x8a\x00" * 11).message()
+
+
+async def test_an_answer_in_pieces_without_an_end_is_not_all_kept(monkeypatch) -> None:
+    monkeypatch.setattr(link, "MAX_PIECES", 10)
+    stream = told(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 11)
+    with pytest.raises(Broken, match="comes in more than 10 pieces"):
+        await link.read_answer(stream.link, "GET", time.monotonic(), 5)
+
+
+def test_what_is_expected_is_not_looked_for_for_ever(monkeypatch) -> None:
+    monkeypatch.setattr(trial, "MATCH_TIMEOUT", 0.05)
+    before, left = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0]
+    with pytest.raises(Broken, match=r"in a reply of 61 characters for 0\.05 s"):
+        trial._matches("(a+)+$", "a" * 60 + "b")
+    assert trial._matches("a+", "a")
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == pytest.approx(left, abs=5)
 
 
 def test_a_command_line_needs_no_shell() -> None:

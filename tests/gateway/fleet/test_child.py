@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
@@ -99,6 +100,25 @@ async def test_sigterm_is_for_the_process_alone(start, output):
     assert not child.silent.is_set(), "what it has started holds its output"
     child.kill_group()
     await soon(child.silent.wait())
+
+
+async def test_one_that_ends_before_its_start_is_told(start, monkeypatch):
+    """A busy machine may come to its pipe when it has ended."""
+    loop = asyncio.get_running_loop()
+    connect = loop.connect_read_pipe
+
+    async def connect_late(*about: object) -> object:
+        for thread in threading.enumerate():
+            if thread.name.startswith("asyncio-waitpid-"):  # asyncio's, which waits for its end
+                thread.join(10)
+        await asyncio.sleep(0)
+        return await connect(*about)
+
+    if isinstance(loop, asyncio.BaseEventLoop):  # uvloop waits in another way
+        monkeypatch.setattr(loop, "connect_read_pipe", connect_late)
+    child = await start("exit 3")
+    await soon(child.exited.wait())
+    assert child.status == 3
 
 
 async def test_sigterm_after_its_end_is_for_nobody(start):

@@ -146,6 +146,20 @@ refuse = { status = 429, body = "slow down" }
 """
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Close("1011"), "close: code: a whole number is wanted, not '1011'"),
+        (lambda: Delay("1"), "delay: seconds: a number is wanted, not '1'"),
+        (lambda: Cut(at=True), "cut: at: a whole number is wanted, not True"),
+        (lambda: Refuse(body=b"no"), "refuse: body: a string is wanted, not b'no'"),
+    ],
+)
+def test_a_value_of_another_type_is_said_where_it_is_written(make, message):
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        make()
+
+
 @pytest.fixture
 def loaded(tmp_path):
     """Loads a text as a file of faults; an error's message, without the file's name."""
@@ -215,12 +229,26 @@ def test_true_is_a_fault_with_its_defaults(loaded, name):
         ("[[rule]]\ncut = true\nfirst = '1'", "rule 1: first: a whole number is wanted, not '1'"),
         ("[[rule]]\ncut = true\nevery = 0", "rule 1: every: 1 or more is wanted, not 0"),
         ("#" * (256 << 10) + "#", "more than 262144 bytes"),
+        (
+            f"[[rule]]\ndelay = {{seconds = {'9' * 400}}}",
+            "rule 1: delay: seconds: a number is want",
+        ),
+        (f"[[rule]]\nfirst = {'9' * 5000}", "not TOML: "),
+        (f"rule = {'[' * 20_000}", "not TOML: "),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_place_and_what_is_allowed(loaded, text, message):
     refused = loaded(text)
     assert isinstance(refused, str)
     assert refused.startswith(message)
+
+
+def test_a_file_that_never_ends_is_read_no_further_than_it_may(tmp_path):
+    path = tmp_path / "endless.toml"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # it takes up nothing
+    with pytest.raises(FaultsError, match="more than 262144 bytes"):
+        load_faults(path)
 
 
 def test_a_file_that_is_not_there(tmp_path):

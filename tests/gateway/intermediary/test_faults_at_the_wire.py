@@ -185,6 +185,38 @@ async def test_a_throttle(between, json):
     assert 0.25 < time.monotonic() - began < 2
 
 
+async def test_the_end_is_delayed_behind_the_frames(between, json):
+    """A container that is gone has said what is still on its way."""
+    between.break_with(Delay(0.2))
+    client, model = await between.open(JSON)
+    model.send(HI, close(1011, b"no memory"))
+    await model.flush()
+    model.reset()
+    assert await json.read(client) == UTF8_HI
+    assert (await json.read_error(client)).message == "no memory"
+
+
+async def test_a_client_that_goes_on_to_a_container_that_is_gone(between, json):
+    between.break_with(Delay(0.3))
+    client, model = await between.open(JSON)
+    model.send(HI, close(1011, b"no memory"))
+    model.abort()
+    reading = asyncio.create_task(json.read(client))
+    while not reading.done():
+        client.send(json.part(Part(b"are you there?")))
+        await asyncio.wait([reading], timeout=0.02)
+    assert reading.result() == UTF8_HI
+    assert (await json.read_error(client)).message == "no memory"
+
+
+async def test_what_is_before_a_stall_comes_though_it_is_late(between, json):
+    between.break_with(Delay(0.2), Stall(1))
+    client, model = await between.open(JSON)
+    model.send(HI, HO)
+    model.end()
+    assert await json.read(client) == UTF8_HI
+
+
 async def test_a_client_that_leaves_a_delayed_stream(between):
     """What it says passes at once: only the container is late."""
     between.break_with(Delay(60.0))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 
 import pytest
 
@@ -10,9 +12,10 @@ from gateway.dialling import Address
 from gateway.intermediary.faults import Close, Rule
 from gateway.intermediary.observer import Sender, UpgradeRequest
 from gateway.intermediary.relay import Intermediary
+from gateway.intermediary.side import Watch
 from gateway.streams.policy import StreamPolicy
 from protocol.limits import KIB, MIB
-from tests.conftest import open_sockets
+from tests.conftest import open_sockets, running_tasks
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT, close, frame
 from tests.gateway.intermediary.conftest import Seen
 from tests.wire.peers import (
@@ -367,3 +370,34 @@ async def test_the_end_drops_what_is_open(container, anyio_backend):
     with pytest.raises(ConnectionRefusedError):
         await RawClient.connect(address.port)
     await eventually(lambda: len(open_sockets()) <= before)
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_that_comes_with_the_end_is_not_taken(anyio_backend, turns):
+    before = running_tasks()
+    intermediary = Intermediary("model", Address("127.0.0.1", 9))
+    address = await intermediary.start()
+    with socket.create_connection((address.host, address.port), 5):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await intermediary.aclose()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert running_tasks() == before
+    gc.collect()  # asyncio forgets a socket that it has accepted for a server that is closed
+
+
+async def test_a_flood_of_frames_that_is_watched_leaves_others_their_turn():
+    told = []
+
+    class Counting:
+        def frame(self, sender, frame):
+            told.append(frame)
+
+    flood = asyncio.ensure_future(Watch(Counting(), Sender.CONTAINER).feed(b"\x82\x00" * 6400))
+    turns = 0
+    while not flood.done():
+        turns += 1
+        await asyncio.sleep(0)
+    await flood
+    assert (len(told), turns > 6400 / 64) == (6400, True)

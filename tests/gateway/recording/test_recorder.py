@@ -165,6 +165,23 @@ def test_recordings_have_a_bound(tmp_path, caplog):
     assert caplog.text.count("2 streams are recorded") == 1
 
 
+def test_all_recordings_together_have_a_bound(tmp_path, caplog):
+    with closing(Recorder(tmp_path, max_bytes_in_all=2000)) as recorder:
+        observers = [begun(recorder), begun(recorder)]
+        for _ in range(10):
+            for observer in observers:
+                observer.frame(Sender.GATEWAY, text(b"a" * 200))
+        for observer in observers:
+            observer.closed()
+        while recorder._waiting:
+            pass
+        assert recorder.observe("echo", REQUEST) is None
+    found = [load_recording(path) for path in tmp_path.iterdir()]
+    assert [each.complete for each in found] == [False, False]
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2400
+    assert caplog.text.count("all recordings have as many bytes as they may") == 2
+
+
 def test_a_recorder_that_stops_ends_its_recordings(tmp_path):
     recorder = Recorder(tmp_path)
     observer = begun(recorder)
@@ -250,6 +267,22 @@ def test_a_disk_that_is_slower_than_the_stream(tmp_path, disks, caplog):
     assert (found.over.complete, found.over.why) == (False, "the disk was slower than the streams")
     assert "the disk was slower than the streams" in caplog.text
     assert disks[0].closed
+
+
+def test_a_flood_on_one_stream_ends_no_other_recording(tmp_path, disks):
+    stuck = threading.Event()
+    recorder = Recorder(tmp_path, max_waiting=100_000, create=on(disks, goes_on=stuck))
+    flood, other = begun(recorder, "flood"), begun(recorder, "other")
+    for _ in range(1000):
+        flood.frame(Sender.GATEWAY, text(b""))
+    other.frame(Sender.GATEWAY, text(b"hello"))
+    other.closed()
+    stuck.set()
+    recorder.close()
+    found = {each.head.endpoint: each for each in map(load_recording, tmp_path.iterdir())}
+    assert not found["flood"].complete
+    assert found["other"].complete
+    assert len(found["other"].frames) == 1
 
 
 def test_a_frame_that_is_larger_than_all_that_may_wait(tmp_path):

@@ -300,6 +300,11 @@ def test_however_pytest_ends_the_container_is_gone(tmp_path, number):
     ("text", "said"),
     [
         ("command = ", "Invalid value"),
+        (f"command = {'[' * 20_000}", "recursion"),
+        (f"command = {'9' * 5000}", "digits"),
+        ('command = "a\\u0000b"', "command: NUL is in it"),
+        ('command = "a"\nenv = { A = "a\\u0000b" }', "env: NUL is in it"),
+        ('command = "a"\nenv = { "A=B" = "c" }', "env: one of them is no variable's name"),
         ("fast = true", "one of command, url, image is wanted"),
         ("command = 'a'\nurl = 'http://b'", "one of command, url, image is wanted, not command"),
         ("comand = 'a'", "comand: unknown; known are command, url"),

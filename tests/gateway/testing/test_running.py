@@ -310,6 +310,11 @@ def test_faults_that_do_not_go_together_are_refused_where_they_are_written(
 ) -> None:
     with pytest.raises(ValueError, match="alone"):
         gateway.faults.add(Refuse(), Delay())
+    with pytest.raises(ValueError, match="streams: 1 or more is wanted, not 0"):
+        gateway.faults.add(Delay(), streams=0)
+    for no_fault in (Delay, {"cut": True}):
+        with pytest.raises(TypeError, match="is no fault; one is made like Cut"):
+            gateway.faults.add(no_fault)
 
 
 # --- Its life ------------------------------------------------------------------------------------
@@ -330,6 +335,8 @@ def test_settings_of_its_streams() -> None:
 def test_a_setting_that_is_none_is_an_error_that_names_the_others() -> None:
     with pytest.raises(TypeError, match=r"'ping_intervall'; known: .*ping_interval, "):
         RunningGateway(ping_intervall=1)
+    with pytest.raises(TypeError, match="ping_interval: it is of type float, not 'fast'"):
+        RunningGateway(ping_interval="fast")
 
 
 def test_a_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,6 +410,10 @@ async def listen(url, **how):
     async with connect(url, "model", **how) as stream:
         await stream.receive()
 
+@pytest.mark.partway(5)
+def test_whose_mark_has_no_names(partway_gateway):
+    pass
+
 def test_that_fails(partway_gateway):
     with pytest.raises(PlatformStreamFailed):
         asyncio.run(listen(partway_gateway.http_url))
@@ -428,5 +439,6 @@ def test_a_stranger_follows_the_page_with_processes_side_by_side(tmp_path: Path)
         check=False,
     )
     assert len(tests) == 3
-    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 3 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "@pytest.mark.partway takes settings by name, not 5" in done.stdout
     assert "error=MissingAuthenticationTokenException" in done.stdout  # the failed test's log

@@ -247,8 +247,8 @@ async def refused(trial: PlatformTrial) -> None:
 
 @checks.add(
     "wrong_101",
-    "4-6",
     "1.2-6",
+    "4-6",
     title="a 101 that RFC 6455 does not allow is no stream",
     remedy="check Sec-WebSocket-Accept, and that nothing comes back that was not offered",
     requires=("upgrade.refused",),

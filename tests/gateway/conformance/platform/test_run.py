@@ -95,7 +95,7 @@ async def test_a_platform_that_is_not_there_is_said_to_be_so():
             pass
 
     report = await run(checks)
-    assert report.results[0].said.startswith("the platform grants no stream: no stream with")
+    assert report.results[0].said.startswith("there is no gateway: no stream with http://")
 
 
 async def test_what_takes_minutes_is_left_out_where_it_should_be_fast():
