@@ -29,7 +29,8 @@ format: .venv/installed-lint
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-mutants: .venv/installed-test  ## broken containers and platforms: each fails the one check that it should
+mutants: .venv/installed-test  ## good containers pass; broken ones, and broken platforms, fail where they should
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/conformance/good_check.py
 	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/conformance/mutants_check.py \
 		tests/gateway/conformance/platform/broken_platforms_check.py
 

@@ -187,6 +187,8 @@ FEWER = {
     "DATA, tiny events": 100,
     "WINDOW_UPDATE, shared": 2000,
     "dribbled header": 2000,
+    "GET /metrics": 5000,
+    "GET /metrics, no window": 5000,
 }
 
 

@@ -9,7 +9,7 @@ from gateway.conformance.checks import ALL
 from tests.gateway.conformance.mutants.catalogue import MUTANTS
 from tests.gateway.conformance.mutants.registry import PROGRAM
 from tests.gateway.conformance.mutants.trying import failed, tried
-from tests.gateway.conformance.test_good import CONTAINERS
+from tests.gateway.conformance.good_check import CONTAINERS
 
 pytestmark = pytest.mark.timeout(180)
 
