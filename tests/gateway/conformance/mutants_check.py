@@ -6,10 +6,10 @@ import pytest
 
 from gateway.conformance.check import Verdict
 from gateway.conformance.checks import ALL
+from tests.gateway.conformance.good_check import CONTAINERS
 from tests.gateway.conformance.mutants.catalogue import MUTANTS
 from tests.gateway.conformance.mutants.registry import PROGRAM
 from tests.gateway.conformance.mutants.trying import failed, tried
-from tests.gateway.conformance.good_check import CONTAINERS
 
 pytestmark = pytest.mark.timeout(180)
 
