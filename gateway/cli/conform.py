@@ -24,10 +24,11 @@ from gateway.conformance.report.html import to_html
 from gateway.conformance.report.json_report import to_json
 from gateway.conformance.report.junit import to_junit
 from gateway.conformance.report.matrix import matrix, show_matrix
-from gateway.conformance.report.terminal import console_for, progress, show
-from gateway.conformance.report.text import safe
+from gateway.conformance.report.terminal import progress, show
 from gateway.conformance.run import Report, Run, chosen
+from gateway.console import console_for
 from gateway.fleet.endpoints import container_address
+from gateway.plain_text import safe
 from protocol.limits import CONTAINER_PING_INTERVAL
 
 if TYPE_CHECKING:

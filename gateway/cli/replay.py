@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from gateway.cli.arguments import seconds
 from gateway.cli.process import INTERRUPTED, until_signalled
-from gateway.conformance.report.terminal import console_for
-from gateway.conformance.report.text import safe
+from gateway.console import console_for
 from gateway.dialling import Address
 from gateway.fleet.endpoints import container_address
 from gateway.operations.asked import Asked, container_target
+from gateway.plain_text import safe
 from gateway.recording.comparison import By, Comparison, compare
 from gateway.recording.recording import Recording, RecordingError, load_recording
 from gateway.recording.replay import PATIENCE, Script, replay, script_of

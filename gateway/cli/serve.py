@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from gateway import settings
 from gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
-from gateway.conformance.report.text import safe
 from gateway.gateway import Gateway
 from gateway.intermediary.faults import Rule
 from gateway.intermediary.faults_file import FaultsError, load_faults
 from gateway.intermediary.standing import interposed
+from gateway.plain_text import safe
 from gateway.recording.recorder import MAX_RECORDINGS, Recorder
 from gateway.serving.principals import PrincipalsError
 from gateway.settings import Settings, SettingsError

@@ -5,31 +5,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gateway.conformance.trial import Trial
+from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Severity
 
 #: What a check does. It returns if the clause is kept, and raises :class:`Broken` if not.
-Body = Callable[["Trial"], Awaitable[None]]
-
-
-class Severity(enum.Enum):
-    """What it means that a check fails."""
-
-    MUST = "must"  # the platform refuses the container, or its streams break
-    SHOULD = "should"  # it works, and not always well
-    NOTE = "note"  # worth knowing
-
-
-class Verdict(enum.Enum):
-    """What became of a check."""
-
-    PASS = "pass"  # noqa: S105 (no password)
-    FAIL = "fail"
-    BLOCKED = "blocked"  # what it requires has failed
-    SKIP = "skip"  # it cannot be tried on this container, or in this way
-    NOTE = "note"  # one of severity note has failed
+Body = Callable[[Trial], Awaitable[None]]
 
 
 class Need(enum.Enum):
@@ -38,24 +19,6 @@ class Need(enum.Enum):
     PROCESS = "the container's process: start it with --command"
     ECHO = "a model that echoes, and --probe echo"
     IMAGE = "an image archive: --image"
-
-
-class Broken(Exception):
-    """The clause is not kept.
-
-    Args:
-        what: happened, in one line: what was sent, what came back, what should have come.
-        remedy: what to do about it, where the check's own remedy is not the point.
-    """
-
-    def __init__(self, what: str, remedy: str | None = None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.remedy = remedy
-
-
-class Untried(Exception):
-    """The check cannot be tried here; says why."""
 
 
 @dataclass(frozen=True, slots=True)

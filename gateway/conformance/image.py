@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from gateway.conformance.check import Broken, Check, Checks, Need, Severity, Untried, Verdict
+from gateway.conformance.check import Check, Checks, Need
 from gateway.conformance.run import Report, Result
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken, Severity, Untried, Verdict
 
 #: Of one document, and of all that might be one. A configuration has some kilobytes.
 MAX_DOCUMENT: Final = 4 << 20

@@ -11,8 +11,8 @@ from typing import Final
 
 import h11
 
-from gateway.conformance.check import Broken
 from gateway.conformance.evidence import Exchange, shown
+from gateway.conformance.verdict import Broken
 from gateway.dialling import Address
 
 #: Seconds for an answer of which no clause says how soon it must come.

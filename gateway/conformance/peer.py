@@ -13,9 +13,9 @@ from typing import Final
 
 import h11
 
-from gateway.conformance.check import Broken
 from gateway.conformance.evidence import shown
 from gateway.conformance.link import PATIENCE, Answer, Link, not_http, read_answer, request_head
+from gateway.conformance.verdict import Broken
 from protocol.closing import NO_STATUS, Close, encode_close
 from protocol.frame_codec import FrameDecoder, FrameError, decode_close
 from protocol.frames import Frame, Opcode

@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.conformance.check import Broken, Check, Need, Severity, Untried, Verdict
+from gateway.conformance.check import Check, Need
 from gateway.conformance.evidence import Exchange
 from gateway.conformance.probes import Probe
 from gateway.conformance.subject import Subject
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken, Severity, Untried, Verdict
 
 #: For a container that died in a check to be there again for the next one.
 RESTART_TIMEOUT: Final = 60.0

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from gateway.conformance.check import Broken, Untried
 from gateway.conformance.evidence import Exchange, shown
 from gateway.conformance.link import PATIENCE, Answer, Link, ask, link_to
 from gateway.conformance.peer import Closed, Peer, Refused, upgrade
 from gateway.conformance.probes import Probe
 from gateway.conformance.subject import START_TIMEOUT, Launched, Subject
+from gateway.conformance.verdict import Broken, Untried
 
 #: For the answer to the Close at a stream's end; whether it comes is another check's to ask.
 _LEAVE_TIMEOUT = 0.3

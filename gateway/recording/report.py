@@ -10,8 +10,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from gateway.conformance.report.terminal import print_line
-from gateway.conformance.report.text import cut, safe
+from gateway.console import print_line
+from gateway.plain_text import cut, safe
 from gateway.recording.comparison import By, Comparison, Reply, Row, Verdict, in_words
 from gateway.recording.lines import NAMES
 from gateway.recording.recording import Recording

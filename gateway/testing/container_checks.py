@@ -10,10 +10,12 @@ from typing import Any, NoReturn
 import pytest
 
 from gateway.conformance.asking import AskedWrongly, Plan
-from gateway.conformance.check import Check, Severity, Verdict
-from gateway.conformance.report.text import failure, safe
+from gateway.conformance.check import Check
+from gateway.conformance.report.text import failure
 from gateway.conformance.run import Result, Run, blocked_by, in_turn
 from gateway.conformance.subject import Subject
+from gateway.conformance.verdict import Severity, Verdict
+from gateway.plain_text import safe
 from gateway.testing.container_file import read_plan
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.conformance.check import Broken, Checks, Severity
+from gateway.conformance.check import Checks
 from gateway.conformance.peer import Peer, code_of
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken, Severity
 from protocol.closing import Close
 from protocol.frames import Opcode
 

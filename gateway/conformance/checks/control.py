@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.conformance.check import Broken, Checks
+from gateway.conformance.check import Checks
 from gateway.conformance.evidence import shown
 from gateway.conformance.peer import Peer
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 
 checks: Final = Checks()

@@ -6,10 +6,11 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
-from gateway.conformance.check import Broken, Checks, Severity, Untried
+from gateway.conformance.check import Checks
 from gateway.conformance.checks.startup import ping
 from gateway.conformance.link import Answer
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken, Severity, Untried
 
 checks: Final = Checks()
 

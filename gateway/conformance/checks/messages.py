@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.conformance.check import Broken, Checks, Need
+from gateway.conformance.check import Checks, Need
 from gateway.conformance.link import PATIENCE
 from gateway.conformance.peer import Closed, Peer
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 
 checks: Final = Checks()

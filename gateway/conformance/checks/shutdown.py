@@ -6,10 +6,11 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from gateway.conformance.check import Broken, Checks, Need, Untried
+from gateway.conformance.check import Checks, Need
 from gateway.conformance.peer import Peer
 from gateway.conformance.subject import END_TIMEOUT, START_TIMEOUT
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken, Untried
 
 checks: Final = Checks()
 

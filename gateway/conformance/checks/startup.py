@@ -7,10 +7,11 @@ import time
 from contextlib import AsyncExitStack
 from typing import Final
 
-from gateway.conformance.check import Broken, Checks
+from gateway.conformance.check import Checks
 from gateway.conformance.link import Answer
 from gateway.conformance.subject import START_TIMEOUT
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken
 
 checks: Final = Checks()
 

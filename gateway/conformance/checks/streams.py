@@ -7,9 +7,10 @@ import time
 from contextlib import AsyncExitStack
 from typing import Final
 
-from gateway.conformance.check import Broken, Checks, Need, Severity
+from gateway.conformance.check import Checks, Need
 from gateway.conformance.peer import Closed, Peer
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken, Severity
 from protocol.frames import Opcode
 
 checks: Final = Checks()

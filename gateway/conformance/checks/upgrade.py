@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.conformance.check import Broken, Checks, Severity
+from gateway.conformance.check import Checks
 from gateway.conformance.checks.http import UNKNOWN_HEADERS
 from gateway.conformance.peer import Peer, Refused, upgrade
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken, Severity
 
 checks: Final = Checks()
 

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.conformance.check import Broken, Checks, Severity
+from gateway.conformance.check import Checks
 from gateway.conformance.peer import code_of, frame_bytes
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken, Severity
 from protocol.closing import Close
 from protocol.frames import Opcode
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, cast
 
-from gateway.conformance.check import Body, Check, Severity
+from gateway.conformance.check import Body, Check
 from gateway.conformance.platform.trial import PlatformTrial
+from gateway.conformance.verdict import Severity
 
 #: What a check does; it raises ``Broken`` if its clause is not kept.
 PlatformBody = Callable[[PlatformTrial], Awaitable[None]]

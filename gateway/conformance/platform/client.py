@@ -21,9 +21,9 @@ from gateway.client import (
     Stream,
 )
 from gateway.client.request import Request
-from gateway.conformance.check import Broken
 from gateway.conformance.evidence import Exchange, shown
 from gateway.conformance.peer import frame_bytes
+from gateway.conformance.verdict import Broken
 from gateway.dialling import Unreachable, dial
 from protocol.frames import Opcode
 from protocol.handshake import ClientHandshake, HandshakeRefused

@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
-from gateway.conformance.check import Broken
 from gateway.conformance.evidence import Exchange
 from gateway.conformance.peer import frame_bytes
 from gateway.conformance.platform.frames import FrameReader, SeenFrame
+from gateway.conformance.verdict import Broken
 from gateway.dialling import Address
 from protocol.frames import Opcode
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.conformance.check import Broken
+from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 
 #: Bytes of one frame.

@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable
 
-from gateway.conformance.check import Broken, Check, Severity, Untried, Verdict
+from gateway.conformance.check import Check
 from gateway.conformance.platform.check import body_of
 from gateway.conformance.platform.container import ContainerStream, InstrumentedContainer
 from gateway.conformance.platform.trial import Platform, PlatformTrial
 from gateway.conformance.run import Report, Result, blocked_by, chosen, mark
+from gateway.conformance.verdict import Broken, Severity, Untried, Verdict
 
 
 class PlatformRun:

@@ -17,10 +17,10 @@ from gateway.client import (
     connect,
 )
 from gateway.client.request import request_for
-from gateway.conformance.check import Broken, Untried
 from gateway.conformance.evidence import Exchange
 from gateway.conformance.platform.client import Client, RawClient, upgraded
 from gateway.conformance.platform.container import ContainerStream, InstrumentedContainer
+from gateway.conformance.verdict import Broken, Untried
 from protocol import limits
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Final
 
-from gateway.conformance.check import Severity, Verdict
-from gateway.conformance.report.text import failing_first, judgement, safe, safe_lines, summary
+from gateway.conformance.report.text import failing_first, judgement, summary
 from gateway.conformance.report.timeline import timeline
 from gateway.conformance.run import Report, Result
+from gateway.conformance.verdict import Severity, Verdict
+from gateway.plain_text import safe, safe_lines
 
 #: Exchanges that are drawn of one check; a hundred streams look alike.
 MAX_DRAWN: Final = 12

@@ -6,9 +6,9 @@ import importlib.metadata
 import json
 from typing import Any
 
-from gateway.conformance.check import Verdict
 from gateway.conformance.evidence import Exchange
 from gateway.conformance.run import Report, Result
+from gateway.conformance.verdict import Verdict
 
 
 def to_json(report: Report) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from gateway.conformance.check import Severity, Verdict
-from gateway.conformance.report.text import safe, safe_lines
 from gateway.conformance.run import Report, Result
+from gateway.conformance.verdict import Severity, Verdict
+from gateway.plain_text import safe, safe_lines
 
 _NAME = "partway conform"
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gateway.conformance.check import Check
-from gateway.conformance.report.terminal import print_line
+from gateway.console import print_line
 
 #: What each clause between platform and container is about.
 CLAUSES: Final[Mapping[str, str]] = {

@@ -5,18 +5,18 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, TextIO
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from gateway.conformance.check import Check, Verdict
-from gateway.conformance.report.text import cut, judgement, safe, safe_lines, summary
+from gateway.conformance.check import Check
+from gateway.conformance.report.text import judgement, summary
 from gateway.conformance.run import Report, Result
-
-#: Of what is no terminal: a log has the same lines wherever it is written.
-PLAIN_WIDTH: Final = 120
+from gateway.conformance.verdict import Verdict
+from gateway.console import print_line
+from gateway.plain_text import cut, safe, safe_lines
 
 #: Of a container's output.
 _OUTPUT_LINES: Final = 10
@@ -34,15 +34,6 @@ _WORDS: Final = {
     Verdict.SKIP: ("skip", "dim"),
     Verdict.NOTE: ("note", "cyan"),
 }
-
-
-def console_for(file: TextIO) -> Console:
-    """A console that is plain where nobody watches: no colours, and always the same width."""
-    if file.isatty():
-        return Console(file=file, highlight=False)
-    return Console(
-        file=file, highlight=False, width=PLAIN_WIDTH, force_terminal=False, color_system=None
-    )
 
 
 @contextmanager
@@ -142,8 +133,3 @@ def _what_to_do(result: Result, width: int, before: str) -> Iterator[Text]:
 
 def _clauses(check: Check) -> str:
     return " ".join(check.clauses)
-
-
-def print_line(console: Console, line: Text) -> None:
-    """Print one line as it is, whatever the console's width."""
-    console.print(line, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What others said, made safe to show: a container's words and bytes are not ours."""
+"""What became of checks, in words; what a container said is made safe to show."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.conformance.check import Severity, Verdict
 from gateway.conformance.evidence import Exchange, Step, shown
 from gateway.conformance.run import Report, Result
-
-#: In the place of what would steer a terminal, or is no character of XML.
-_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+from gateway.conformance.verdict import Severity, Verdict
+from gateway.plain_text import safe, safe_lines
 
 #: What a verdict is called in a summary.
 _COUNTED: Final = (
@@ -32,22 +30,6 @@ _ARROWS: Final = {"sent": "-->", "received": "<--", "meanwhile": " . ", "failed"
 _BYTES: Final = 32
 MAX_HEAD_LINES: Final = 16
 _OUTPUT_LINES: Final = 20
-
-
-def safe(text: str) -> str:
-    """One line of printable characters: no control, no change of direction, no half of a pair."""
-    return "".join(char if char.isprintable() else _REPLACEMENT for char in text)
-
-
-def safe_lines(text: str, most: int | None = None) -> list[str]:
-    """Its lines, safe; the last ones if there are more than ``most``."""
-    lines = [safe(line) for line in text.expandtabs(4).rstrip().splitlines()]
-    return lines if most is None else lines[-most:]
-
-
-def cut(text: str, most: int) -> str:
-    """The beginning of it, with an ellipsis where it is longer."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def summary(report: Report) -> str:

@@ -8,7 +8,8 @@ from html import escape
 from typing import Final
 
 from gateway.conformance.evidence import Exchange, Step
-from gateway.conformance.report.text import cut, fields_of, preview, safe, telling
+from gateway.conformance.report.text import fields_of, preview, telling
+from gateway.plain_text import cut, safe
 
 #: Of the picture, in its own units: as many pixels where there is room for them.
 _WIDTH: Final = 860

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.conformance.check import Severity, Verdict
+from gateway.conformance.verdict import Severity, Verdict
 from tests.gateway.conformance.mutants.trying import failed, tried
 
 GOOD = Path(__file__).with_name("good")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.conformance.check import Verdict
+from gateway.conformance.verdict import Verdict
 from tests.gateway.conformance.mutants.trying import failed, tried
 
 GOOD = Path(__file__).with_name("good")

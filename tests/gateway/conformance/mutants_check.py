@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.conformance.check import Verdict
 from gateway.conformance.checks import ALL
+from gateway.conformance.verdict import Verdict
 from tests.gateway.conformance.good_check import CONTAINERS
 from tests.gateway.conformance.mutants.catalogue import MUTANTS
 from tests.gateway.conformance.mutants.registry import PROGRAM

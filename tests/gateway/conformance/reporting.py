@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.conformance.check import Check, Severity, Verdict
+from gateway.conformance.check import Check
 from gateway.conformance.evidence import Exchange
 from gateway.conformance.run import Report, Result
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Severity, Verdict
 
 #: What steers a terminal, is markup, ends CDATA, turns lines around, or is no character of XML.
 HOSTILE = "\x1b]0;mine\x07\x9b31m<script>alert(1)</script>]]>&\"'[red]\u202e\ufffe\0\ud800"

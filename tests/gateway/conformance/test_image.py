@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from gateway.conformance import image
-from gateway.conformance.check import Severity, Verdict
 from gateway.conformance.image import (
     CHECKS,
     LABEL,
@@ -22,6 +21,7 @@ from gateway.conformance.image import (
     examine,
     read_image,
 )
+from gateway.conformance.verdict import Severity, Verdict
 from tests.gateway.conformance.archives import GOOD, LAYER, Layout, saved, tar, written
 
 READ = Configuration(

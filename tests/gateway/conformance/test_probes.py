@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from gateway.conformance import probes
-from gateway.conformance.check import Broken, Verdict
 from gateway.conformance.checks import ALL
 from gateway.conformance.probes import BUILT_IN, Probe, ProbeError, load_probe
 from gateway.conformance.run import Run
 from gateway.conformance.subject import Subject
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken, Verdict
 from gateway.dialling import Address
 from gateway.fleet.endpoints import container_address
 from tests.frame_factory import TEXT, frame

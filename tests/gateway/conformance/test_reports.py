@@ -12,7 +12,6 @@ import xml.etree.ElementTree as ET
 import pytest
 from rich.console import Console
 
-from gateway.conformance.check import Severity, Verdict
 from gateway.conformance.checks import ALL
 from gateway.conformance.evidence import Exchange, Step
 from gateway.conformance.image import CHECKS
@@ -26,10 +25,12 @@ from gateway.conformance.report.matrix import (
     matrix,
     show_matrix,
 )
-from gateway.conformance.report.terminal import console_for, progress, show
+from gateway.conformance.report.terminal import progress, show
 from gateway.conformance.report.text import failure
 from gateway.conformance.report.timeline import FIRST, LAST
 from gateway.conformance.run import Report, Result
+from gateway.conformance.verdict import Severity, Verdict
+from gateway.console import console_for
 from tests.conftest import contract_ids
 from tests.gateway.conformance.reporting import (
     HOSTILE,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gateway.conformance import link, peer, subject, trial
-from gateway.conformance.check import Broken, Check, Need, Severity, Untried, Verdict
+from gateway.conformance.check import Check, Need
 from gateway.conformance.checks import ALL
 from gateway.conformance.evidence import Exchange
 from gateway.conformance.link import Link
@@ -23,6 +23,7 @@ from gateway.conformance.probes import BUILT_IN, Probe
 from gateway.conformance.run import Report, Result, Run, blocked_by, chosen, in_turn
 from gateway.conformance.subject import Launched, Subject, command_of
 from gateway.conformance.trial import Trial
+from gateway.conformance.verdict import Broken, Severity, Untried, Verdict
 from gateway.dialling import Address
 
 NOWHERE = Subject(Address("127.0.0.1", 9))

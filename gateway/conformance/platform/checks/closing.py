@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.client import PayloadPart
-from gateway.conformance.check import Broken
 from gateway.conformance.evidence import shown
 from gateway.conformance.platform.check import PlatformChecks
 from gateway.conformance.platform.client import PARTIAL, TEXT, Client
 from gateway.conformance.platform.container import ContainerStream
 from gateway.conformance.platform.trial import PlatformTrial
+from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 
 checks: Final = PlatformChecks("closing")

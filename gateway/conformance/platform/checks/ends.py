@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.conformance.check import Broken
 from gateway.conformance.platform.check import PlatformChecks
 from gateway.conformance.platform.container import ContainerStream
 from gateway.conformance.platform.trial import PlatformTrial
+from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 
 checks: Final = PlatformChecks("ends")

@@ -6,11 +6,11 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 
-from gateway.conformance.check import Broken
 from gateway.conformance.platform.check import PlatformChecks
 from gateway.conformance.platform.client import BINARY, PARTIAL, TEXT
 from gateway.conformance.platform.container import ContainerStream
 from gateway.conformance.platform.trial import PlatformTrial
+from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 
 checks: Final = PlatformChecks("frames")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.client import PayloadPart
-from gateway.conformance.check import Broken
 from gateway.conformance.evidence import shown
 from gateway.conformance.platform.check import PlatformChecks
 from gateway.conformance.platform.client import BINARY, COMPLETE, PARTIAL, TEXT
 from gateway.conformance.platform.container import ContainerStream
 from gateway.conformance.platform.frames import SeenFrame
 from gateway.conformance.platform.trial import PlatformTrial
+from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 
 checks: Final = PlatformChecks("parts")

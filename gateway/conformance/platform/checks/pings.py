@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from gateway.conformance.check import Broken
 from gateway.conformance.evidence import shown
 from gateway.conformance.platform.check import PlatformChecks
 from gateway.conformance.platform.client import Client
 from gateway.conformance.platform.container import ContainerStream
 from gateway.conformance.platform.frames import SeenFrame
 from gateway.conformance.platform.trial import PlatformTrial
+from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 
 checks: Final = PlatformChecks("pings")

@@ -8,10 +8,10 @@ import binascii
 import time
 from typing import Final
 
-from gateway.conformance.check import Broken, Severity
 from gateway.conformance.platform.check import PlatformChecks
 from gateway.conformance.platform.container import Answer, Head, granted, refusing
 from gateway.conformance.platform.trial import PlatformTrial
+from gateway.conformance.verdict import Broken, Severity
 
 checks: Final = PlatformChecks("upgrade")
 

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.conformance.check import Broken
 from gateway.conformance.peer import frame_bytes
 from gateway.conformance.platform.check import PlatformChecks
 from gateway.conformance.platform.trial import PlatformTrial
+from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 
 checks: Final = PlatformChecks("violations")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gateway.conformance.check import Verdict
 from gateway.conformance.checks import ALL
 from gateway.conformance.probes import BUILT_IN
 from gateway.conformance.run import Report, Run
 from gateway.conformance.subject import Launched, Subject
+from gateway.conformance.verdict import Verdict
 from tests.conftest import ROOT
 
 

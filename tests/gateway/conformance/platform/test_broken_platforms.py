@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.conformance.check import Verdict
 from gateway.conformance.platform.checks import ALL
+from gateway.conformance.verdict import Verdict
 from tests.gateway.conformance.platform.broken.catalogue import BROKEN
 from tests.gateway.conformance.platform.relay import Distortion
 from tests.gateway.conformance.platform.trying import failed, tried

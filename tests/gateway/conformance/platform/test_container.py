@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.conformance.check import Broken
 from gateway.conformance.platform.container import InstrumentedContainer, read_head, refusing
 from gateway.conformance.platform.frames import MAX_FRAME, FrameReader
+from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 from tests.frame_factory import BINARY, CLOSE, KEY, PING, PONG, TEXT, close, frame
 from tests.wire.peers import RawClient, upgrade_request

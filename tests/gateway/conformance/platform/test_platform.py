@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.conformance.check import Severity, Verdict
 from gateway.conformance.platform.checks import ALL, UNCLAIMED
 from gateway.conformance.report.matrix import CLAUSES
+from gateway.conformance.verdict import Severity, Verdict
 from tests.gateway.conformance.platform.trying import failed, tried
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.conformance.check import Broken, Severity, Untried, Verdict
 from gateway.conformance.platform.check import PlatformChecks
 from gateway.conformance.platform.container import InstrumentedContainer
 from gateway.conformance.platform.run import PlatformRun
 from gateway.conformance.platform.trial import Platform, PlatformTrial, Times
+from gateway.conformance.verdict import Broken, Severity, Untried, Verdict
 from tests.gateway.conformance.platform.trying import tried
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

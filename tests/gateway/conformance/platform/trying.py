@@ -7,12 +7,13 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Literal
 
-from gateway.conformance.check import Check, Verdict
+from gateway.conformance.check import Check
 from gateway.conformance.platform.checks import ALL
 from gateway.conformance.platform.container import InstrumentedContainer
 from gateway.conformance.platform.run import PlatformRun
 from gateway.conformance.platform.trial import Platform, Times
 from gateway.conformance.run import Report
+from gateway.conformance.verdict import Verdict
 from gateway.fleet.endpoints import Endpoint
 from gateway.gateway import Gateway
 from gateway.settings import Settings

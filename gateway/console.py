@@ -1,0 +1,25 @@
+"""Where tables are shown: a terminal, or the log of a CI job."""
+
+from __future__ import annotations
+
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+#: Of what is no terminal: a log has the same lines wherever it is written.
+PLAIN_WIDTH: Final = 120
+
+
+def console_for(file: TextIO) -> Console:
+    """A console that is plain where nobody watches: no colours, and always the same width."""
+    if file.isatty():
+        return Console(file=file, highlight=False)
+    return Console(
+        file=file, highlight=False, width=PLAIN_WIDTH, force_terminal=False, color_system=None
+    )
+
+
+def print_line(console: Console, line: Text) -> None:
+    """Print one line as it is, whatever the console's width."""
+    console.print(line, soft_wrap=True)
