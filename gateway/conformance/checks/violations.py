@@ -126,8 +126,8 @@ for _each in _VIOLATIONS:
         *_each.clauses,
         severity=Severity.SHOULD,
         title=f"{_each.what} ends the stream",
-        remedy=f"close with {_each.code} (RFC 6455 §{_each.section}); of a WebSocket library it is "
-        "the library's to do",
+        remedy=f"close with {_each.code} (RFC 6455 §{_each.section}); most WebSocket "
+        "libraries do this by themselves",
         requires=_requires(_each),
     )(_tried(_each))
 
