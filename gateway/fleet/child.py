@@ -75,8 +75,11 @@ class Child(asyncio.SubprocessProtocol):
 
     def terminate(self) -> None:
         """Send SIGTERM to the process alone."""
-        with suppress(ProcessLookupError):
-            self._transport.terminate()
+        # Not by the transport: it would look first whether the process has ended, and what it takes
+        # then the loop's own watcher misses: the status would be 255.
+        if not self.exited.is_set():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
 
     def kill_group(self) -> None:
         """Kill it, and all that it has started.

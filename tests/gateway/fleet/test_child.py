@@ -128,6 +128,15 @@ async def test_sigterm_after_its_end_is_for_nobody(start):
     assert child.status == 0
 
 
+async def test_its_status_is_known_though_sigterm_meets_its_end(start):
+    child = await start("sleep 1000")
+    child.kill_group()
+    for _ in range(50):  # while it ends; one that looked for the end itself would take the status
+        child.terminate()
+    await soon(child.exited.wait())
+    assert child.status == -signal.SIGKILL
+
+
 async def test_without_a_program_there_is_no_child(anyio_backend, no_leaks, leash):
     with pytest.raises(FileNotFoundError):
         await Child(lambda data: None, leash).start(["/no/such/program"], environment={})
