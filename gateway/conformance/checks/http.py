@@ -146,8 +146,8 @@ async def _invoke(trial: Trial) -> Answer:
     "1.1-2",
     severity=Severity.SHOULD,
     title="POST /invocations is answered",
-    remedy="take POST /invocations: InvokeEndpoint goes there; a server of WebSockets alone cannot, "
-    "and its streams lose nothing by it",
+    remedy="take POST /invocations: InvokeEndpoint goes there; a server of WebSockets alone "
+    "cannot, and its streams lose nothing by it",
     requires=("startup.ready",),
     limit=_INVOCATION_TIMEOUT + 5,
 )
