@@ -17,6 +17,7 @@ from gateway.dialling import Address
 
 #: Seconds for an answer of which no clause says how soon it must come.
 PATIENCE: Final = 10.0
+#: For a connection: who never accepts fills its backlog, and then the system tries for minutes.
 CONNECT_TIMEOUT: Final = 5.0
 #: Bytes of an answer's body, and pieces in which they come: each costs more than a byte of it.
 MAX_BODY: Final = 16 << 20

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import h11
+from websockets.utils import apply_mask
 
 from gateway.conformance.evidence import shown
 from gateway.conformance.link import PATIENCE, Answer, Link, not_http, read_answer, request_head
@@ -89,8 +90,7 @@ def frame_bytes(
     if not masked:
         return head + payload
     key = os.urandom(4)
-    whole = int.from_bytes(payload, "big") ^ int.from_bytes((key * (size // 4 + 1))[:size], "big")
-    return head + key + whole.to_bytes(size, "big")
+    return head + key + apply_mask(payload, key)
 
 
 def _in_words(opcode: Opcode, payload: bytes, fin: bool) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.files import read_bounded
 from gateway.intermediary.observer import Sender
 from gateway.recording.recording import Message, Recording, RecordingError, load_recording
 from protocol.frames import Opcode
@@ -80,7 +81,7 @@ def load_probe(path: Path) -> Probe:
             recording is of no use.
     """
     try:
-        text = _read(path)
+        text = read_bounded(path, MAX_PROBE_BYTES)
         if text.startswith(b"{"):  # as no TOML does
             return _of_recording(load_recording(path, MAX_PROBE_BYTES))
         members = tomllib.loads(text.decode())
@@ -122,14 +123,6 @@ def _within(folder: Path, name: str) -> Path:
     return file
 
 
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        data = file.read(MAX_PROBE_BYTES + 1)
-    if len(data) > MAX_PROBE_BYTES:
-        raise ValueError(f"more than {MAX_PROBE_BYTES} bytes")
-    return data
-
-
 def _of(
     kind: type | tuple[type, ...], path: Path, members: Mapping[str, Any], name: str, usual: Any
 ) -> Any:
@@ -150,7 +143,7 @@ def _message(path: Path, number: int, value: object) -> str | bytes:
             if how == "hex" and isinstance(what, str):
                 return bytes.fromhex(what)
             if how == "file" and isinstance(what, str):
-                return _read(_within(path.parent, what))
+                return read_bounded(_within(path.parent, what), MAX_PROBE_BYTES)
         except (OSError, ValueError) as error:
             raise ProbeError(f"{where}: {how}: {error}") from error
     raise ProbeError(f'{where}: use a string, {{ hex = "00 ff" }} or {{ file = "audio.pcm" }}')

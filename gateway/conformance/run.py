@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -207,19 +207,12 @@ class Run:
             return Result(check, Verdict.SKIP, said=f"needs {missing[0]}")
         trial = Trial(subject, self._probe, self._fast)
         began = time.monotonic()
-        broken: Broken | None = None
-        try:
-            async with asyncio.timeout(check.limit):
-                await check.body(trial)
-        except Untried as untried:
-            return Result(check, Verdict.SKIP, time.monotonic() - began, str(untried))
-        except Broken as error:
-            broken = error
-        except TimeoutError:
-            broken = Broken(f"not done within {check.limit:g} s")
+        broken = await attempted(check, check.body(trial))
+        seconds = time.monotonic() - began
+        if isinstance(broken, Untried):
+            return Result(check, Verdict.SKIP, seconds, str(broken))
         if broken is not None:
             mark(trial.exchanges, broken.what)
-        seconds = time.monotonic() - began
         output = ""
         process = subject.process
         if process is not None and not _may_end(check):
@@ -233,10 +226,36 @@ class Run:
                 await self._start_again(subject)
         if broken is None:
             return Result(check, Verdict.PASS, seconds)
-        verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
-        remedy = broken.remedy or check.remedy
-        exchanges = tuple(trial.exchanges)
-        return Result(check, verdict, seconds, broken.what, remedy, exchanges, output)
+        return not_kept(check, broken, seconds, trial.exchanges, output)
+
+
+async def attempted(
+    check: Check, trying: Awaitable[None], more: float = 0.0
+) -> Broken | Untried | None:
+    """Try a check in its time; what it raised, None if its clause is kept.
+
+    Args:
+        check: which.
+        trying: its body, with what it works with.
+        more: seconds beyond its limit.
+    """
+    try:
+        async with asyncio.timeout(check.limit + more):
+            await trying
+    except (Broken, Untried) as raised:
+        return raised
+    except TimeoutError:
+        return Broken(f"not done within {check.limit:g} s")
+    return None
+
+
+def not_kept(
+    check: Check, broken: Broken, seconds: float, exchanges: Iterable[Exchange], output: str = ""
+) -> Result:
+    """What became of a check whose clause is not kept."""
+    verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
+    remedy = broken.remedy or check.remedy
+    return Result(check, verdict, seconds, broken.what, remedy, tuple(exchanges), output)
 
 
 def blocked_by(check: Check, results: Mapping[str, Result]) -> Result | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from gateway.conformance.link import CONNECT_TIMEOUT
 from gateway.dialling import Address
 from gateway.fleet.child import Child
 from gateway.fleet.leash import Leash
@@ -27,9 +28,6 @@ OUTPUT_TIMEOUT: Final = 1.0
 
 #: Of what the container prints, the end is kept.
 MAX_OUTPUT: Final = 64 << 10
-
-#: For a connection: who never accepts fills its backlog, and then the system tries for minutes.
-CONNECT_TIMEOUT: Final = 5.0
 
 _POLL = 0.02
 
@@ -153,7 +151,7 @@ class Launched:
 
     def terminate(self) -> None:
         """Send SIGTERM to the first process, as the platform does."""
-        if self._child is not None and self.pid is not None:
+        if self._child is not None:
             self._child.terminate()
 
     async def ended(self, timeout: float) -> bool:

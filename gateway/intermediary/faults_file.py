@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_type_hints
 
+from gateway.files import read_bounded
 from gateway.intermediary.faults import FAULTS, Fault, Rule, in_words, is_of
 
 #: Bytes of a file; a thousand rules fit.
@@ -41,13 +42,13 @@ def load_faults(path: Path) -> tuple[Rule, ...]:
         FaultsError: it is not TOML, or a member is missing, unknown, or wrong.
     """
     try:
-        with path.open("rb") as file:
-            text = file.read(MAX_FAULTS_BYTES + 1)
-        if len(text) > MAX_FAULTS_BYTES:
-            raise FaultsError(f"{path}: more than {MAX_FAULTS_BYTES} bytes")
-        document = tomllib.loads(text.decode())
+        text = read_bounded(path, MAX_FAULTS_BYTES)
     except OSError as error:
         raise FaultsError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise FaultsError(f"{path}: {error}") from None
+    try:
+        document = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise FaultsError(f"{path}: not TOML: {error}") from None
     for name in document:

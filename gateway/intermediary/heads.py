@@ -9,11 +9,9 @@ import h11
 
 from gateway.dialling import Address
 from gateway.intermediary.observer import UpgradeAnswer, UpgradeRequest
+from gateway.streams.container_leg import REQUEST_ID
 from protocol.handshake import is_upgrade
 from protocol.limits import HANDSHAKE_HEAD_BYTES, REFUSAL_BODY_BYTES
-
-#: The gateway's own name for a stream, in its log and to its clients (clause 1.6-1).
-REQUEST_ID = "x-amzn-sagemaker-request-id"
 
 
 def upgrade_request(head: bytes) -> UpgradeRequest | None:
@@ -34,7 +32,8 @@ def upgrade_request(head: bytes) -> UpgradeRequest | None:
 
 def request_id(request: UpgradeRequest) -> str:
     """The gateway's name for the stream; ``-`` if it has none."""
-    return next((value for name, value in request.headers if name.lower() == REQUEST_ID), "-")
+    wanted = REQUEST_ID.lower()
+    return next((value for name, value in request.headers if name.lower() == wanted), "-")
 
 
 def addressed(head: bytes, container: Address) -> bytes:

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 from gateway.intermediary.observer import Observer, Sender, UpgradeAnswer, UpgradeRequest
 from gateway.recording.lines import Answered, Ended, Head, Line, Over, Passed, left_out, to_json
+from gateway.streams.container_leg import REQUEST_ID
 from protocol.frames import Frame
 from protocol.limits import MAX_ENDPOINT_NAME
 
@@ -41,7 +42,7 @@ MAX_WAITING: Final = 32 << 20
 CLOSE_TIMEOUT: Final = 5.0
 
 #: What is kept of headers. Neither credentials nor signatures: whoever adds one thinks of both.
-KEPT_OF_REQUEST: Final = frozenset({"x-amzn-sagemaker-request-id", "user-agent"})
+KEPT_OF_REQUEST: Final = frozenset({REQUEST_ID.lower(), "user-agent"})
 KEPT_OF_ANSWER: Final = frozenset({"server", "content-type", "retry-after"})
 _MAX_HEADER: Final = 256
 

@@ -13,6 +13,7 @@ from gateway.intermediary.observer import Sender
 from gateway.recording.comparison import Answers, Reply
 from gateway.recording.recording import Joining, Recording, RecordingError, close_in
 from gateway.recording.talk import Talk
+from gateway.streams.container_leg import REQUEST_ID
 from protocol.closing import ABNORMAL, NO_STATUS, NORMAL, Close, encode_close
 from protocol.frames import Frame, Opcode
 from protocol.handshake import ClientHandshake, HandshakeRefused
@@ -135,7 +136,7 @@ async def replay(
     Returns:
         What the container answers, whatever that is.
     """
-    headers = [("X-Amzn-SageMaker-Request-Id", str(uuid.uuid4()))]
+    headers = [(REQUEST_ID, str(uuid.uuid4()))]
     try:
         upgraded = await dial(
             address,

@@ -21,6 +21,9 @@ from protocol.parts import PayloadPart
 #: Where a container takes streams, unless the client names another path (clause 1.6-1).
 DEFAULT_PATH = "/invocations-bidirectional-stream"
 
+#: Alone of all headers goes along to a container (clause 1.6-1).
+REQUEST_ID = "X-Amzn-SageMaker-Request-Id"
+
 
 async def dial(address: Address, target: str, request_id: str, policy: StreamPolicy) -> Upgraded:
     """Connect to a container and upgrade (clause 4-6).
@@ -35,7 +38,7 @@ async def dial(address: Address, target: str, request_id: str, policy: StreamPol
         ModelError: with the container's own status and body, or status 0 and what happened.
         ServiceUnavailable: the gateway has no file descriptor left.
     """
-    handshake = ClientHandshake(str(address), target, [("X-Amzn-SageMaker-Request-Id", request_id)])
+    handshake = ClientHandshake(str(address), target, [(REQUEST_ID, request_id)])
     try:
         return await dialling.dial(
             address,

@@ -7,8 +7,6 @@ says nothing of its own.
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import socket
 import time
 from collections import deque
@@ -23,6 +21,7 @@ from gateway.conformance.platform.frames import FrameReader, SeenFrame
 from gateway.conformance.verdict import Broken
 from gateway.dialling import Address
 from protocol.frames import Opcode
+from protocol.handshake import accept_key
 
 #: Bytes of an upgrade's head, and of all that one stream may send: a check asks for far less.
 MAX_HEAD: Final = 1 << 16
@@ -31,7 +30,6 @@ MAX_RECORDED: Final = 64 << 20
 #: Connections that may wait to be accepted: more than a check ever opens.
 BACKLOG: Final = 16
 
-_GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 _READ: Final = 1 << 16
 
 
@@ -81,12 +79,10 @@ def granted(head: Head, changed: Mapping[str, str] | None = None) -> bytes:
         head: of the request.
         changed: by the headers' names.
     """
-    key = head.one("sec-websocket-key")
-    digest = hashlib.sha1(f"{key}{_GUID}".encode("latin-1"), usedforsecurity=False).digest()
     fields = {
         "Upgrade": "websocket",
         "Connection": "Upgrade",
-        "Sec-WebSocket-Accept": base64.b64encode(digest).decode(),
+        "Sec-WebSocket-Accept": accept_key(head.one("sec-websocket-key")),
         **(changed or {}),
     }
     lines = ["HTTP/1.1 101 Switching Protocols", *(f"{key}: {fields[key]}" for key in fields)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from websockets.utils import apply_mask
+
 from gateway.conformance.verdict import Broken
 from protocol.frames import Opcode
 
@@ -115,14 +117,7 @@ class FrameReader:
             rsv=first >> 4 & 7,
             opcode=first & 0xF,
             key=key,
-            payload=_unmasked(payload, key) if key else payload,
+            payload=apply_mask(payload, key) if key else payload,
             shortest=length >= least,
         )
         return seen, end
-
-
-def _unmasked(payload: bytes, key: bytes) -> bytes:
-    size = len(payload)
-    repeated = (key * (size // 4 + 1))[:size]
-    mixed = int.from_bytes(payload, "big") ^ int.from_bytes(repeated, "big")
-    return mixed.to_bytes(size, "big")

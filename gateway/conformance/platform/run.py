@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable
 
@@ -10,8 +9,16 @@ from gateway.conformance.check import Check
 from gateway.conformance.platform.check import body_of
 from gateway.conformance.platform.container import ContainerStream, InstrumentedContainer
 from gateway.conformance.platform.trial import Platform, PlatformTrial
-from gateway.conformance.run import Report, Result, blocked_by, chosen, mark
-from gateway.conformance.verdict import Broken, Severity, Untried, Verdict
+from gateway.conformance.run import (
+    Report,
+    Result,
+    attempted,
+    blocked_by,
+    chosen,
+    mark,
+    not_kept,
+)
+from gateway.conformance.verdict import Untried, Verdict
 
 
 class PlatformRun:
@@ -65,24 +72,12 @@ class PlatformRun:
         container.forget()
         trial = PlatformTrial(platform, container, self._fast, self._kept)
         began = time.monotonic()
-        try:
-            async with asyncio.timeout(check.limit + platform.times.until_lost * 2):
-                await body_of(check)(trial)
-        except Untried as untried:
-            return Result(check, Verdict.SKIP, time.monotonic() - began, str(untried))
-        except Broken as error:
-            broken = error
-        except TimeoutError:
-            broken = Broken(f"not done within {check.limit:g} s")
-        else:
-            return Result(check, Verdict.PASS, time.monotonic() - began)
+        more = platform.times.until_lost * 2
+        broken = await attempted(check, body_of(check)(trial), more)
+        seconds = time.monotonic() - began
+        if isinstance(broken, Untried):
+            return Result(check, Verdict.SKIP, seconds, str(broken))
+        if broken is None:
+            return Result(check, Verdict.PASS, seconds)
         mark(trial.exchanges, broken.what)
-        verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
-        return Result(
-            check,
-            verdict,
-            time.monotonic() - began,
-            broken.what,
-            broken.remedy or check.remedy,
-            tuple(trial.exchanges),
-        )
+        return not_kept(check, broken, seconds, trial.exchanges)

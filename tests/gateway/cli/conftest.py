@@ -1,11 +1,21 @@
-"""What tests of partway invoke share."""
+"""What tests of the commands share."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
 from gateway.cli.main import main
 from tests.gateway.cli.invoking import Ended
+from tests.processes import running
+
+
+@pytest.fixture(scope="module")
+def container() -> Iterator[str]:
+    """An echo container's URL."""
+    with running("container", "serve", "--host", "127.0.0.1", "--port", "0") as url:
+        yield url
 
 
 @pytest.fixture

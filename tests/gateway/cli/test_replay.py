@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ from tests.gateway.recording.recordings import (
     whole,
     written,
 )
-from tests.processes import running
 
 
 def argv(*arguments: object) -> list[str]:
@@ -37,25 +35,19 @@ def replay(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture(scope="module")
-def echo() -> Iterator[str]:
-    with running("container", "serve", "--port", "0", "--host", "127.0.0.1") as url:
-        yield url
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "recording.jsonl"
 
 
-def test_the_same(path, echo):
+def test_the_same(path, container):
     whole(path, said(0.1, "hello"), came(0.112, "hello"), said(0.2, b"/w=="), came(0.25, b"/w=="),
           *both_close(0.3))  # fmt: skip
-    done = replay(path, "--url", echo)
+    done = replay(path, "--url", container)
     assert (done.returncode, done.stderr) == (0, "")
     title, _, head, first, second, close, _, summary = done.stdout.splitlines()
     assert title == (
-        f"{path}, echo, 2026-01-02 03:04:05 UTC; now {echo}/invocations-bidirectional-stream"
+        f"{path}, echo, 2026-01-02 03:04:05 UTC; now {container}/invocations-bidirectional-stream"
     )
     assert head.split() == ["verdict", "reply", "kind", "bytes", "then", "now", "said"]
     assert first.startswith("same          1  text            5    0.012 s ")
@@ -65,9 +57,9 @@ def test_the_same(path, echo):
     assert summary == "2 replies, 2 same: the same"
 
 
-def test_without_a_reply_there_is_nothing_to_compare(path, echo):
+def test_without_a_reply_there_is_nothing_to_compare(path, container):
     whole(path, *both_close(0.1))
-    done = replay(path, "--url", echo)
+    done = replay(path, "--url", container)
     assert done.returncode == 0
     assert "there was no reply, and so nothing to compare\n" in done.stdout
     assert done.stdout.endswith("0 replies: the same\n")
@@ -85,12 +77,12 @@ def test_why_nothing_came_stands_before_what_did_not_come(path):
     assert missing.startswith("MISSING ")
 
 
-def test_another_answer_is_shown_where_it_differs_and_steers_nothing(path, echo, tmp_path):
+def test_another_answer_is_shown_where_it_differs_and_steers_nothing(path, container, tmp_path):
     before = "a" * 100
     whole(path, said(0.1, f"{before}\x1b]0;mine\x07"), came(0.2, f"{before}what it was"),
           closed(0.3, "container", 1011, "it broke"))  # fmt: skip
     found = tmp_path / "found.json"
-    done = replay(path, "--url", echo, "--speed", "max", "--wait", "0.2", "--json", found)
+    done = replay(path, "--url", container, "--speed", "max", "--wait", "0.2", "--json", found)
     assert done.returncode == 1
     assert "\x1b" not in done.stdout
     assert "DIFFERS       1  text " in done.stdout
@@ -103,20 +95,20 @@ def test_another_answer_is_shown_where_it_differs_and_steers_nothing(path, echo,
     assert (said_so["replies"][0]["at"], said_so["replies"][0]["then"]["size"]) == (100, 111)
 
 
-def test_by_its_shape_it_is_the_same(path, echo):
+def test_by_its_shape_it_is_the_same(path, container):
     whole(path, said(0.1, "hello"), came(0.2, "what it was"), *both_close(0.3))
-    done = replay(path, "--url", echo, "--by", "shape", "--json", "-")
+    done = replay(path, "--url", container, "--by", "shape", "--json", "-")
     assert done.returncode == 0
     assert json.loads(done.stdout)["by"] == "shape"
     assert done.stderr.endswith("1 reply, 1 same, by shape: the same\n"), "the table is here"
 
 
-def test_of_many_replies_those_that_differ_are_shown(path, echo):
+def test_of_many_replies_those_that_differ_are_shown(path, container):
     lines = []
     for number in range(150):
         lines += [said(number, str(number)), came(number, "x" if number == 77 else str(number))]
     whole(path, *lines, *both_close(200))
-    done = replay(path, "--url", echo, "--speed", "max")
+    done = replay(path, "--url", container, "--speed", "max")
     assert done.returncode == 1
     assert [line.split()[:2] for line in done.stdout.splitlines() if " s  " in line] == [
         ["DIFFERS", "78"]
@@ -124,25 +116,25 @@ def test_of_many_replies_those_that_differ_are_shown(path, echo):
     assert "         and 149 more replies\n" in done.stdout
 
 
-def test_another_path_and_query(path, echo):
+def test_another_path_and_query(path, container):
     whole(path, said(0.1, "hello"), came(0.2, "hello"), *both_close(0.3))
-    done = replay(path, "--url", echo, "--path", "v1/listen", "--query", "model=x")
+    done = replay(path, "--url", container, "--path", "v1/listen", "--query", "model=x")
     assert done.returncode == 1, "echo takes no streams there"
-    assert f"now {echo}/v1/listen?model=x\n" in done.stdout
+    assert f"now {container}/v1/listen?model=x\n" in done.stdout
     assert "DIFFERS  the upgrade is answered 404, and was answered 101\n" in done.stdout
 
 
-def test_a_refusal_is_compared_too(path, echo):
+def test_a_refusal_is_compared_too(path, container):
     refused = {"at": 0.1, "answer": 404, "headers": {}, "text": "no streams are taken here"}
     written(path, refused, OVER, head=HEAD | {"target": "/v1/listen"})
-    done = replay(path, "--url", echo)
+    done = replay(path, "--url", container)
     assert done.returncode == 0
     assert "same     the upgrade is answered 404\n" in done.stdout
 
 
-def test_a_recording_that_ends_early_says_so(path, echo):
+def test_a_recording_that_ends_early_says_so(path, container):
     written(path, GRANTED, said(0.1, "hello"), came(0.2, "hello"))
-    done = replay(path, "--url", echo)
+    done = replay(path, "--url", container)
     assert done.returncode == 0
     assert "the recording ends before its stream: its recorder did not end it\n" in done.stdout
 

@@ -22,7 +22,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from gateway.cli.main import main
 from tests.conftest import ROOT
-from tests.processes import ready_url, running
+from tests.processes import ready_url
 
 STREAM = "/endpoints/echo/invocations-bidirectional-stream"
 RAW = "payloadpart.v1.raw"
@@ -39,13 +39,6 @@ def environment(**settings: str) -> dict[str, str]:
     unwanted = ("PARTWAY_", "PYTHONUNBUFFERED")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
     return kept | settings
-
-
-@pytest.fixture(scope="module")
-def container() -> Iterator[str]:
-    """An echo container."""
-    with running("container", "serve", "--host", "127.0.0.1", "--port", "0") as url:
-        yield url
 
 
 @pytest.fixture

@@ -15,19 +15,12 @@ from websockets.sync.client import connect
 
 from gateway.cli.main import main
 from tests.conftest import ROOT
-from tests.processes import ready_url, running
+from tests.processes import ready_url
 
 PATIENCE = 20
 STREAM = "/endpoints/echo/invocations-bidirectional-stream"
 
 Serve = Callable[..., subprocess.Popen[bytes]]
-
-
-@pytest.fixture(scope="module")
-def container() -> Iterator[str]:
-    """An echo container."""
-    with running("container", "serve", "--host", "127.0.0.1", "--port", "0") as url:
-        yield url
 
 
 @pytest.fixture
@@ -66,7 +59,7 @@ def echoes(url: str, words: list[str], query: str = "") -> tuple[list[str], int,
     """Say words, one after the other: the echoes, and the Close's code and reason."""
     target = url.replace("http", "ws") + STREAM + (f"?query={query}" if query else "")
     heard: list[str] = []
-    with connect(target, subprotocols=["payloadpart.v1.raw"], compression=None) as stream:  # type: ignore[list-item]
+    with connect(target, subprotocols=["payloadpart.v1.raw"], compression=None) as stream:
         try:
             for word in words:
                 stream.send(word)

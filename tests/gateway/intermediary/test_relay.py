@@ -84,7 +84,7 @@ async def test_parts_pass_both_ways_through_a_gateway(between):
 async def _as_read(data: bytes):
     reader = asyncio.StreamReader()
     reader.feed_data(data)
-    return await RawClient(reader, None).frame()  # type: ignore[arg-type]
+    return await RawClient(reader, None).frame()
 
 
 async def test_bytes_are_not_touched_in_either_direction(straight, container):

@@ -340,7 +340,7 @@ def test_a_disk_with_room_again_has_the_reason(tmp_path, disks):
                 raise refused.pop()
             return write(data)
 
-        disk.write = once  # type: ignore[method-assign]
+        disk.write = once
         return disk
 
     with closing(Recorder(tmp_path, create=failing_once)) as recorder:

@@ -85,7 +85,7 @@ def opener(gateway: RunningGateway, how: str) -> Open:
                 credentials=gateway.credentials,
                 region=gateway.region,
                 ca=None if how == "cleartext" else gateway.ca_file,
-                **asked,  # type: ignore[arg-type]
+                **asked,
             ) as stream,
         ):
             yield stream
@@ -165,8 +165,8 @@ def test_a_browser_finds_it_by_its_url_alone(gateway: RunningGateway) -> None:
         with websockets.sync.client.connect(
             gateway.websocket_url("v1/chat", "user=42&lang=%C3%A4", tls=tls),
             ssl=trust if tls else None,
-            origin="https://page.example",  # type: ignore[arg-type]
-            subprotocols=["payloadpart.v1.json"],  # type: ignore[list-item]
+            origin="https://page.example",
+            subprotocols=["payloadpart.v1.json"],
             proxy=None,
         ) as client:
             part = {"Bytes": base64.b64encode(b"hi").decode(), "DataType": "UTF8"}

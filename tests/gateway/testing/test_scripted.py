@@ -204,7 +204,7 @@ async def test_a_stream_keeps_the_script_that_it_began_with(
 async def test_a_function_that_fails_ends_the_stream_and_is_in_the_log(
     container: ScriptedContainer, talk: Talk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    container.replies_with(lambda message: message.nonsense)  # type: ignore[union-attr]
+    container.replies_with(lambda message: message.nonsense)
     async with talk() as client:
         await client.send("go")
         assert await end_of(client) == (1011, "the script failed: AttributeError")
@@ -249,7 +249,7 @@ def test_first_and_last_words_answer_nothing_so_no_function_makes_them(
 ) -> None:
     for say in (container.says_first, container.says_last):
         with pytest.raises(TypeError, match="a reply is text"):
-            say(str.upper)  # type: ignore[arg-type]
+            say(str.upper)
 
 
 def test_fragments_are_all_of_a_kind() -> None:

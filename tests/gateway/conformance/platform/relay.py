@@ -63,7 +63,7 @@ def again(seen: RawFrame, **changes: object) -> bytes:
     """A frame with other fields than it had, or with none."""
     fields = {"opcode": seen.opcode, "payload": seen.payload, "fin": seen.fin}
     mask = seen.key if seen.masked else None
-    return frame(**({**fields, "mask": mask} | changes))  # type: ignore[arg-type]
+    return frame(**({**fields, "mask": mask} | changes))
 
 
 class _Connection:
