@@ -30,9 +30,9 @@ format: .venv/installed-lint
 	$(BIN)/ruff format
 
 mutants: .venv/installed-test  ## good containers pass; broken ones, and broken platforms, fail where they should
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/conformance/good_check.py
-	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/conformance/mutants_check.py \
-		tests/gateway/conformance/platform/broken_platforms_check.py
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_check.py
+	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/workbench/conformance/mutants_check.py \
+		tests/gateway/workbench/conformance/platform/broken_platforms_check.py
 
 tutorial: .venv/installed-test  ## the conformant container's tutorial: each step as it is printed
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/tutorial_check.py
@@ -68,7 +68,7 @@ sdk-python:
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
 
 interop-js: .venv/installed-test  ## AWS's SDK for JavaScript, and a container in it; needs node and npm
-	$(BIN)/python -m pytest tests/interop/js_check.py tests/gateway/conformance/good_js_check.py
+	$(BIN)/python -m pytest tests/interop/js_check.py tests/gateway/workbench/conformance/good_js_check.py
 
 image: image-tools .venv/installed-test  ## the images, built and run as the platform runs them; needs root
 	$(BIN)/python -m pytest tests/interop/image_check.py

@@ -32,12 +32,12 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
-from protocol.closing import GOING_AWAY, PROTOCOL_ERROR, Close, is_legal
-from protocol.connection import FrameConnection, Side
-from protocol.frame_codec import FrameError
-from protocol.frames import Frame
-from protocol.handshake import ClientHandshake, check_upgrade, upgrade_headers
-from protocol.limits import MAX_PART_BYTES, WRITE_HIGH_WATER, WRITE_LOW_WATER
+from partway.protocol.closing import GOING_AWAY, PROTOCOL_ERROR, Close, is_legal
+from partway.protocol.connection import FrameConnection, Side
+from partway.protocol.frame_codec import FrameError
+from partway.protocol.frames import Frame
+from partway.protocol.handshake import ClientHandshake, check_upgrade, upgrade_headers
+from partway.protocol.limits import MAX_PART_BYTES, WRITE_HIGH_WATER, WRITE_LOW_WATER
 
 PATH = "/invocations-bidirectional-stream"
 
@@ -145,7 +145,7 @@ class ContainerOpening(asyncio.Protocol):
 
 
 async def own(container: str) -> asyncio.Server:
-    """``protocol.frame_codec`` in ``FrameConnection``."""
+    """``partway.protocol.frame_codec`` in ``FrameConnection``."""
     target = urllib.parse.urlsplit(container)
     return await asyncio.get_running_loop().create_server(
         lambda: OwnOpening(target), "127.0.0.1", 0

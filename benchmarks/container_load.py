@@ -26,7 +26,14 @@ from benchmarks.peers import Peer, Process, StartError, started, until_it_listen
 from benchmarks.rounds import RunError
 
 _RUNTIME = [
-    *(sys.executable, "-m", "container", "serve", "--model", "benchmarks.container_models:Echo"),
+    *(
+        sys.executable,
+        "-m",
+        "partway.container",
+        "serve",
+        "--model",
+        "benchmarks.container_models:Echo",
+    ),
     *("--host", "127.0.0.1", "--port", "0"),
 ]
 _WEBSOCKETS = [sys.executable, "-m", "benchmarks.peer_websockets"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from container import Model, Stream
+from partway.container import Model, Stream
 
 
 class Echo(Model):

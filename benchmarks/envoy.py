@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import Peer, find, started, until_it_listens
-from gateway.tls.context import TlsFiles
+from partway.gateway.tls.context import TlsFiles
 
 Config = dict[str, Any]
 

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, folder: Path) -> Iterator[str]:
         from benchmarks import text_tokens
         from benchmarks.text_models import BILLION, TINY, make
         from benchmarks.text_ways import Setup
-        from container.models.text.settings import TextSettings
+        from partway.container.models.text.settings import TextSettings
     except ModuleNotFoundError as error:
         raise StartError(f"{error.name} is missing: pip install 'partway[text,bench]'") from error
 

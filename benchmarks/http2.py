@@ -21,8 +21,8 @@ from benchmarks.envoy import envoy
 from benchmarks.http2_wires import BYTES, CREDENTIALS, EVENTS, SIGNED, WEBSOCKET
 from benchmarks.peers import Peer
 from benchmarks.rounds import Row
-from gateway.tls.context import TlsFiles
-from gateway.tls.local_ca import LocalCa
+from partway.gateway.tls.context import TlsFiles
+from partway.gateway.tls.local_ca import LocalCa
 
 _CONTAINER_PATH = "/invocations-bidirectional-stream"
 _GATEWAY_PATH = "/endpoints/echo/invocations-bidirectional-stream"

@@ -13,7 +13,7 @@ import uvloop
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 
-from container.limits import ACCEPT_BACKLOG
+from partway.container.limits import ACCEPT_BACKLOG
 
 
 async def _echo(connection: ServerConnection) -> None:

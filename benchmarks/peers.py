@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.tls.context import TlsFiles
+from partway.gateway.tls.context import TlsFiles
 
 _ROOT = Path(__file__).parent.parent
 _START_TIMEOUT = 20.0

@@ -20,7 +20,7 @@ from benchmarks.peers import StartError
 from benchmarks.rounds import UNMEASURED
 from benchmarks.speech_data import FRAME, RATE, Noises, clips, need_espeak, utterances
 from benchmarks.speech_score import Score, Segment, segments_of, spread
-from container.models.speech.detector import Detector
+from partway.container.models.speech.detector import Detector
 
 _RATIOS = (20, 10, 5)
 _SAMPLE_BYTES = 2

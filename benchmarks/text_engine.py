@@ -17,9 +17,9 @@ from transformers.generation.continuous_batching.requests import GenerationOutpu
 from benchmarks.peers import StartError
 from benchmarks.rounds import RunError
 from benchmarks.text_replies import Reply
-from container.models.text.batching import Batching
-from container.models.text.loading import load
-from container.models.text.settings import Sample, TextSettings
+from partway.container.models.text.batching import Batching
+from partway.container.models.text.loading import load
+from partway.container.models.text.settings import Sample, TextSettings
 
 _END_TIMEOUT = 15.0
 _GREEDY = Sample(temperature=0.0)

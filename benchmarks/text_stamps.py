@@ -14,13 +14,13 @@ from typing import Any, cast
 
 from transformers.generation.continuous_batching.requests import GenerationOutput
 
-from container import Reply, Request, Stream
-from container.models.text import engine
-from container.models.text.batching import Batching
-from container.models.text.loading import Loaded
-from container.models.text.model import Text
-from container.models.text.settings import TextSettings
-from protocol.parts import PayloadPart
+from partway.container import Reply, Request, Stream
+from partway.container.models.text import engine
+from partway.container.models.text.batching import Batching
+from partway.container.models.text.loading import Loaded
+from partway.container.models.text.model import Text
+from partway.container.models.text.settings import TextSettings
+from partway.protocol.parts import PayloadPart
 
 
 class Stamps:

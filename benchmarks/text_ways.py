@@ -16,7 +16,7 @@ from benchmarks.peers import Peer, StartError
 from benchmarks.rounds import RunError
 from benchmarks.text_models import Made
 from benchmarks.text_replies import Reply
-from container.models.text.settings import TextSettings
+from partway.container.models.text.settings import TextSettings
 
 CONTAINER_PATH = "/invocations-bidirectional-stream"
 GATEWAY_PATH = "/endpoints/echo/invocations-bidirectional-stream"
@@ -66,7 +66,16 @@ def container(model: str, setup: Setup) -> Iterator[Peer]:
     names = [field.name for field in fields(setup.settings)]
     pairs = zip(names, astuple(setup.settings), strict=True)
     environment = [f"PARTWAY_TEXT_{name.upper()}={value}" for name, value in pairs]
-    command = ["env", *environment, sys.executable, "-m", "container", "serve", "--model", model]
+    command = [
+        "env",
+        *environment,
+        sys.executable,
+        "-m",
+        "partway.container",
+        "serve",
+        "--model",
+        model,
+    ]
     command += ["--model-dir", str(setup.made.path), "--host", "127.0.0.1", "--port", "0"]
     with peers.started(command) as process:
         deadline = time.monotonic() + LOAD_TIMEOUT

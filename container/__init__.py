@@ -5,11 +5,11 @@ It meets the gateway on the wire only (section 1 of ``docs/reference/contract.md
 
 from __future__ import annotations
 
-from container.errors import Busy, ModelError, TooSlow, WorkerDied
-from container.model import Model, Opening, Reply, Request, route
-from container.stream import Outgoing, Stream, StreamClosed
-from container.workers import Processes, Threads, Workers
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.container.errors import Busy, ModelError, TooSlow, WorkerDied
+from partway.container.model import Model, Opening, Reply, Request, route
+from partway.container.stream import Outgoing, Stream, StreamClosed
+from partway.container.workers import Processes, Threads, Workers
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 __all__ = [
     "Busy",

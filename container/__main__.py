@@ -1,10 +1,10 @@
-"""``python -m container`` is ``partway-container``."""
+"""``python -m partway.container`` is ``partway-container``."""
 
 from __future__ import annotations
 
 import sys
 
-from container.cli.main import main
+from partway.container.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 
 from aiohttp import web
 
-from container.model import Answer, Reply
-from protocol.limits import FRAMES_PER_TURN, STALL_TIMEOUT
+from partway.container.model import Answer, Reply
+from partway.protocol.limits import FRAMES_PER_TURN, STALL_TIMEOUT
 
 #: What responses name as their server, in place of the library that it is built on.
 SERVER = "partway-container"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import ClassVar
 
-from protocol.closing import INTERNAL_ERROR, TRY_AGAIN_LATER, is_legal
+from partway.protocol.closing import INTERNAL_ERROR, TRY_AGAIN_LATER, is_legal
 
 
 class ModelError(Exception):

@@ -13,8 +13,8 @@ import signal
 from contextvars import ContextVar
 from types import FrameType
 
-from container.errors import HandlerBlocked
-from container.limits import BLOCK_LIMIT, BLOCK_WARNING
+from partway.container.errors import HandlerBlocked
+from partway.container.limits import BLOCK_LIMIT, BLOCK_WARNING
 
 _log = logging.getLogger("partway.container.guard")
 
@@ -31,15 +31,15 @@ _QUIET = 10.0
 #: there too, but for the models that come with it.
 _PROTECTED = frozenset(
     {"_weakrefset", "a2wsgi", "aiohttp", "aiosignal", "anyio", "asyncio", "codecs", "concurrent",
-     "container", "contextlib", "encodings", "frozenlist", "h11", "logging", "multidict",
-     "multiprocessing", "propcache", "protocol", "queue", "selectors", "signal", "ssl", "threading",
+     "contextlib", "encodings", "frozenlist", "h11", "logging", "multidict",
+     "multiprocessing", "partway", "propcache", "queue", "selectors", "signal", "ssl", "threading",
      "uvicorn", "uvloop", "weakref", "websockets", "yarl"}
 )  # fmt: skip
 #: Where a named tuple is made: the runtime's frames are some.
 _NAMED_TUPLES = "namedtuple_"
 #: A module whose import is broken off cannot be imported again, as often as not.
 _IMPORTING = "importlib._bootstrap"
-_MODELS = "container.models."
+_MODELS = "partway.container.models."
 
 #: Whether it is a handler that runs, or what it has started: tasks inherit it.
 _handling: ContextVar[bool] = ContextVar("handling", default=False)

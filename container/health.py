@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from container.errors import reason_of
-from container.limits import HEALTH_AGE, HEALTH_TIMEOUT
-from container.threads import in_thread
+from partway.container.errors import reason_of
+from partway.container.limits import HEALTH_AGE, HEALTH_TIMEOUT
+from partway.container.threads import in_thread
 
 #: Its last word stands for so many ages while a new one is on its way: on a busy loop every wait
 #: that /ping is spared counts.

@@ -6,11 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
-from container.limits import MAX_MESSAGE_BYTES, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
-from container.turns import Turns
-from protocol.closing import TOO_BIG, Close
-from protocol.limits import PART_OVERHEAD
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.container.limits import MAX_MESSAGE_BYTES, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
+from partway.container.turns import Turns
+from partway.protocol.closing import TOO_BIG, Close
+from partway.protocol.limits import PART_OVERHEAD
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 _PARTIAL = CompletionState.PARTIAL
 _UTF8 = DataType.UTF8

@@ -1,13 +1,13 @@
 """The limits that only a container has. Sizes are bytes, times are seconds.
 
-Those it shares with the gateway are in :mod:`protocol.limits`.
+Those it shares with the gateway are in :mod:`partway.protocol.limits`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from protocol.limits import KIB, MAX_PART_BYTES, MIB
+from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB
 
 #: Received bytes a handler has not taken at which its client stops being read, and the level at
 #: which it is read again. The same as for unsent bytes: 256 KiB is 50 ms of a 40 Mbit/s stream.

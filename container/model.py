@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from multidict import CIMultiDictProxy, MultiMapping
 
-from container.stream import Stream
-from protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
+from partway.container.stream import Stream
+from partway.protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
 
 if TYPE_CHECKING:
-    from container.workers import Processes, Threads, Workers
+    from partway.container.workers import Processes, Threads, Workers
 
 #: Where the platform finds a model's streams unless a client names another path (clause 1.1-4).
 DEFAULT_PATH = "invocations-bidirectional-stream"
@@ -110,8 +110,8 @@ class Model:
     :attr:`workers`, so that they never keep the event loop.
 
     Attributes:
-        runs_on: where :attr:`workers` computes: :class:`~container.workers.Threads` of this
-            process, or :class:`~container.workers.Processes` that each load the model.
+        runs_on: where :attr:`workers` computes: :class:`~partway.container.workers.Threads` of this
+            process, or :class:`~partway.container.workers.Processes` that each load the model.
         workers: set by the runtime before :meth:`load`.
         max_concurrent_transforms: what ``/execution-parameters`` tells a batch transform.
         max_payload_mb: likewise.
@@ -142,14 +142,14 @@ class Model:
         """Whether the model can serve; called on a thread of its own, at most once a second.
 
         False makes ``/ping`` answer 503; so does raising, with the reason of a
-        :class:`~container.errors.ModelError`, and not returning within 1.5 s.
+        :class:`~partway.container.errors.ModelError`, and not returning within 1.5 s.
         """
         return True
 
     async def admit(self, opening: Opening) -> None:
         """Look at a stream before it is accepted.
 
-        Raise :class:`~container.errors.ModelError` with a ``status`` to refuse it.
+        Raise :class:`~partway.container.errors.ModelError` with a ``status`` to refuse it.
         """
 
     async def stream(self, stream: Stream) -> None:
@@ -164,7 +164,7 @@ class Model:
         """Answer one request to ``/invocations`` (clause 1.1-2).
 
         May be an async generator instead: each item it yields is sent as a chunk (clause 1.1-5).
-        Raising answers 500, or the ``status`` of a :class:`~container.errors.ModelError`.
+        Raising answers 500, or the ``status`` of a :class:`~partway.container.errors.ModelError`.
         """
         raise NotImplementedError
 

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from protocol.frames import Frame, Opcode, PartsToFrames
-from protocol.parts import PayloadPart
+from partway.protocol.frames import Frame, Opcode, PartsToFrames
+from partway.protocol.parts import PayloadPart
 
-_new = tuple.__new__  # as in protocol.frames
+_new = tuple.__new__  # as in partway.protocol.frames
 _CONTINUATION = Opcode.CONTINUATION
 _TEXT = Opcode.TEXT
 _BINARY = Opcode.BINARY
@@ -115,7 +115,7 @@ class Outbox:
 
 
 class OutgoingMessage:
-    """One message in fragments (:class:`container.stream.Outgoing`), as a context manager.
+    """One message in fragments (:class:`partway.container.stream.Outgoing`), as a context manager.
 
     One fragment is held back, so that the last one carries FIN and no empty frame has to.
     """

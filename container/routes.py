@@ -8,9 +8,9 @@ from typing import Any
 
 from multidict import MultiMapping
 
-from container.model import Model, Route
-from container.stream import Stream
-from protocol.handshake import UpgradeError
+from partway.container.model import Model, Route
+from partway.container.stream import Stream
+from partway.protocol.handshake import UpgradeError
 
 Handler = Callable[[Stream], Coroutine[Any, Any, None]]
 

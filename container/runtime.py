@@ -1,7 +1,7 @@
 """The HTTP and WebSocket surface of the contract (section 1.1), before one model.
 
 aiohttp parses every request, upgrades included. An upgrade's connection then belongs to its
-:class:`~container.websocket_stream.WebSocketStream`.
+:class:`~partway.container.websocket_stream.WebSocketStream`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from container.bodies import SERVER, Answering, BodyError, received, refusal, unread
-from container.errors import ModelError, TooSlow, cause_of, log_failure, reason_of
-from container.guard import watch
-from container.health import Health
-from container.limits import (
+from partway.container.bodies import SERVER, Answering, BodyError, received, refusal, unread
+from partway.container.errors import ModelError, TooSlow, cause_of, log_failure, reason_of
+from partway.container.guard import watch
+from partway.container.health import Health
+from partway.container.limits import (
     ADMIT_TIMEOUT,
     ANSWER_TIMEOUT,
     BODY_TIMEOUT,
@@ -31,14 +31,14 @@ from container.limits import (
     PLATFORM_PROBES,
     PLATFORM_SILENCE,
 )
-from container.model import Model, Opening, Reply, Request
-from container.routes import Handler, Routes
-from container.threads import ordinary
-from container.turns import Turns
-from container.websocket_stream import WebSocketStream
-from protocol.connection import HttpProtocol, watch_by_tcp
-from protocol.handshake import UpgradeError, check_upgrade, is_upgrade, upgrade_headers
-from protocol.limits import (
+from partway.container.model import Model, Opening, Reply, Request
+from partway.container.routes import Handler, Routes
+from partway.container.threads import ordinary
+from partway.container.turns import Turns
+from partway.container.websocket_stream import WebSocketStream
+from partway.protocol.connection import HttpProtocol, watch_by_tcp
+from partway.protocol.handshake import UpgradeError, check_upgrade, is_upgrade, upgrade_headers
+from partway.protocol.limits import (
     LINGER_TIMEOUT,
     MAX_HEADER_LINE,
     MAX_HEADERS,

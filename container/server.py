@@ -7,14 +7,14 @@ import logging
 import time
 from pathlib import Path
 
-from container.errors import LoadFailed, log_failure
-from container.health import Health
-from container.limits import ACCEPT_BACKLOG, CANCEL_GRACE, UNLOAD_GRACE
-from container.model import Model
-from container.runtime import Runtime
-from container.shutdown import Shutdown, ShutdownTimes
-from container.threads import in_thread
-from container.workers import Processes, Workers
+from partway.container.errors import LoadFailed, log_failure
+from partway.container.health import Health
+from partway.container.limits import ACCEPT_BACKLOG, CANCEL_GRACE, UNLOAD_GRACE
+from partway.container.model import Model
+from partway.container.runtime import Runtime
+from partway.container.shutdown import Shutdown, ShutdownTimes
+from partway.container.threads import in_thread
+from partway.container.workers import Processes, Workers
 
 #: Where the platform puts a model's artifacts (clause 1.1-6).
 MODEL_DIR = Path("/opt/ml/model")

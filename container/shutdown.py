@@ -8,8 +8,8 @@ from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from protocol.closing import GOING_AWAY
-from protocol.limits import SHUTDOWN_GRACE, SHUTDOWN_HARD, SHUTDOWN_SPREAD
+from partway.protocol.closing import GOING_AWAY
+from partway.protocol.limits import SHUTDOWN_GRACE, SHUTDOWN_HARD, SHUTDOWN_SPREAD
 
 _log = logging.getLogger("partway.container.server")
 

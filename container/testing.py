@@ -18,9 +18,9 @@ from urllib.parse import urlencode
 import aiohttp
 import websockets.asyncio.client
 
-from container.model import DEFAULT_PATH, Model
-from container.server import MODEL_DIR, ModelServer
-from protocol.limits import MAX_PART_BYTES
+from partway.container.model import DEFAULT_PATH, Model
+from partway.container.server import MODEL_DIR, ModelServer
+from partway.protocol.limits import MAX_PART_BYTES
 
 #: A query's parameters; a name may come more than once.
 Query = Mapping[str, str] | Sequence[tuple[str, str]]

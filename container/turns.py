@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from container.limits import WAKES_PER_TURN, WAKES_PER_TURN_SHARE
+from partway.container.limits import WAKES_PER_TURN, WAKES_PER_TURN_SHARE
 
 
 class Turns:

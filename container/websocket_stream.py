@@ -1,4 +1,4 @@
-"""The :class:`~container.stream.Stream` that the runtime runs on a WebSocket."""
+"""The :class:`~partway.container.stream.Stream` that the runtime runs on a WebSocket."""
 
 from __future__ import annotations
 
@@ -9,20 +9,27 @@ from typing import Any
 
 from multidict import CIMultiDictProxy, MultiMapping
 
-from container.errors import ModelError, cause_of, log_failure, reason_of
-from container.incoming import Fragments, Inbox, Messages
-from container.limits import HANDLER_GRACE, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
-from container.model import Opening
-from container.outgoing import Outbox, OutgoingMessage
-from container.stream import Stream, StreamClosed
-from container.threads import ordinary
-from container.turns import Turns
-from protocol.closing import ABNORMAL, INTERNAL_ERROR, NO_STATUS, NORMAL, Close, encode_close
-from protocol.connection import FrameConnection, HttpProtocol, Side
-from protocol.frame_codec import FrameError
-from protocol.frames import Frame, FramesToParts
-from protocol.limits import FRAMES_PER_TURN, LOGGED_CHARACTERS, STALL_TIMEOUT
-from protocol.parts import PayloadPart
+from partway.container.errors import ModelError, cause_of, log_failure, reason_of
+from partway.container.incoming import Fragments, Inbox, Messages
+from partway.container.limits import HANDLER_GRACE, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
+from partway.container.model import Opening
+from partway.container.outgoing import Outbox, OutgoingMessage
+from partway.container.stream import Stream, StreamClosed
+from partway.container.threads import ordinary
+from partway.container.turns import Turns
+from partway.protocol.closing import (
+    ABNORMAL,
+    INTERNAL_ERROR,
+    NO_STATUS,
+    NORMAL,
+    Close,
+    encode_close,
+)
+from partway.protocol.connection import FrameConnection, HttpProtocol, Side
+from partway.protocol.frame_codec import FrameError
+from partway.protocol.frames import Frame, FramesToParts
+from partway.protocol.limits import FRAMES_PER_TURN, LOGGED_CHARACTERS, STALL_TIMEOUT
+from partway.protocol.parts import PayloadPart
 
 _log = logging.getLogger("partway.container.stream")
 
@@ -41,7 +48,7 @@ class WebSocketStream:
 
     Every stream ends in one of these ways, and the first one counts:
         1. The handler returns: Close 1000. It raises: Close 1011, or the code of a
-           :class:`~container.errors.ModelError`, and a traceback in the log.
+           :class:`~partway.container.errors.ModelError`, and a traceback in the log.
         2. The client's Close ends the input. The handler says the rest and returns: the same Close
            back, as late as that (RFC 6455 §5.5.1). It does not return: Close 1011.
         3. The handler, or a shutdown, calls :meth:`close`.
@@ -89,7 +96,7 @@ class WebSocketStream:
         self._untaken: asyncio.TimerHandle | None = None  # while the client is not read
         self._sends = 0
 
-    # --- For the handler (container.stream.Stream) -----------------------------------------------
+    # --- For the handler (partway.container.stream.Stream) ----------------------------------------
 
     def messages(self) -> AsyncIterator[str | bytes]:
         return Messages(self._inbox, self._close)
@@ -148,7 +155,7 @@ class WebSocketStream:
             self._ended(Close(ABNORMAL, "aborted"))
         self._cancel_handler()
 
-    # --- What the connection tells (protocol.connection.FrameHandler) ----------------------------
+    # --- What the connection tells (partway.protocol.connection.FrameHandler) ---------------------
 
     def frame_received(self, frame: Frame) -> None:
         self._inbox.put(self._parts_of.part(frame))

@@ -9,20 +9,24 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gateway.fleet.endpoints import Endpoints
-from gateway.operations.bidirectional import BidirectionalStream
-from gateway.operations.status import Status
-from gateway.serving import routes
-from gateway.serving.authentication import Authenticator, NoAuthentication, SigV4Authentication
-from gateway.serving.exchange import Exchange
-from gateway.serving.http1 import Http1Server
-from gateway.serving.http2 import Http2Server
-from gateway.serving.listener import Listener
-from gateway.serving.principals import Principals
-from gateway.settings import Settings
-from gateway.streams.registry import Streams
-from protocol.errors import ApiError, InternalServerError
-from protocol.limits import LOGGED_CHARACTERS
+from partway.gateway.access.authentication import (
+    Authenticator,
+    NoAuthentication,
+    SigV4Authentication,
+)
+from partway.gateway.access.principals import Principals
+from partway.gateway.fleet.endpoints import Endpoints
+from partway.gateway.operations.bidirectional import BidirectionalStream
+from partway.gateway.operations.status import Status
+from partway.gateway.serving import routes
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.http1 import Http1Server
+from partway.gateway.serving.http2 import Http2Server
+from partway.gateway.serving.listener import Listener
+from partway.gateway.settings import Settings
+from partway.gateway.streams.registry import Streams
+from partway.protocol.errors import ApiError, InternalServerError
+from partway.protocol.limits import LOGGED_CHARACTERS
 
 log = logging.getLogger("partway.gateway")
 

@@ -25,9 +25,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address
-from gateway.streams.policy import StreamPolicy
-from protocol import limits
+from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol import limits
 
 _DAY = 86_400
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.limits import MAX_CLOSE_REASON_BYTES
-from protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
+from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
+from partway.protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
 
 NORMAL = 1000
 GOING_AWAY = 1001

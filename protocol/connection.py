@@ -11,11 +11,11 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from protocol.closing import NORMAL, Close, encode_close
-from protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
-from protocol.frames import Frame, Opcode
-from protocol.gathering import gathering, joined
-from protocol.limits import (
+from partway.protocol.closing import NORMAL, Close, encode_close
+from partway.protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
+from partway.protocol.frames import Frame, Opcode
+from partway.protocol.gathering import gathering, joined
+from partway.protocol.limits import (
     FINISH_TIMEOUT,
     FRAMES_PER_TURN,
     FRAMES_TOGETHER,
@@ -464,7 +464,7 @@ class FrameConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Write what was gathered.
 
-        While a read was delivered (protocol.gathering's business), or because more was to follow.
+        While a read was delivered (the business of ``gathering``), or because more was to follow.
         """
         if self._gathered and self._transport is not None:
             gathered, self._gathered = self._gathered, []

@@ -17,8 +17,8 @@ from typing import Any, NoReturn, TypeVar
 
 import msgpack
 
-from protocol.limits import MAX_ENVELOPE_FRAGMENTS, MAX_EVENT_MEMBERS
-from protocol.parts import (
+from partway.protocol.limits import MAX_ENVELOPE_FRAGMENTS, MAX_EVENT_MEMBERS
+from partway.protocol.parts import (
     CompletionState,
     DataType,
     InputEnd,

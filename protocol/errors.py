@@ -1,6 +1,6 @@
 """Errors of the API over HTTP: name, status and members on the class, turned into bytes once.
 
-Section 4 of the contract. Errors inside a running stream are events: :mod:`protocol.parts`.
+Section 4 of the contract. Errors inside a running stream are events: :mod:`partway.protocol.parts`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     total u32 | headers u32 | crc32 of those 8 | headers | payload | crc32 of all before
     header = name length u8 | name | type u8 | value
 
-Numbers are big-endian. What the messages mean: :mod:`protocol.part_events`.
+Numbers are big-endian. What the messages mean: :mod:`partway.protocol.part_events`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from protocol.limits import (
+from partway.protocol.limits import (
     EVENT_FRAMING_BYTES,
     MAX_EVENT_HEADER_VALUE_BYTES,
     MAX_EVENT_HEADERS,

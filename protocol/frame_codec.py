@@ -10,15 +10,15 @@ import codecs
 import os
 import struct
 
-from protocol.closing import (
+from partway.protocol.closing import (
     INVALID_DATA,
     PROTOCOL_ERROR,
     TOO_BIG,
     Close,
     is_legal,
 )
-from protocol.frames import Frame, Opcode
-from protocol.limits import JOIN_UP_TO, MAX_CONTROL_BYTES
+from partway.protocol.frames import Frame, Opcode
+from partway.protocol.limits import JOIN_UP_TO, MAX_CONTROL_BYTES
 
 try:
     from websockets.speedups import apply_mask
@@ -300,7 +300,7 @@ class FrameEncoder:
         """The frame as bytes, in pieces to be written one after the other.
 
         Control payloads longer than 125 bytes are the caller's fault and not looked for here:
-        :class:`protocol.connection.FrameConnection` makes them all.
+        :class:`partway.protocol.connection.FrameConnection` makes them all.
         """
         opcode, payload, fin = frame
         first = opcode | 0x80 if fin else opcode

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 
 class Opcode(enum.IntEnum):
@@ -69,7 +69,7 @@ class PartsToFrames:
 class FramesToParts:
     """Data frames in, parts out, for one direction of one stream (clauses 1.3-1, 1.3-2).
 
-    Expects the order that :class:`protocol.frame_codec.FrameDecoder` has checked.
+    Expects the order that :class:`partway.protocol.frame_codec.FrameDecoder` has checked.
     """
 
     __slots__ = ("_data_type",)

@@ -10,7 +10,7 @@ import itertools
 import threading
 from typing import Protocol
 
-from protocol.limits import JOIN_UP_TO
+from partway.protocol.limits import JOIN_UP_TO
 
 
 class Flushable(Protocol):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import h11
 
-from protocol.limits import HANDSHAKE_HEAD_BYTES, MAX_INTERIM_RESPONSES, REFUSAL_BODY_BYTES
+from partway.protocol.limits import HANDSHAKE_HEAD_BYTES, MAX_INTERIM_RESPONSES, REFUSAL_BODY_BYTES
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 

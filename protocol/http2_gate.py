@@ -6,8 +6,8 @@ seen a client's GOAWAY. Both are decided here, on frame headers alone.
 
 from __future__ import annotations
 
-from protocol import limits
-from protocol.http2_frames import (
+from partway.protocol import limits
+from partway.protocol.http2_frames import (
     ACK,
     CONTINUATION,
     DATA,
@@ -24,8 +24,8 @@ from protocol.http2_frames import (
     frame,
     window_update,
 )
-from protocol.opening import HTTP2_PREFACE
-from protocol.rates import TokenBucket
+from partway.protocol.opening import HTTP2_PREFACE
+from partway.protocol.rates import TokenBucket
 
 _MAX_WINDOW = 2**31 - 1
 

@@ -1,7 +1,7 @@
 """Events of ``InvokeEndpointWithBidirectionalStream`` as event stream messages (clause 2.3).
 
 A client's event is two messages, one in the other: the inner holds the part, the outer signs it.
-A response event is one message, unsigned. Their encoding: :mod:`protocol.eventstream`.
+A response event is one message, unsigned. Their encoding: :mod:`partway.protocol.eventstream`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from protocol.eventstream import (
+from partway.protocol.eventstream import (
     Decoder,
     EventStreamError,
     Header,
@@ -22,13 +22,13 @@ from protocol.eventstream import (
     encode_headers,
     encode_raw,
 )
-from protocol.limits import (
+from partway.protocol.limits import (
     ERROR_BODY_BYTES,
     EVENT_FRAMING_BYTES,
     EXCEPTION_EVENT_BYTES,
     signed_event_bytes,
 )
-from protocol.parts import (
+from partway.protocol.parts import (
     CompletionState,
     DataType,
     InputEnd,
@@ -260,7 +260,7 @@ class RequestEvents(_Events[PayloadPart | InputEnd]):
     """A client's events, unwrapped and checked (clauses 2.3-1, 2.3-2).
 
     Feed it with :meth:`feed`, then call :meth:`next_event` until it returns None. What may follow
-    an :class:`~protocol.parts.InputEnd` is the session's to know.
+    an :class:`~partway.protocol.parts.InputEnd` is the session's to know.
 
     Args:
         max_part: largest payload of a part.
@@ -269,7 +269,7 @@ class RequestEvents(_Events[PayloadPart | InputEnd]):
             then events may come unsigned too, and signatures are not read.
 
     Rules, in the order an event meets them:
-        1. It is a message: :class:`protocol.eventstream.Decoder`.
+        1. It is a message: :class:`partway.protocol.eventstream.Decoder`.
         2. Its headers are ``:date`` and ``:chunk-signature`` alone, or, with authentication off,
            those of an inner message.
         3. ``check`` has nothing against it.

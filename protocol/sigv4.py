@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from protocol.errors import (
+from partway.protocol.errors import (
     IncompleteSignature,
     InvalidSignature,
     MissingAuthenticationToken,
     UnrecognizedClient,
 )
-from protocol.limits import MAX_CLOCK_SKEW, MAX_HEADERS, MAX_PRESIGN_EXPIRES
-from protocol.sigv4_canonical import (
+from partway.protocol.limits import MAX_CLOCK_SKEW, MAX_HEADERS, MAX_PRESIGN_EXPIRES
+from partway.protocol.sigv4_canonical import (
     ALGORITHM,
     ALWAYS_SIGNED,
     CONTENT_SHA256_HEADER,
@@ -48,8 +48,8 @@ from protocol.sigv4_canonical import (
     timestamp_text,
     to_bytes,
 )
-from protocol.sigv4_events import EventChain, EventSignatureInvalid, EventSigner
-from protocol.sigv4_signing import SignedRequest, presign, sign_request
+from partway.protocol.sigv4_events import EventChain, EventSignatureInvalid, EventSigner
+from partway.protocol.sigv4_signing import SignedRequest, presign, sign_request
 
 __all__ = [
     "EMPTY_SHA256",

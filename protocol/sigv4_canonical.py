@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from protocol.errors import IncompleteSignature
-from protocol.limits import MAX_QUERY_PARAMETERS
+from partway.protocol.errors import IncompleteSignature
+from partway.protocol.limits import MAX_QUERY_PARAMETERS
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 SERVICE: Final = "sagemaker"

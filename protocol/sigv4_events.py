@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final
 
-from protocol.limits import MAX_CLOCK_SKEW
-from protocol.sigv4_canonical import Credentials, Scope, signing_key, timestamp_text
+from partway.protocol.limits import MAX_CLOCK_SKEW
+from partway.protocol.sigv4_canonical import Credentials, Scope, signing_key, timestamp_text
 
 #: The encoded ``:date`` header up to its value: name's length, name, type 8 (timestamp).
 _DATE_HEADER: Final = b"\x05:date\x08"

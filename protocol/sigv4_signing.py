@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import quote
 
-from protocol.limits import MAX_PRESIGN_EXPIRES
-from protocol.sigv4_canonical import (
+from partway.protocol.limits import MAX_PRESIGN_EXPIRES
+from partway.protocol.sigv4_canonical import (
     ALGORITHM,
     ALWAYS_SIGNED,
     CONTENT_SHA256_HEADER,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import re
+import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
@@ -89,6 +90,20 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
     for item in items:
         stash = item.config.stash
         stash[_DESELECTED] = stash.get(_DESELECTED, 0) + 1
+
+
+# --- One name ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_name() -> Iterator[None]:
+    """Fail a run in which a folder was imported by itself: installed, nobody has it so.
+
+    The top of the checkout is on the path, since tests import one another.
+    """
+    yield
+    strays = sorted({"gateway", "container", "protocol"} & set(sys.modules))
+    assert not strays, f"imported past the package partway: {', '.join(strays)}"
 
 
 # --- Leaks ---------------------------------------------------------------------------------------

@@ -159,6 +159,7 @@ def is_ignored(path: str) -> bool:
         ".mypy_cache/x", ".hypothesis/x", "build/x", "dist/partway.whl", "tests/conftest.py",
         "docs/README.md", "benchmarks/relay.py", "Makefile", "Dockerfile", "principals.toml",
         "container/__pycache__/x.pyc", "gateway/cli/__pycache__/x.pyc",
+        "src/partway/__pycache__/x.pyc",
     ],
 )  # fmt: skip
 def test_what_stays_out_of_the_build(path):
@@ -169,10 +170,12 @@ def needed() -> list[str]:
     wheel = METADATA["tool"]["hatch"]["build"]["targets"]["wheel"]
     metadata = METADATA["project"]
     files = ["pyproject.toml", metadata["readme"], *metadata["license-files"]]
-    for package in wheel["packages"]:
+    (top,) = wheel["packages"]
+    links = [path for path in (ROOT / top).iterdir() if path.is_symlink()]
+    for folder in (ROOT / top, *(link.resolve() for link in links)):
         files += [
             path.relative_to(ROOT).as_posix()
-            for path in (ROOT / package).rglob("*")
+            for path in folder.rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         ]
     return files
@@ -180,7 +183,7 @@ def needed() -> list[str]:
 
 def test_what_the_build_needs_goes_in():
     assert len(needed()) > 30
-    assert "container/py.typed" in needed()
+    assert {"src/partway/py.typed", "container/runtime.py"} <= set(needed())
     assert [path for path in needed() if is_ignored(path) or not (ROOT / path).exists()] == []
 
 

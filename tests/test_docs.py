@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from container.cli import new as container_new
-from container.cli import serve as container_serve
-from gateway.cli import certs, conform, dev, invoke, replay, serve
-from gateway.conformance.probes import load_probe
-from gateway.fleet.endpoints import Endpoint
-from gateway.intermediary.faults_file import load_faults
-from gateway.metrics import Metrics
-from gateway.serving.principals import Principals
-from gateway.settings import Settings, load
-from gateway.streams.ends import Cause, Ending
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Counts
-from gateway.testing.container_file import read_plan
+from partway.container.cli import new as container_new
+from partway.container.cli import serve as container_serve
+from partway.gateway.access.principals import Principals
+from partway.gateway.cli import certs, conform, dev, invoke, replay, serve
+from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.settings import Settings, load
+from partway.gateway.streams.ends import Cause, Ending
+from partway.gateway.streams.metrics import Metrics
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.session import Counts
+from partway.gateway.workbench.conformance.probes import load_probe
+from partway.gateway.workbench.intermediary.faults_file import load_faults
+from partway.gateway.workbench.testing.container_file import read_plan
 from tests.conftest import ROOT
 from tests.processes import running
 
@@ -215,7 +215,7 @@ def test_every_flag_is_documented(name):
 
 
 def test_flags_that_pages_mention_exist():
-    known = {"--help"}.union(*map(flags, map(parser_of, COMMANDS)))
+    known = {"--help", "--version"}.union(*map(flags, map(parser_of, COMMANDS)))
     unknown = {
         f"{path.relative_to(ROOT)}: {flag}"
         for path in PAGES
@@ -305,10 +305,12 @@ def test_the_python_example(name):
         block = textwrap.dedent(re.search(r"::\n\n((?:    .*\n|\n)+)", text)[1])
     else:
         (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    imports = "from gateway.client import connect\n"
-    with running("container", "serve", "--host", "127.0.0.1", "--port", "0") as container:
+    imports = "from partway.gateway.client import connect\n"
+    with running("partway.container", "serve", "--host", "127.0.0.1", "--port", "0") as container:
         endpoint = f"echo={container}"
-        with running("gateway.cli.main", "serve", "--port", "0", "--endpoint", endpoint) as url:
+        with running(
+            "partway.gateway.cli.main", "serve", "--port", "0", "--endpoint", endpoint
+        ) as url:
             assert "http://127.0.0.1:8090" in block
             program = block.replace("http://127.0.0.1:8090", url)
             if "asyncio.run(" not in program:
@@ -332,15 +334,17 @@ def test_the_python_example(name):
 
 
 def test_the_public_names_are_documented():
-    from gateway import client
+    from partway.gateway import client
 
     reference = page("reference/client.md")
     methods = [
-        name for name in vars(client.Stream) if not name.startswith("_") and name in PUBLIC_METHODS
+        name
+        for name in vars(client.ClientStream)
+        if not name.startswith("_") and name in PUBLIC_METHODS
     ]
     assert sorted(methods) == sorted(PUBLIC_METHODS)
     for name in [*methods, *client.__all__]:
-        if name not in {"Stream", "DataType", "CompletionState"}:
+        if name not in {"DataType", "CompletionState"}:
             assert re.search(rf"\b{name}\b", reference), name
 
 

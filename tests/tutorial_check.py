@@ -22,7 +22,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.dockerfiles import Recipe, departures
-from tests.gateway.conformance.archives import saved, written
+from tests.gateway.workbench.conformance.archives import saved, written
 from tests.test_docs import page
 
 PAGE = page("tutorial/conformant-container.md")
@@ -31,8 +31,8 @@ HOW_TO = page("how-to/check-a-container.md")
 #: The command with its longest waits cut shorter than --fast does.
 CONFORM = """
 import sys
-from gateway.cli.main import main
-from gateway.conformance.checks import shutdown, startup, streams, violations
+from partway.gateway.cli.main import main
+from partway.gateway.workbench.conformance.checks import shutdown, startup, streams, violations
 startup._FAST_START, streams._FAST_IDLE = 3.0, 0.5
 violations._END_TIMEOUT, shutdown.END_TIMEOUT = 1.0, 15.0
 sys.exit(main(sys.argv[1:]))
@@ -141,7 +141,7 @@ def run(step: Step, folder: Path) -> Done:
         timeout=120,
         check=False,
         cwd=folder,
-        env=os.environ | {"PATH": search, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+        env=os.environ | {"PATH": search, "PYTHONPATH": str(ROOT / "src"), "PYTHONUTF8": "1"},
     )
     assert process.stderr == ""
     return Done(process.returncode, process.stdout, folder)

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from container.cli.errors import CommandError
+from partway.container.cli.errors import CommandError
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         CommandError: the folder is not empty, or cannot be written.
     """
     folder: Path = options.directory
-    starter = resources.files("container") / "starter"
+    starter = resources.files("partway.container") / "starter"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):

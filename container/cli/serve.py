@@ -17,14 +17,14 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from container.cli.errors import CommandError
-from container.cli.target import KINDS, Target, choose, make_model, one_line, put_on_path
-from container.errors import LoadFailed
-from container.guard import LoopGuard
-from container.limits import CANCEL_GRACE, MAX_RUNNING
-from container.model import Model
-from container.models import MODELS
-from container.server import MODEL_DIR, ModelServer
+from partway.container.cli.errors import CommandError
+from partway.container.cli.target import KINDS, Target, choose, make_model, one_line, put_on_path
+from partway.container.errors import LoadFailed
+from partway.container.guard import LoopGuard
+from partway.container.limits import CANCEL_GRACE, MAX_RUNNING
+from partway.container.model import Model
+from partway.container.models import MODELS
+from partway.container.server import MODEL_DIR, ModelServer
 
 try:
     import uvloop
@@ -179,12 +179,14 @@ def _server_for(target: Target, address: Address, model_dir: Path) -> Callable[[
         CommandError: there is no such thing.
     """
     if target.kind == "app":
-        from container.hosting.asgi import AppServer
+        from partway.container.hosting.asgi import AppServer
 
         put_on_path(Path.cwd())
         return lambda: AppServer(target.name, address.host, address.port)
     if target.kind == "script":
-        from container.hosting.script import Script  # numpy, which other models may not need
+        from partway.container.hosting.script import (
+            Script,
+        )  # numpy, which other models may not need
 
         path = Path(target.name)
         if not path.is_file():

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from container.cli.errors import CommandError
-from container.model import Model
-from container.models import MODELS
+from partway.container.cli.errors import CommandError
+from partway.container.model import Model
+from partway.container.models import MODELS
 
 _log = logging.getLogger("partway.container.cli")
 

@@ -7,17 +7,17 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from container.errors import LoadFailed
-from container.hosting.asgi_app import load_app, missing_extra
-from container.hosting.asgi_guard import Guard
-from container.hosting.asgi_lifespan import Lifespan
-from container.hosting.asgi_messages import App
-from container.limits import CANCEL_GRACE
-from container.shutdown import Shutdown, ShutdownTimes
-from container.threads import in_thread
+from partway.container.errors import LoadFailed
+from partway.container.hosting.asgi_app import load_app, missing_extra
+from partway.container.hosting.asgi_guard import Guard
+from partway.container.hosting.asgi_lifespan import Lifespan
+from partway.container.hosting.asgi_messages import App
+from partway.container.limits import CANCEL_GRACE
+from partway.container.shutdown import Shutdown, ShutdownTimes
+from partway.container.threads import in_thread
 
 if TYPE_CHECKING:
-    from container.hosting.asgi_uvicorn import WebServer
+    from partway.container.hosting.asgi_uvicorn import WebServer
 
 __all__ = ["AppServer", "load_app"]
 
@@ -33,8 +33,8 @@ _log = logging.getLogger("partway.container.server")
 class AppServer:
     """An application on a TCP port, from :meth:`start` to :meth:`stopped`.
 
-    It ends by the rules of :class:`~container.shutdown.Shutdown`; once nothing runs any more, and
-    before the process ends, the app's lifespan has its shutdown.
+    It ends by the rules of :class:`~partway.container.shutdown.Shutdown`; once nothing runs any
+    more, and before the process ends, the app's lifespan has its shutdown.
 
     Args:
         app: ``module:attribute``; imported by :meth:`load`.
@@ -54,7 +54,7 @@ class AppServer:
         times: ShutdownTimes = _TIMES,
     ) -> None:
         try:
-            from container.hosting.asgi_uvicorn import WebServer
+            from partway.container.hosting.asgi_uvicorn import WebServer
         except ModuleNotFoundError as error:
             raise LoadFailed(f"the application {app} cannot be served") from missing_extra(error)
         self._name = app

@@ -7,7 +7,7 @@ import inspect
 from functools import reduce
 from typing import Any, cast
 
-from container.hosting.asgi_messages import App
+from partway.container.hosting.asgi_messages import App
 
 
 def load_app(name: str) -> App:
@@ -36,7 +36,7 @@ def load_app(name: str) -> App:
     if _is_asgi(name, app):
         return cast("App", app)
     try:
-        from container.hosting.asgi_wsgi import WsgiApp
+        from partway.container.hosting.asgi_wsgi import WsgiApp
     except ModuleNotFoundError as error:
         raise missing_extra(error) from error
     return WsgiApp(app)

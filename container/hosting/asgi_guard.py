@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from container.errors import log_failure, reason_of
-from container.guard import watch
-from container.hosting.asgi_messages import (
+from partway.container.errors import log_failure, reason_of
+from partway.container.guard import watch
+from partway.container.hosting.asgi_messages import (
     App,
     Message,
     Receive,
@@ -24,11 +24,11 @@ from container.hosting.asgi_messages import (
     refuse,
     refuse_upgrade,
 )
-from container.hosting.asgi_request import Answer, BoundedBody, HeldAnswer
-from container.hosting.asgi_stream import HostedStream
-from container.limits import BODY_TIMEOUT, HEALTH_TIMEOUT, MAX_BODY_BYTES, MAX_RUNNING
-from container.model import Model
-from container.runtime import EXECUTION_PARAMETERS, PING
+from partway.container.hosting.asgi_request import Answer, BoundedBody, HeldAnswer
+from partway.container.hosting.asgi_stream import HostedStream
+from partway.container.limits import BODY_TIMEOUT, HEALTH_TIMEOUT, MAX_BODY_BYTES, MAX_RUNNING
+from partway.container.model import Model
+from partway.container.runtime import EXECUTION_PARAMETERS, PING
 
 _log = logging.getLogger("partway.container.app")
 

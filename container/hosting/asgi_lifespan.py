@@ -9,8 +9,8 @@ import asyncio
 import logging
 from typing import Any
 
-from container.hosting.asgi_messages import App, Message, Scope
-from container.limits import CANCEL_GRACE
+from partway.container.hosting.asgi_messages import App, Message, Scope
+from partway.container.limits import CANCEL_GRACE
 
 _log = logging.getLogger("partway.container.app")
 

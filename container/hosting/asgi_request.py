@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from container.hosting.asgi_messages import Message, Receive, Scope, Send
-from container.limits import BODY_TIMEOUT, MAX_BODY_BYTES
+from partway.container.hosting.asgi_messages import Message, Receive, Scope, Send
+from partway.container.limits import BODY_TIMEOUT, MAX_BODY_BYTES
 
 #: Bytes of an answer to /ping, which is kept until it is whole. The contract's own is empty.
 _MAX_HELD = 64 * 1024

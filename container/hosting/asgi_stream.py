@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from container.errors import reason_of
-from container.hosting.asgi_messages import App, Message, Receive, Scope, Send, refuse_upgrade
-from protocol.closing import INTERNAL_ERROR, NORMAL, clip
-from protocol.limits import LINGER_TIMEOUT
+from partway.container.errors import reason_of
+from partway.container.hosting.asgi_messages import (
+    App,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    refuse_upgrade,
+)
+from partway.protocol.closing import INTERNAL_ERROR, NORMAL, clip
+from partway.protocol.limits import LINGER_TIMEOUT
 
 
 class StreamOver(ConnectionError):

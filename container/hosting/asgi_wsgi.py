@@ -18,10 +18,17 @@ from typing import Any, TypeVar, cast
 
 from a2wsgi.wsgi import WSGIResponder
 
-from container.hosting.asgi_messages import Message, Receive, Scope, Send, refuse, refuse_upgrade
-from container.limits import CANCEL_GRACE, QUEUE_LENGTH
-from container.runtime import PING
-from container.threads import post
+from partway.container.hosting.asgi_messages import (
+    Message,
+    Receive,
+    Scope,
+    Send,
+    refuse,
+    refuse_upgrade,
+)
+from partway.container.limits import CANCEL_GRACE, QUEUE_LENGTH
+from partway.container.runtime import PING
+from partway.container.threads import post
 
 #: Requests that an app answers at a time; a2wsgi's own number.
 WSGI_THREADS = 10

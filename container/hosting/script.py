@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from container.errors import ModelError
-from container.model import Model, Reply, Request
+from partway.container.errors import ModelError
+from partway.container.model import Model, Reply, Request
 
 _JSON = "application/json"
 _CSV = "text/csv"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 #: What ``--model`` can name besides ``module:Class``: names for it, so that each is imported only
 #: when it is asked for.
 MODELS: Mapping[str, str] = {
-    "echo": "container.models.echo:Echo",
-    "kmeans": "container.models.kmeans:KMeans",
-    "speech": "container.models.speech:Speech",
-    "text": "container.models.text.model:Text",
+    "echo": "partway.container.models.echo:Echo",
+    "kmeans": "partway.container.models.kmeans:KMeans",
+    "speech": "partway.container.models.speech:Speech",
+    "text": "partway.container.models.text.model:Text",
 }

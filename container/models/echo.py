@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from container.model import Model, Reply, Request
-from container.stream import Stream
+from partway.container.model import Model, Reply, Request
+from partway.container.stream import Stream
 
 
 class Echo(Model):

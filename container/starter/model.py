@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from container import Model, ModelError, Reply, Request, Stream
+from partway import Model, ModelError, Reply, Request, Stream
 
 
 class Chat(Model):

@@ -6,7 +6,7 @@ import asyncio
 
 from model import Chat
 
-from container.testing import serving
+from partway.container.testing import serving
 
 
 def test_an_answer_comes_word_by_word() -> None:

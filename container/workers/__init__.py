@@ -1,8 +1,8 @@
 """Workers: where a model computes, away from the event loop.
 
 A handler asks :class:`Workers` to run a method; that makes a job, which waits in the
-:class:`~container.workers.pool.Pool` until a worker is free: a thread of this process, which
-shares the model with the others, or a process of its own, which has loaded one for itself.
+:class:`~partway.container.workers.pool.Pool` until a worker is free: a thread of this process,
+which shares the model with the others, or a process of its own, which has loaded one for itself.
 
 ============================ =====================================================================
 ``settings``                 ``Threads`` and ``Processes``: what an author says
@@ -18,8 +18,8 @@ shares the model with the others, or a process of its own, which has loaded one 
 
 from __future__ import annotations
 
-from container.workers.jobs import Items
-from container.workers.settings import Processes, Threads
-from container.workers.workers import Workers
+from partway.container.workers.jobs import Items
+from partway.container.workers.settings import Processes, Threads
+from partway.container.workers.workers import Workers
 
 __all__ = ["Items", "Processes", "Threads", "Workers"]

@@ -18,13 +18,13 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from container.limits import ITEMS_HELD
-from container.threads import ordinary
-from container.workers import crossing
-from container.workers.computing import Gate, perform
+from partway.container.limits import ITEMS_HELD
+from partway.container.threads import ordinary
+from partway.container.workers import crossing
+from partway.container.workers.computing import Gate, perform
 
 if TYPE_CHECKING:
-    from container.model import Model
+    from partway.container.model import Model
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Protocol
 
-from container.errors import WorkerDied
-from container.limits import REAP_TIMEOUT
-from container.threads import ordinary, post
-from container.workers import crossing
-from container.workers.child import Origin, main
-from container.workers.computing import Outcome
-from container.workers.jobs import Iteration, Job
+from partway.container.errors import WorkerDied
+from partway.container.limits import REAP_TIMEOUT
+from partway.container.threads import ordinary, post
+from partway.container.workers import crossing
+from partway.container.workers.child import Origin, main
+from partway.container.workers.computing import Outcome
+from partway.container.workers.jobs import Iteration, Job
 
 # A fork would copy locks that other threads hold.
 _spawning = multiprocessing.get_context("spawn")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from container.threads import ordinary
+from partway.container.threads import ordinary
 
 
 class Gate:

@@ -9,8 +9,8 @@ import pickle
 import traceback
 from typing import Any, Final
 
-from container.errors import ModelError
-from container.limits import MAX_TRACEBACK
+from partway.container.errors import ModelError
+from partway.container.limits import MAX_TRACEBACK
 
 #: To the worker: a job, as (method, args, kwargs) pickled, that returns, or that yields.
 CALL: Final = b"c"

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from container.limits import ITEMS_HELD
-from container.threads import post
-from container.workers.computing import Outcome
+from partway.container.limits import ITEMS_HELD
+from partway.container.threads import post
+from partway.container.workers.computing import Outcome
 
 _T = TypeVar("_T")
 

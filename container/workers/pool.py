@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections import OrderedDict
 
-from container.errors import Busy, ModelError, TooSlow, log_failure
-from container.workers.computing import Outcome
-from container.workers.jobs import Job, Worker
-from protocol.closing import GOING_AWAY
+from partway.container.errors import Busy, ModelError, TooSlow, log_failure
+from partway.container.workers.computing import Outcome
+from partway.container.workers.jobs import Job, Worker
+from partway.protocol.closing import GOING_AWAY
 
 _log = logging.getLogger("partway.container.workers")
 

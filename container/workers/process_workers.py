@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from container.errors import WorkerDied, reason_of
-from container.limits import REAP_TIMEOUT, RESTART_DELAY_LIMIT
-from container.workers.child import Origin
-from container.workers.child_process import ChildProcess
-from container.workers.computing import Outcome
-from container.workers.jobs import Job
-from container.workers.pool import Pool
+from partway.container.errors import WorkerDied, reason_of
+from partway.container.limits import REAP_TIMEOUT, RESTART_DELAY_LIMIT
+from partway.container.workers.child import Origin
+from partway.container.workers.child_process import ChildProcess
+from partway.container.workers.computing import Outcome
+from partway.container.workers.jobs import Job
+from partway.container.workers.pool import Pool
 
 if TYPE_CHECKING:
-    from container.model import Model
+    from partway.container.model import Model
 
 _log = logging.getLogger("partway.container.workers")
 

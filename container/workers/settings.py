@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from container.limits import JOB_DEADLINE, QUEUE_LENGTH
+from partway.container.limits import JOB_DEADLINE, QUEUE_LENGTH
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from container.limits import ITEMS_HELD
-from container.threads import deferred, post
-from container.workers.computing import Gate, Outcome, perform
-from container.workers.jobs import Iteration, Job
-from container.workers.pool import Pool
+from partway.container.limits import ITEMS_HELD
+from partway.container.threads import deferred, post
+from partway.container.workers.computing import Gate, Outcome, perform
+from partway.container.workers.jobs import Iteration, Job
+from partway.container.workers.pool import Pool
 
 if TYPE_CHECKING:
-    from container.model import Model
+    from partway.container.model import Model
 
 _Mailbox = SimpleQueue[Callable[[], None] | None]
 

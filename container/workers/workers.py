@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from container.limits import GIVE_UP_GRACE, HUNG_AFTER, RESTART_DELAY
-from container.workers.jobs import Call, Items, Iteration
-from container.workers.pool import Pool
-from container.workers.process_workers import ProcessCrew
-from container.workers.settings import Processes, Threads
-from container.workers.thread_workers import ThreadCrew
+from partway.container.limits import GIVE_UP_GRACE, HUNG_AFTER, RESTART_DELAY
+from partway.container.workers.jobs import Call, Items, Iteration
+from partway.container.workers.pool import Pool
+from partway.container.workers.process_workers import ProcessCrew
+from partway.container.workers.settings import Processes, Threads
+from partway.container.workers.thread_workers import ThreadCrew
 
 if TYPE_CHECKING:
-    from container.model import Model
+    from partway.container.model import Model
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.cli.invoke import FramePrinter
-from gateway.client import CompletionState, DataType, PayloadPart, connect
+from partway import CompletionState, DataType, PayloadPart, connect
+from partway.gateway.cli.invoke import FramePrinter
 
 PARTIAL, COMPLETE = CompletionState.PARTIAL, CompletionState.COMPLETE
 UTF8, BINARY = DataType.UTF8, DataType.BINARY

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.cli.environment import region
-from gateway.tls.context import TlsError
-from gateway.tls.local_ca import (
+from partway.gateway.cli.environment import region
+from partway.gateway.tls.context import TlsError
+from partway.gateway.tls.local_ca import (
     LocalCa,
     aws_names,
     certificate_name,

@@ -11,25 +11,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.cli.arguments import seconds
-from gateway.cli.process import INTERRUPTED, until_signalled
-from gateway.conformance.asking import AskedWrongly, Plan, Question, understood
-from gateway.conformance.checks import ALL
-from gateway.conformance.image import CHECKS
-from gateway.conformance.platform.checks import ALL as PLATFORM
-from gateway.conformance.platform.container import InstrumentedContainer
-from gateway.conformance.platform.run import PlatformRun
-from gateway.conformance.platform.trial import Platform, Times
-from gateway.conformance.report.html import to_html
-from gateway.conformance.report.json_report import to_json
-from gateway.conformance.report.junit import to_junit
-from gateway.conformance.report.matrix import matrix, show_matrix
-from gateway.conformance.report.terminal import progress, show
-from gateway.conformance.run import Report, Run, chosen
-from gateway.console import console_for
-from gateway.fleet.endpoints import container_address
-from gateway.plain_text import safe
-from protocol.limits import CONTAINER_PING_INTERVAL
+from partway.gateway.cli.arguments import seconds
+from partway.gateway.cli.process import INTERRUPTED, until_signalled
+from partway.gateway.console import console_for
+from partway.gateway.fleet.endpoints import container_address
+from partway.gateway.plain_text import safe
+from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
+from partway.gateway.workbench.conformance.checks import ALL
+from partway.gateway.workbench.conformance.image import CHECKS
+from partway.gateway.workbench.conformance.platform.checks import ALL as PLATFORM
+from partway.gateway.workbench.conformance.platform.container import InstrumentedContainer
+from partway.gateway.workbench.conformance.platform.run import PlatformRun
+from partway.gateway.workbench.conformance.platform.trial import Platform, Times
+from partway.gateway.workbench.conformance.report.html import to_html
+from partway.gateway.workbench.conformance.report.json_report import to_json
+from partway.gateway.workbench.conformance.report.junit import to_junit
+from partway.gateway.workbench.conformance.report.matrix import matrix, show_matrix
+from partway.gateway.workbench.conformance.report.terminal import progress, show
+from partway.gateway.workbench.conformance.run import Report, Run, chosen
+from partway.protocol.limits import CONTAINER_PING_INTERVAL
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

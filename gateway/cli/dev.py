@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway import settings
-from gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
-from gateway.dev.changes import Changes, WatchFailed
-from gateway.dev.page import Page
-from gateway.dev.supervisor import Supervisor
-from gateway.fleet.leash import Leash
-from gateway.gateway import Gateway
-from gateway.settings import Settings, SettingsError
-from protocol.limits import MAX_ENDPOINT_NAME, is_name
+from partway.gateway import settings
+from partway.gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
+from partway.gateway.fleet.leash import Leash
+from partway.gateway.gateway import Gateway
+from partway.gateway.settings import Settings, SettingsError
+from partway.gateway.workbench.dev.changes import Changes, WatchFailed
+from partway.gateway.workbench.dev.page import Page
+from partway.gateway.workbench.dev.supervisor import Supervisor
+from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -150,7 +150,7 @@ def _command(options: argparse.Namespace, port: int) -> list[str]:
     """What starts the container: the other command, met on the wire alone."""
     # -P: a folder of the model's author may be called container as well. -B: what Python keeps of a
     # module counts as fresh when its size and its second are the same, and edits come quickly.
-    command = [sys.executable, "-P", "-B", "-m", "container", "serve"]
+    command = [sys.executable, "-P", "-B", "-m", "partway.container", "serve"]
     command += ["--host", _HOST, "--port", str(port), "--log-level", options.log_level]
     for name in ("model", "app", "script", "model_dir"):
         value = getattr(options, name)

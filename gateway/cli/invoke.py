@@ -15,13 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
-from gateway.cli.environment import region
-from gateway.client import (
+from partway.gateway.cli.environment import region
+from partway.gateway.client import (
+    ClientStream,
     CompletionState,
     DataType,
     PartwayError,
     PayloadPart,
-    Stream,
     StreamEnded,
     connect,
     credentials_from_environment,
@@ -182,7 +182,9 @@ async def invoke(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _send(stream: Stream, options: argparse.Namespace, printer: FramePrinter | None) -> None:
+async def _send(
+    stream: ClientStream, options: argparse.Namespace, printer: FramePrinter | None
+) -> None:
     try:
         async for part in _parts(options):
             if printer is not None:

@@ -5,25 +5,42 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from partway import __version__, completion
+
 COMMANDS: Final = ("serve", "invoke", "certs", "dev", "conform", "replay")
+
+_PROG: Final = "partway"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit status."""
     given = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(
-        prog="partway", description="The open gateway for bidirectional model streams."
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     # The one that is asked for is all that is imported: the others take half a second.
-    for name in given[:1] if set(given[:1]) & set(COMMANDS) else COMMANDS:
-        importlib.import_module(f"gateway.cli.{name}").add_to(commands)
-    options = parser.parse_args(given)
+    known = given[:1] if set(given[:1]) & set(COMMANDS) else COMMANDS
+    options = _parser(known).parse_args(given)
     status: int = options.run(options)
     return status
+
+
+def _parser(names: Iterable[str]) -> argparse.ArgumentParser:
+    """The parser of these commands."""
+    parser = argparse.ArgumentParser(
+        prog=_PROG, description="The open gateway for bidirectional model streams."
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"{_PROG} {__version__}",
+        help="say which one this is",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in names:
+        importlib.import_module(f"partway.gateway.cli.{name}").add_to(commands)
+    completion.add_to(commands, lambda: _parser(COMMANDS), prog=_PROG)
+    return parser
 
 
 if __name__ == "__main__":

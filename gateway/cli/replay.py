@@ -10,18 +10,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.cli.arguments import seconds
-from gateway.cli.process import INTERRUPTED, until_signalled
-from gateway.console import console_for
-from gateway.dialling import Address
-from gateway.fleet.endpoints import container_address
-from gateway.operations.asked import Asked, container_target
-from gateway.plain_text import safe
-from gateway.recording.comparison import By, Comparison, compare
-from gateway.recording.recording import Recording, RecordingError, load_recording
-from gateway.recording.replay import PATIENCE, Script, replay, script_of
-from gateway.recording.report import show, to_json
-from protocol.errors import InputValidationError
+from partway.gateway.cli.arguments import seconds
+from partway.gateway.cli.process import INTERRUPTED, until_signalled
+from partway.gateway.console import console_for
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import container_address
+from partway.gateway.operations.asked import Asked, container_target
+from partway.gateway.plain_text import safe
+from partway.gateway.workbench.recording.comparison import By, Comparison, compare
+from partway.gateway.workbench.recording.recording import Recording, RecordingError, load_recording
+from partway.gateway.workbench.recording.replay import PATIENCE, Script, replay, script_of
+from partway.gateway.workbench.recording.report import show, to_json
+from partway.protocol.errors import InputValidationError
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

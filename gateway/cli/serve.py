@@ -13,19 +13,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway import settings
-from gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
-from gateway.gateway import Gateway
-from gateway.intermediary.faults import Rule
-from gateway.intermediary.faults_file import FaultsError, load_faults
-from gateway.intermediary.standing import interposed
-from gateway.plain_text import safe
-from gateway.recording.recorder import MAX_RECORDINGS, Recorder
-from gateway.serving.principals import PrincipalsError
-from gateway.settings import Settings, SettingsError
-from gateway.streams.clock import LoopClock
-from gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
-from gateway.tls.local_ca import LocalCa, default_directory, default_names
+from partway.gateway import settings
+from partway.gateway.access.principals import PrincipalsError
+from partway.gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
+from partway.gateway.clock import LoopClock
+from partway.gateway.gateway import Gateway
+from partway.gateway.plain_text import safe
+from partway.gateway.settings import Settings, SettingsError
+from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
+from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
+from partway.gateway.workbench.intermediary.faults import Rule
+from partway.gateway.workbench.intermediary.faults_file import FaultsError, load_faults
+from partway.gateway.workbench.intermediary.standing import interposed
+from partway.gateway.workbench.recording.recorder import MAX_RECORDINGS, Recorder
 
 log = logging.getLogger("partway.serve")
 

@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
-from gateway.client.errors import (
+from partway.gateway.client.errors import (
     ConnectionLost,
     GatewayUnreachable,
     ModelStreamFailed,
@@ -29,15 +29,16 @@ from gateway.client.errors import (
     StreamEnded,
     StreamRefused,
 )
-from gateway.client.http2 import open_http2
-from gateway.client.request import credentials_from_environment, request_for
-from gateway.client.stream import Stream
-from gateway.client.websocket import open_websocket
-from protocol import limits
-from protocol.parts import CompletionState, DataType, PayloadPart
-from protocol.sigv4 import Credentials
+from partway.gateway.client.http2 import open_http2
+from partway.gateway.client.request import credentials_from_environment, request_for
+from partway.gateway.client.stream import ClientStream
+from partway.gateway.client.websocket import open_websocket
+from partway.protocol import limits
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.sigv4 import Credentials
 
 __all__ = [
+    "ClientStream",
     "CompletionState",
     "ConnectionLost",
     "Credentials",
@@ -47,7 +48,6 @@ __all__ = [
     "PartwayError",
     "PayloadPart",
     "PlatformStreamFailed",
-    "Stream",
     "StreamEnded",
     "StreamRefused",
     "connect",
@@ -72,7 +72,7 @@ async def connect(
     ca: str | Path | None = None,
     connect_timeout: float = 10.0,
     open_timeout: float = limits.CONTAINER_HANDSHAKE_TIMEOUT + 10.0,
-) -> AsyncIterator[Stream]:
+) -> AsyncIterator[ClientStream]:
     """Open a stream; leaving the block closes it, and gives up what has not come yet.
 
     Args:
@@ -111,7 +111,7 @@ async def connect(
     wire = await _TRANSPORTS[transport](
         request, connect_timeout=connect_timeout, open_timeout=open_timeout
     )
-    stream = Stream(wire)
+    stream = ClientStream(wire)
     wire.start(stream)
     try:
         yield stream

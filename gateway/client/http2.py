@@ -25,18 +25,18 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from gateway.client.errors import ConnectionLost, GatewayUnreachable, PartwayError, refused
-from gateway.client.http2_request import RequestBody
-from gateway.client.request import Headers, Request
-from gateway.client.server_frames import BadFrames, ServerFrames
-from gateway.client.wire import Wire, WireOwner
-from gateway.dialling import Unreachable, reach
-from protocol import limits
-from protocol.eventstream import CONTENT_TYPE
-from protocol.http2_frames import goaway
-from protocol.part_events import EventFault, ResponseEvents, encode_part
-from protocol.parts import PayloadPart
-from protocol.sigv4 import EventSigner
+from partway.gateway.client.errors import ConnectionLost, GatewayUnreachable, PartwayError, refused
+from partway.gateway.client.http2_request import RequestBody
+from partway.gateway.client.request import Headers, Request
+from partway.gateway.client.server_frames import BadFrames, ServerFrames
+from partway.gateway.client.wire import Wire, WireOwner
+from partway.gateway.dialling import Unreachable, reach
+from partway.protocol import limits
+from partway.protocol.eventstream import CONTENT_TYPE
+from partway.protocol.http2_frames import goaway
+from partway.protocol.part_events import EventFault, ResponseEvents, encode_part
+from partway.protocol.parts import PayloadPart
+from partway.protocol.sigv4 import EventSigner
 
 # It writes every header that it encodes at debug level, and so signatures and session tokens.
 logging.getLogger("hpack").setLevel(logging.INFO)

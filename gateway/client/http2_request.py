@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from h2.connection import H2Connection
 
-from gateway.client.wire import WireOwner
-from protocol import limits
-from protocol.part_events import wrap
-from protocol.sigv4 import EventSigner
+from partway.gateway.client.wire import WireOwner
+from partway.protocol import limits
+from partway.protocol.part_events import wrap
+from partway.protocol.sigv4 import EventSigner
 
 
 class RequestBody:

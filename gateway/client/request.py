@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from gateway.dialling import Address
-from protocol import limits
-from protocol.eventstream import CONTENT_TYPE
-from protocol.sigv4 import (
+from partway.gateway.dialling import Address
+from partway.protocol import limits
+from partway.protocol.eventstream import CONTENT_TYPE
+from partway.protocol.sigv4 import (
     EMPTY_SHA256,
     STREAMING_EVENTS,
     Credentials,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from protocol.http2_frames import GOAWAY, HEAD_BYTES, SETTINGS, STREAM_ID
-from protocol.limits import HTTP2_MAX_FRAME
+from partway.protocol.http2_frames import GOAWAY, HEAD_BYTES, SETTINGS, STREAM_ID
+from partway.protocol.limits import HTTP2_MAX_FRAME
 
 #: A GOAWAY's two numbers; the debug data behind them is not looked at.
 _GOAWAY_NUMBERS = 8

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from gateway.client.errors import (
+from partway.gateway.client.errors import (
     ConnectionLost,
     ModelStreamFailed,
     PartwayError,
     PlatformStreamFailed,
     StreamEnded,
 )
-from gateway.client.wire import Wire
-from gateway.streams.clock import LoopClock
-from gateway.streams.watch import PingWatch
-from protocol import limits
-from protocol.parts import (
+from partway.gateway.client.wire import Wire
+from partway.gateway.clock import LoopClock
+from partway.gateway.watch import PingWatch
+from partway.protocol import limits
+from partway.protocol.parts import (
     CompletionState,
     DataType,
     InputEnd,
@@ -27,8 +27,8 @@ from protocol.parts import (
 )
 
 
-class Stream:
-    """An open stream; made by :func:`~gateway.client.connect`.
+class ClientStream:
+    """An open stream; made by :func:`~partway.gateway.client.connect`.
 
     It holds about 1 MiB of parts for who does not iterate, and then lets the gateway send no more:
     a caller that only sends, to a model that answers, is held up in :meth:`send` sooner or later.
@@ -104,7 +104,7 @@ class Stream:
 
     # --- Receiving -------------------------------------------------------------------------------
 
-    def __aiter__(self) -> Stream:
+    def __aiter__(self) -> ClientStream:
         return self
 
     async def __anext__(self) -> PayloadPart:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 
-from gateway.client.errors import ConnectionLost, GatewayUnreachable, refused
-from gateway.client.request import Request
-from gateway.client.wire import Wire, WireOwner
-from gateway.dialling import Unreachable, Upgraded, dial
-from protocol import limits
-from protocol.closing import NORMAL, Close
-from protocol.connection import FrameConnection, Side
-from protocol.envelopes import EnvelopeError, MessageAssembler, MessageTooBig, MsgpackEnvelope
-from protocol.frame_codec import FrameError
-from protocol.frames import Frame, Opcode
-from protocol.handshake import ClientHandshake, HandshakeRefused
-from protocol.parts import InputEnd, PayloadPart, StreamEvent
+from partway.gateway.client.errors import ConnectionLost, GatewayUnreachable, refused
+from partway.gateway.client.request import Request
+from partway.gateway.client.wire import Wire, WireOwner
+from partway.gateway.dialling import Unreachable, Upgraded, dial
+from partway.protocol import limits
+from partway.protocol.closing import NORMAL, Close
+from partway.protocol.connection import FrameConnection, Side
+from partway.protocol.envelopes import (
+    EnvelopeError,
+    MessageAssembler,
+    MessageTooBig,
+    MsgpackEnvelope,
+)
+from partway.protocol.frame_codec import FrameError
+from partway.protocol.frames import Frame, Opcode
+from partway.protocol.handshake import ClientHandshake, HandshakeRefused
+from partway.protocol.parts import InputEnd, PayloadPart, StreamEvent
 
 _SUBPROTOCOL = "payloadpart.v1.msgpack"
 

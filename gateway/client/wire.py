@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Protocol
 
-from gateway.client.errors import PartwayError
-from protocol.parts import PayloadPart, StreamEvent
+from partway.gateway.client.errors import PartwayError
+from partway.protocol.parts import PayloadPart, StreamEvent
 
 
 class WireOwner(Protocol):

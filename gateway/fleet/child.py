@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from gateway.fleet.leash import Leash
+from partway.gateway.fleet.leash import Leash
 
 
 class Child(asyncio.SubprocessProtocol):

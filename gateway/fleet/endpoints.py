@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from gateway.dialling import Address
-from gateway.streams.policy import StreamPolicy
-from protocol.errors import InputValidationError
-from protocol.limits import MAX_ENDPOINT_NAME, is_name
+from partway.gateway.dialling import Address
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.errors import InputValidationError
+from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
 
 #: What SageMaker's own tools call an endpoint's only production variant.
 DEFAULT_VARIANT = "AllTraffic"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gateway.streams.container_leg import DEFAULT_PATH
-from protocol.errors import InputValidationError
-from protocol.limits import (
+from partway.gateway.streams.container_leg import DEFAULT_PATH
+from partway.protocol.errors import InputValidationError
+from partway.protocol.limits import (
     INVOCATION_PATH,
     MAX_ENDPOINT_NAME,
     MAX_INVOCATION_PATH,

@@ -8,20 +8,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from gateway.dialling import Upgraded
-from gateway.fleet.endpoints import Endpoint, Endpoints
-from gateway.operations.asked import check_variant, container_target
-from gateway.operations.event_stream_front import EventStreamFront, event_check
-from gateway.operations.websocket_front import WebSocketFront
-from gateway.serving.authentication import Authenticator, Identity
-from gateway.serving.exchange import Exchange
-from gateway.streams.clock import LoopClock
-from gateway.streams.container_leg import WebSocketContainerLeg, dial
-from gateway.streams.registry import Streams
-from gateway.streams.session import Session
-from protocol.errors import ModelError
-from protocol.handshake import is_upgrade
-from protocol.sigv4 import SignableRequest, payload_hash_of_stream
+from partway.gateway.access.authentication import Authenticator, Identity
+from partway.gateway.clock import LoopClock
+from partway.gateway.dialling import Upgraded
+from partway.gateway.fleet.endpoints import Endpoint, Endpoints
+from partway.gateway.operations.asked import check_variant, container_target
+from partway.gateway.operations.event_stream_front import EventStreamFront, event_check
+from partway.gateway.operations.websocket_front import WebSocketFront
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.streams.container_leg import WebSocketContainerLeg, dial
+from partway.gateway.streams.registry import Streams
+from partway.gateway.streams.session import Session
+from partway.protocol.errors import ModelError
+from partway.protocol.handshake import is_upgrade
+from partway.protocol.sigv4 import SignableRequest, payload_hash_of_stream
 
 log = logging.getLogger("partway.gateway")
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gateway.operations.asked import Asked, asked_by_headers
-from gateway.serving.access import check_origin
-from gateway.serving.exchange import Duplex, Exchange
-from gateway.streams.clock import Clock
-from gateway.streams.event_stream_leg import EventStreamClientLeg
-from gateway.streams.legs import ClientLeg
-from gateway.streams.policy import StreamPolicy
-from protocol.errors import InputValidationError
-from protocol.eventstream import CONTENT_TYPE
-from protocol.part_events import Check
-from protocol.sigv4_events import EventChain, EventSignatureInvalid
+from partway.gateway.access.origins import check_origin
+from partway.gateway.clock import Clock
+from partway.gateway.operations.asked import Asked, asked_by_headers
+from partway.gateway.serving.exchange import Duplex, Exchange
+from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
+from partway.gateway.streams.legs import ClientLeg
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.errors import InputValidationError
+from partway.protocol.eventstream import CONTENT_TYPE
+from partway.protocol.part_events import Check
+from partway.protocol.sigv4_events import EventChain, EventSignatureInvalid
 
 
 class EventStreamFront:

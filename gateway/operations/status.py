@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from gateway.serving.exchange import Exchange
-from gateway.streams.registry import Streams
-from protocol.limits import METRICS_AGE
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.streams.registry import Streams
+from partway.protocol.limits import METRICS_AGE
 
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
-from gateway.operations.asked import Asked, asked_by_headers
-from gateway.serving.access import check_origin
-from gateway.serving.exchange import Exchange, UpgradableExchange
-from gateway.streams.client_leg import LEGS, RAW
-from gateway.streams.clock import Clock
-from gateway.streams.legs import ClientLeg
-from gateway.streams.policy import StreamPolicy
-from protocol.errors import InputValidationError, UpgradeRefused
-from protocol.handshake import UpgradeError, check_upgrade, is_upgrade, tokens, upgrade_headers
+from partway.gateway.access.origins import check_origin
+from partway.gateway.clock import Clock
+from partway.gateway.operations.asked import Asked, asked_by_headers
+from partway.gateway.serving.exchange import Exchange, UpgradableExchange
+from partway.gateway.streams.client_leg import LEGS, RAW
+from partway.gateway.streams.legs import ClientLeg
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.errors import InputValidationError, UpgradeRefused
+from partway.protocol.handshake import (
+    UpgradeError,
+    check_upgrade,
+    is_upgrade,
+    tokens,
+    upgrade_headers,
+)
 
 
 class WebSocketFront:

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from multidict import CIMultiDict
 
-from protocol.connection import Cancellable, FrameConnection
-from protocol.errors import ApiError
+from partway.protocol.connection import Cancellable, FrameConnection
+from partway.protocol.errors import ApiError
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 

@@ -12,12 +12,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import HttpVersion11
 from aiohttp.web_protocol import RequestHandler
 
-from gateway.serving.exchange import NO_HEADERS, Duplex, Exchange, UpgradableExchange
-from gateway.serving.http1_duplex import Http1Duplex
-from protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
-from protocol.errors import ApiError, InputValidationError, InternalServerError
-from protocol.handshake import is_upgrade
-from protocol.limits import (
+from partway.gateway.serving.exchange import NO_HEADERS, Duplex, Exchange, UpgradableExchange
+from partway.gateway.serving.http1_duplex import Http1Duplex
+from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
+from partway.protocol.errors import ApiError, InputValidationError, InternalServerError
+from partway.protocol.handshake import is_upgrade
+from partway.protocol.limits import (
     CLIENT_PING_INTERVAL,
     CLIENT_PINGS_UNANSWERED,
     HTTP1_BYTES_PER_TURN,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from aiohttp import StreamReader, web
 
-from gateway.serving.exchange import Duplex, DuplexHandler
-from protocol.connection import Cancellable
-from protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT
+from partway.gateway.serving.exchange import Duplex, DuplexHandler
+from partway.protocol.connection import Cancellable
+from partway.protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT
 
 _LAST_CHUNK = b"0\r\n\r\n"
 

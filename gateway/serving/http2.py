@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gateway.serving.http2_connection import Http2Connection
-from gateway.serving.http2_connections import Connections, Dispatch
-from protocol.limits import HTTP2_MAX_STREAMS
+from partway.gateway.serving.http2_connection import Http2Connection
+from partway.gateway.serving.http2_connections import Connections, Dispatch
+from partway.protocol.limits import HTTP2_MAX_STREAMS
 
 
 class Http2Server:

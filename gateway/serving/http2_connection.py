@@ -21,15 +21,15 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
-from gateway.serving.http2_connections import Connections
-from gateway.serving.http2_library import PlainData, server_library, settings_frame, text
-from gateway.serving.http2_stream import Http2Exchange, Http2Stream
-from gateway.serving.http2_turns import SendingTurns
-from gateway.serving.outlet import Outlet
-from protocol import limits
-from protocol.gathering import gathering
-from protocol.http2_frames import goaway, window_update
-from protocol.http2_gate import FrameGate
+from partway.gateway.serving.http2_connections import Connections
+from partway.gateway.serving.http2_library import PlainData, server_library, settings_frame, text
+from partway.gateway.serving.http2_stream import Http2Exchange, Http2Stream
+from partway.gateway.serving.http2_turns import SendingTurns
+from partway.gateway.serving.outlet import Outlet
+from partway.protocol import limits
+from partway.protocol.gathering import gathering
+from partway.protocol.http2_frames import goaway, window_update
+from partway.protocol.http2_gate import FrameGate
 
 log = logging.getLogger("partway.http2")
 
@@ -440,7 +440,7 @@ class Http2Connection(asyncio.Protocol):
             batch.append(self)
 
     def flush(self) -> None:
-        """Let streams take turns, and write (protocol.gathering's business too)."""
+        """Let streams take turns, and write (partway.protocol.gathering's business too)."""
         self._dirty = True  # what streams cause while they send is sent below
         try:
             while self._transport is not None:

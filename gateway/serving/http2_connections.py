@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from gateway.serving.exchange import Exchange
-from protocol import limits
+from partway.gateway.serving.exchange import Exchange
+from partway.protocol import limits
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
 

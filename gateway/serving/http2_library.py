@@ -13,8 +13,8 @@ from h2.exceptions import FlowControlError
 from h2.settings import SettingCodes, Settings
 from h2.stream import StreamState
 
-from protocol import limits
-from protocol.http2_frames import SETTINGS, frame
+from partway.protocol import limits
+from partway.protocol.http2_frames import SETTINGS, frame
 
 # It writes every header that it decodes at debug level, and so tokens and signatures.
 logging.getLogger("hpack").setLevel(logging.INFO)

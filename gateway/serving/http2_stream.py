@@ -14,9 +14,9 @@ from typing import Protocol
 
 from h2.errors import ErrorCodes
 
-from gateway.serving.exchange import NO_HEADERS, Duplex, DuplexHandler, Exchange
-from protocol.connection import Cancellable
-from protocol.limits import (
+from partway.gateway.serving.exchange import NO_HEADERS, Duplex, DuplexHandler, Exchange
+from partway.protocol.connection import Cancellable
+from partway.protocol.limits import (
     FINISH_TIMEOUT,
     HTTP2_MAX_FRAME,
     HTTP2_OPENING_WINDOW,

@@ -7,10 +7,10 @@ import logging
 import ssl
 from typing import Protocol, cast
 
-from gateway.serving.tls_port import TlsPort
-from protocol.limits import ACCEPT_BACKLOG, MAX_CONNECTIONS, OPENING_TIMEOUT
-from protocol.opening import Opening, opening_of
-from protocol.rates import TokenBucket
+from partway.gateway.serving.tls_port import TlsPort
+from partway.protocol.limits import ACCEPT_BACKLOG, MAX_CONNECTIONS, OPENING_TIMEOUT
+from partway.protocol.opening import Opening, opening_of
+from partway.protocol.rates import TokenBucket
 
 log = logging.getLogger("partway.listener")
 

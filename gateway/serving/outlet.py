@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from protocol import limits
+from partway.protocol import limits
 
 log = logging.getLogger("partway.http2")
 

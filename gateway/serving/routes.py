@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from gateway.serving.exchange import Exchange
-from protocol.errors import NotFound
+from partway.gateway.serving.exchange import Exchange
+from partway.protocol.errors import NotFound
 
 _METHOD = re.compile(r"[A-Z]{1,16}")
 

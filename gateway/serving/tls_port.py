@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from protocol.limits import ACCEPT_BACKLOG, ACCEPT_PAUSE, TLS_HANDSHAKE_TIMEOUT
+from partway.protocol.limits import ACCEPT_BACKLOG, ACCEPT_PAUSE, TLS_HANDSHAKE_TIMEOUT
 
 log = logging.getLogger("partway.listener")
 

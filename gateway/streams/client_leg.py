@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
-from gateway.streams.clock import Clock
-from gateway.streams.ends import Cause, ClientFault, Ending
-from gateway.streams.legs import ClientLeg
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.watch import PingWatch
-from gateway.streams.websocket_leg import WebSocketLeg
-from protocol.closing import (
+from partway.gateway.clock import Clock
+from partway.gateway.streams.ends import Cause, ClientFault, Ending
+from partway.gateway.streams.legs import ClientLeg
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.websocket_leg import WebSocketLeg
+from partway.gateway.watch import PingWatch
+from partway.protocol.closing import (
     GATEWAY_FAILED,
     GOING_AWAY,
     INVALID_DATA,
@@ -26,8 +26,8 @@ from protocol.closing import (
     Close,
     close_for,
 )
-from protocol.connection import FrameConnection, Side
-from protocol.envelopes import (
+from partway.protocol.connection import FrameConnection, Side
+from partway.protocol.envelopes import (
     Envelope,
     EnvelopeError,
     JsonEnvelope,
@@ -35,10 +35,10 @@ from protocol.envelopes import (
     MessageTooBig,
     MsgpackEnvelope,
 )
-from protocol.frame_codec import FrameError
-from protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
-from protocol.limits import envelope_bytes
-from protocol.parts import InputEnd, ModelStreamError, PayloadPart, StreamError
+from partway.protocol.frame_codec import FrameError
+from partway.protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
+from partway.protocol.limits import envelope_bytes
+from partway.protocol.parts import InputEnd, ModelStreamError, PayloadPart, StreamError
 
 RAW = "payloadpart.v1.raw"
 MSGPACK = "payloadpart.v1.msgpack"

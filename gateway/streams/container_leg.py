@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from gateway import dialling
-from gateway.dialling import Address, Upgraded
-from gateway.streams.clock import Clock
-from gateway.streams.ends import Ending
-from gateway.streams.legs import ContainerLeg
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.watch import PingWatch
-from gateway.streams.websocket_leg import WebSocketLeg
-from protocol.closing import Close
-from protocol.connection import Side
-from protocol.errors import ModelError, ServiceUnavailable
-from protocol.frame_codec import FrameError
-from protocol.frames import Frame, FramesToParts, PartsToFrames
-from protocol.handshake import ClientHandshake, HandshakeRefused
-from protocol.parts import PayloadPart
+from partway.gateway import dialling
+from partway.gateway.clock import Clock
+from partway.gateway.dialling import Address, Upgraded
+from partway.gateway.streams.ends import Ending
+from partway.gateway.streams.legs import ContainerLeg
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.websocket_leg import WebSocketLeg
+from partway.gateway.watch import PingWatch
+from partway.protocol.closing import Close
+from partway.protocol.connection import Side
+from partway.protocol.errors import ModelError, ServiceUnavailable
+from partway.protocol.frame_codec import FrameError
+from partway.protocol.frames import Frame, FramesToParts, PartsToFrames
+from partway.protocol.handshake import ClientHandshake, HandshakeRefused
+from partway.protocol.parts import PayloadPart
 
 #: Where a container takes streams, unless the client names another path (clause 1.6-1).
 DEFAULT_PATH = "/invocations-bidirectional-stream"

@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass
 from typing import Literal
 
-from protocol.closing import (
+from partway.protocol.closing import (
     ABNORMAL,
     GOING_AWAY,
     INTERNAL_ERROR,
@@ -24,9 +24,9 @@ from protocol.closing import (
     error_of,
     name_of,
 )
-from protocol.frame_codec import FrameError
-from protocol.part_events import INPUT_STREAM_ERROR
-from protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
+from partway.protocol.frame_codec import FrameError
+from partway.protocol.part_events import INPUT_STREAM_ERROR
+from partway.protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
 
 
 class Cause(enum.StrEnum):

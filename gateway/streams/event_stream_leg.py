@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from gateway.serving.exchange import Duplex
-from gateway.streams.clock import Clock
-from gateway.streams.ends import Cause, ClientFault, Ending
-from gateway.streams.legs import ClientLeg
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Session
-from gateway.streams.watch import PingWatch
-from protocol.limits import LINGER_TIMEOUT
-from protocol.part_events import Check, EventFault, RequestEvents, encode_error, encode_part
-from protocol.parts import InputEnd, InternalStreamFailure, PayloadPart
+from partway.gateway.clock import Clock
+from partway.gateway.serving.exchange import Duplex
+from partway.gateway.streams.ends import Cause, ClientFault, Ending
+from partway.gateway.streams.legs import ClientLeg
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.session import Session
+from partway.gateway.watch import PingWatch
+from partway.protocol.limits import LINGER_TIMEOUT
+from partway.protocol.part_events import Check, EventFault, RequestEvents, encode_error, encode_part
+from partway.protocol.parts import InputEnd, InternalStreamFailure, PayloadPart
 
 #: Ends of which the client hears nothing, since it is what ended.
 _GONE = frozenset({Cause.CLIENT_CANCELLED, Cause.CLIENT_LOST, Cause.CLIENT_UNRESPONSIVE})

@@ -10,12 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from protocol.closing import Close
-from protocol.parts import PayloadPart
+from partway.protocol.closing import Close
+from partway.protocol.parts import PayloadPart
 
 if TYPE_CHECKING:
-    from gateway.streams.ends import Ending
-    from gateway.streams.session import Session
+    from partway.gateway.streams.ends import Ending
+    from partway.gateway.streams.session import Session
 
 
 class Leg(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from protocol import limits
+from partway.protocol import limits
 
 
 @dataclass(frozen=True, slots=True)

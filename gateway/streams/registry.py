@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from gateway.metrics import Metrics
-from gateway.streams.session import Session
-from protocol.errors import ServiceUnavailable
+from partway.gateway.streams.metrics import Metrics
+from partway.gateway.streams.session import Session
+from partway.protocol.errors import ServiceUnavailable
 
 log = logging.getLogger("partway.gateway")
 stream_log = logging.getLogger("partway.stream")

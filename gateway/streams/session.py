@@ -14,15 +14,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from gateway.streams import ends
-from gateway.streams.clock import Clock, Timer
-from gateway.streams.ends import Cause, ClientFault, Ending
-from gateway.streams.legs import ClientLeg, ContainerLeg
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.watch import StallWatch, Wait
-from protocol.closing import Close
-from protocol.frame_codec import FrameError
-from protocol.parts import PayloadPart
+from partway.gateway.clock import Clock, Timer
+from partway.gateway.streams import ends
+from partway.gateway.streams.ends import Cause, ClientFault, Ending
+from partway.gateway.streams.legs import ClientLeg, ContainerLeg
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.watch import StallWatch, Wait
+from partway.protocol.closing import Close
+from partway.protocol.frame_codec import FrameError
+from partway.protocol.parts import PayloadPart
 
 log = logging.getLogger("partway.stream")
 

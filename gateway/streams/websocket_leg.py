@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from gateway.streams.clock import Clock
-from gateway.streams.legs import Leg
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Session
-from gateway.streams.watch import PingWatch
-from protocol.connection import FrameConnection, FrameHandler, Side
-from protocol.frames import Frame
+from partway.gateway.clock import Clock
+from partway.gateway.streams.legs import Leg
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.session import Session
+from partway.gateway.watch import PingWatch
+from partway.protocol.connection import FrameConnection, FrameHandler, Side
+from partway.protocol.frames import Frame
 
 
 class WebSocketLeg(FrameHandler, Leg):

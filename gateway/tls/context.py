@@ -16,8 +16,8 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
-from gateway.streams.clock import Clock, Timer
-from protocol.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
+from partway.gateway.clock import Clock, Timer
+from partway.protocol.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
 
 log = logging.getLogger("partway.tls")
 

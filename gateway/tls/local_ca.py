@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gateway.tls.context import TlsError, TlsFiles, read_if_there
-from protocol.limits import (
+from partway.gateway.tls.context import TlsError, TlsFiles, read_if_there
+from partway.protocol.limits import (
     AMAZONAWS_COM_REGION,
     CA_VALIDITY_DAYS,
     CERTIFICATE_CLOCK_SKEW,

@@ -19,8 +19,8 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import ClientConnection, connect
 
-from container.model import Model, Request
-from container.server import MODEL_DIR, ModelServer
+from partway.container.model import Model, Request
+from partway.container.server import MODEL_DIR, ModelServer
 from tests.conftest import ROOT
 from tests.container.wire import QUICK, STREAM, raw_client, serving
 from tests.processes import running
@@ -35,7 +35,7 @@ import os
 import threading
 import time
 
-from container import Model
+from partway.container import Model
 
 
 class Subject(Model):
@@ -95,7 +95,7 @@ def platform(patch: pytest.MonkeyPatch, folder: Path, **environment: str) -> Non
     for name in os.environ:
         if name.startswith(("PARTWAY_", "SM_", "SAGEMAKER_")):
             patch.delenv(name)
-    patch.setenv("PYTHONPATH", str(ROOT))
+    patch.setenv("PYTHONPATH", str(ROOT / "src"))
     for name, value in environment.items():
         patch.setenv(name, value)
 
@@ -113,7 +113,7 @@ def container(folder: Path, artifacts: Path) -> Iterator[str]:
                 SAGEMAKER_BIND_TO_PORT="0",
                 FROM_THE_DEFINITION="set by the model definition",
             )
-            url = stack.enter_context(running("container", "serve"))
+            url = stack.enter_context(running("partway.container", "serve"))
         yield f"127.0.0.1:{urlsplit(url).port}"
 
 
@@ -146,7 +146,7 @@ def open_stream(container: str, path: str = STREAM) -> ClientConnection:
 def test_the_word_serve_is_all_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With nothing configured it still serves, and SIGTERM ends it with 0."""
     platform(monkeypatch, tmp_path, SAGEMAKER_BIND_TO_PORT="0")
-    with running("container", "serve") as url:
+    with running("partway.container", "serve") as url:
         port = urlsplit(url).port
         assert_pings(f"127.0.0.1:{port}")
         with open_stream(f"127.0.0.1:{port}") as stream:
@@ -344,7 +344,7 @@ def test_the_port_may_be_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         port = taken.getsockname()[1]
         platform(monkeypatch, tmp_path, SAGEMAKER_BIND_TO_PORT=str(port))
         done = subprocess.run(
-            [sys.executable, "-m", "container", "serve"],
+            [sys.executable, "-m", "partway.container", "serve"],
             capture_output=True,
             text=True,
             timeout=30,

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from container.guard import LoopGuard
-from container.model import Model, Request
-from container.stream import Stream
-from container.workers import Processes, Threads
+from partway.container.guard import LoopGuard
+from partway.container.model import Model, Request
+from partway.container.stream import Stream
+from partway.container.workers import Processes, Threads
 from tests.container.wire import RawClient, raw_client, raw_stream, serving, until
 from tests.frame_factory import TEXT
 

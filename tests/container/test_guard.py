@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from container import guard
-from container.errors import HandlerBlocked
-from container.guard import LoopGuard, watch
+from partway.container import guard
+from partway.container.errors import HandlerBlocked
+from partway.container.guard import LoopGuard, watch
 
 LIMIT = 0.2
 
@@ -137,7 +137,7 @@ async def test_code_that_may_not_be_interrupted_is_not(
     running_guard: LoopGuard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The runtime's own, within a handler's task: what it does would be left half done."""
-    own = {"__name__": "container.outgoing", "time": time}
+    own = {"__name__": "partway.container.outgoing", "time": time}
     exec("def busy():\n end = time.monotonic() + 0.5\n while time.monotonic() < end: pass", own)
 
     async def handler() -> str:
@@ -152,10 +152,10 @@ async def test_code_that_may_not_be_interrupted_is_not(
     [
         ("chat", True),
         ("numpy.linalg", True),
-        ("container.models.echo", True),
+        ("partway.container.models.echo", True),
         ("containers", True),
-        ("container.websocket_stream", False),
-        ("protocol.connection", False),
+        ("partway.container.websocket_stream", False),
+        ("partway.protocol.connection", False),
         ("asyncio.locks", False),
         ("logging", False),
         ("threading", False),

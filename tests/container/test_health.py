@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from container.errors import ModelError
-from container.health import Health
+from partway.container.errors import ModelError
+from partway.container.health import Health
 from tests.container.wire import until
 
 

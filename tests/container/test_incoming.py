@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from container.incoming import Fragments, Inbox, Messages
-from container.turns import Turns
-from protocol.closing import Close
-from protocol.limits import PART_OVERHEAD
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.container.incoming import Fragments, Inbox, Messages
+from partway.container.turns import Turns
+from partway.protocol.closing import Close
+from partway.protocol.limits import PART_OVERHEAD
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 
 class Peer:

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from container.outgoing import Outbox, OutgoingMessage
-from container.stream import StreamClosed
-from protocol.frames import Frame
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.container.outgoing import Outbox, OutgoingMessage
+from partway.container.stream import StreamClosed
+from partway.protocol.frames import Frame
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests.frame_factory import BINARY, CONTINUATION, TEXT
 
 

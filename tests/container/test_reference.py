@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 import pytest
 
-import container
-from container import limits, testing
-from container.cli import serve
-from container.cli.target import KINDS
-from container.model import Model
-from container.shutdown import ShutdownTimes
-from container.stream import Stream
-from container.workers import Processes, Threads, Workers
+import partway.container
+from partway.container import limits, testing
+from partway.container.cli import serve
+from partway.container.cli.target import KINDS
+from partway.container.model import Model
+from partway.container.shutdown import ShutdownTimes
+from partway.container.stream import Stream
+from partway.container.workers import Processes, Threads, Workers
 from tests.conftest import ROOT
 from tests.test_docs import page, rows, section
 
@@ -36,13 +36,21 @@ def own(kind: type) -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-@pytest.mark.parametrize("name", container.__all__)
+@pytest.mark.parametrize("name", partway.container.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert in_code(name)
 
 
 @pytest.mark.parametrize(
-    "kind", [Model, Stream, Workers, container.Request, container.Opening, testing.Answered]
+    "kind",
+    [
+        Model,
+        Stream,
+        Workers,
+        partway.container.Request,
+        partway.container.Opening,
+        testing.Answered,
+    ],
 )
 def test_every_method_and_attribute_is_there(kind: type) -> None:
     ignored = {"start", "stop", "trouble"} if kind is Workers else set()
@@ -57,7 +65,7 @@ def test_signatures_are_as_they_are() -> None:
     assert f"`Threads({workers})`" in REFERENCE
     assert f"`Processes({workers})`" in REFERENCE
     assert "`ModelError(reason, code=1011, status=500)`" in REFERENCE
-    fields = dataclasses.fields(container.Reply)
+    fields = dataclasses.fields(partway.container.Reply)
     assert [each.name for each in fields] == ["body", "content_type", "headers", "status", "length"]
     assert "`Reply(body, content_type=None, headers={}, status=200, length=None)`" in REFERENCE
     assert Model.max_concurrent_transforms == 1

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from container.errors import Busy, ModelError
-from container.health import Health
-from container.model import Model, Opening, Reply, Request
-from container.models.echo import Echo
-from container.runtime import Runtime, _check_kinds, _takes_invocations
-from container.stream import Stream
+from partway.container.errors import Busy, ModelError
+from partway.container.health import Health
+from partway.container.model import Model, Opening, Reply, Request
+from partway.container.models.echo import Echo
+from partway.container.runtime import Runtime, _check_kinds, _takes_invocations
+from partway.container.stream import Stream
 from tests.container.wire import (
     STREAM,
     RawClient,

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from container.errors import LoadFailed
-from container.model import Model, Request
-from container.models.echo import Echo
-from container.server import ModelServer
-from container.shutdown import ShutdownTimes
-from container.stream import Stream
+from partway.container.errors import LoadFailed
+from partway.container.model import Model, Request
+from partway.container.models.echo import Echo
+from partway.container.server import ModelServer
+from partway.container.shutdown import ShutdownTimes
+from partway.container.stream import Stream
 from tests.container.wire import (
     QUICK,
     RawClient,
@@ -375,7 +375,7 @@ async def test_a_model_that_fails_to_let_go(caplog: pytest.LogCaptureFixture) ->
 async def test_a_model_that_never_lets_go(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("container.server.UNLOAD_GRACE", 0.05)
+    monkeypatch.setattr("partway.container.server.UNLOAD_GRACE", 0.05)
     let_go = threading.Event()
     try:
         async with asyncio.timeout(5), serving(Unloading(lambda: let_go.wait(10) and None)):

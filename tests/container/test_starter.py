@@ -18,7 +18,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As ``partway-container new`` writes it."""
     folder = tmp_path_factory.mktemp("new") / "chat"
     subprocess.run(
-        [sys.executable, "-m", "container", "new", str(folder)],
+        [sys.executable, "-m", "partway.container", "new", str(folder)],
         check=True,
         capture_output=True,
         timeout=30,

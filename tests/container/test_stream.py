@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from container.errors import Busy, ModelError
-from container.limits import RECEIVE_HIGH_WATER
-from container.models.echo import Echo
-from container.stream import Stream, StreamClosed
-from container.websocket_stream import WebSocketStream
-from protocol.limits import MAX_SOCKET_READ, PART_OVERHEAD, WRITE_HIGH_WATER
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.container.errors import Busy, ModelError
+from partway.container.limits import RECEIVE_HIGH_WATER
+from partway.container.models.echo import Echo
+from partway.container.stream import Stream, StreamClosed
+from partway.container.websocket_stream import WebSocketStream
+from partway.protocol.limits import MAX_SOCKET_READ, PART_OVERHEAD, WRITE_HIGH_WATER
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests.container.wire import RawClient, opening, raw_client, until
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, frame
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from container.errors import LoadFailed, ModelError
-from container.model import Answer, Model, Reply, Request, route
-from container.models.echo import Echo
-from container.stream import Stream
-from container.testing import Answered, serving
+from partway.container.errors import LoadFailed, ModelError
+from partway.container.model import Answer, Model, Reply, Request, route
+from partway.container.models.echo import Echo
+from partway.container.stream import Stream
+from partway.container.testing import Answered, serving
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

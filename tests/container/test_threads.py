@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from container.threads import in_thread, ordinary, post
+from partway.container.threads import in_thread, ordinary, post
 from tests.container.wire import until
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from container.turns import Turns
+from partway.container.turns import Turns
 
 
 class Sleepers:

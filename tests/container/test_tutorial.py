@@ -37,7 +37,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def gateway(container: str) -> Iterator[str]:
     assert "partway serve --endpoint chat=http://127.0.0.1:8080\n" in PAGE
     endpoint = f"chat={container}"
-    with running("gateway.cli.main", "serve", "--port", "0", "--endpoint", endpoint) as url:
+    with running("partway.gateway.cli.main", "serve", "--port", "0", "--endpoint", endpoint) as url:
         yield url
 
 
@@ -56,7 +56,7 @@ def timeless(text: str) -> str:
 
 def invoked(gateway: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "gateway.cli.main", "invoke", "chat", *arguments],
+        [sys.executable, "-m", "partway.gateway.cli.main", "invoke", "chat", *arguments],
         capture_output=True,
         timeout=30,
         check=False,
@@ -95,7 +95,7 @@ def test_the_invocation(container: str) -> None:
 
 def test_the_project_holds_what_the_page_says(tmp_path: Path) -> None:
     subprocess.run(
-        [sys.executable, "-m", "container", "new", "chat"],
+        [sys.executable, "-m", "partway.container", "new", "chat"],
         check=True,
         capture_output=True,
         timeout=30,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from container.model import Model
-from container.shutdown import ShutdownTimes
-from container.stream import Stream
+from partway.container.model import Model
+from partway.container.shutdown import ShutdownTimes
+from partway.container.stream import Stream
 from tests.container.cli.commands import PATIENCE, serving, until_logged
 from tests.container.wire import RawClient, raw_client, raw_stream, upgrade_request
 from tests.container.wire import serving as serving_here
@@ -29,7 +29,7 @@ UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable"
 
 #: What an author writes.
 MODEL = """
-from container import Model
+from partway.container import Model
 
 
 class Again(Model):

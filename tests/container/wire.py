@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from multidict import CIMultiDict, CIMultiDictProxy, MultiDict
 
-from container.model import Answer, Model, Opening, Request
-from container.models.echo import Echo
-from container.server import ModelServer
-from container.shutdown import ShutdownTimes
-from container.stream import Stream
+from partway.container.model import Answer, Model, Opening, Request
+from partway.container.models.echo import Echo
+from partway.container.server import ModelServer
+from partway.container.shutdown import ShutdownTimes
+from partway.container.stream import Stream
 from tests.frame_factory import KEY, RawFrame, close, frame, read_frame
 
 STREAM = "/invocations-bidirectional-stream"

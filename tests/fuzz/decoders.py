@@ -25,12 +25,12 @@ from dataclasses import dataclass
 
 import msgpack
 
-from protocol.envelopes import EnvelopeError, JsonEnvelope, MsgpackEnvelope
-from protocol.errors import IncompleteSignature, MissingAuthenticationToken
-from protocol.eventstream import Decoder, EventStreamError
-from protocol.frame_codec import FrameDecoder, FrameError
-from protocol.part_events import EventFault, RequestEvents, ResponseEvents
-from protocol.sigv4 import SignableRequest, read_claim
+from partway.protocol.envelopes import EnvelopeError, JsonEnvelope, MsgpackEnvelope
+from partway.protocol.errors import IncompleteSignature, MissingAuthenticationToken
+from partway.protocol.eventstream import Decoder, EventStreamError
+from partway.protocol.frame_codec import FrameDecoder, FrameError
+from partway.protocol.part_events import EventFault, RequestEvents, ResponseEvents
+from partway.protocol.sigv4 import SignableRequest, read_claim
 from tests import event_factory as events
 from tests import frame_factory as frames
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from protocol.eventstream import EventStreamError
-from protocol.frame_codec import FrameError
+from partway.protocol.eventstream import EventStreamError
+from partway.protocol.frame_codec import FrameError
 from tests import event_factory as events
 from tests.fuzz import decoders
 from tests.fuzz.decoders import Found, Target, fuzz, targets

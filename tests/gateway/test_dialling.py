@@ -1,4 +1,4 @@
-"""gateway.dialling: connecting, upgrading, and every way in which neither happens."""
+"""partway.gateway.dialling: connecting, upgrading, and every way in which neither happens."""
 
 from __future__ import annotations
 
@@ -15,11 +15,18 @@ from typing import Any
 
 import pytest
 
-from gateway.dialling import Address, OutOfDescriptors, Unreachable, Upgraded, _Dialling, dial
-from gateway.streams.container_leg import dial as dial_container
-from gateway.streams.policy import StreamPolicy
-from protocol.errors import ModelError, ServiceUnavailable
-from protocol.handshake import ClientHandshake, HandshakeBroken, HandshakeRefused
+from partway.gateway.dialling import (
+    Address,
+    OutOfDescriptors,
+    Unreachable,
+    Upgraded,
+    _Dialling,
+    dial,
+)
+from partway.gateway.streams.container_leg import dial as dial_container
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.errors import ModelError, ServiceUnavailable
+from partway.protocol.handshake import ClientHandshake, HandshakeBroken, HandshakeRefused
 from tests.wire.peers import soon, switching
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""gateway.gateway: taking streams, refusing them, and the way down."""
+"""partway.gateway.gateway: taking streams, refusing them, and the way down."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gateway.client import PlatformStreamFailed, Stream, StreamRefused, connect
-from gateway.operations.bidirectional import BidirectionalStream
+from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
+from partway.gateway.operations.bidirectional import BidirectionalStream
 from tests.frame_factory import TEXT, close, frame
 from tests.wire.peers import (
     ENDPOINT,
@@ -54,7 +54,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     await soon(poll(), what)
 
 
-async def failure_of(stream: Stream) -> tuple[str, float]:
+async def failure_of(stream: ClientStream) -> tuple[str, float]:
     """How the gateway ended a stream, and when."""
     with pytest.raises(PlatformStreamFailed) as caught:
         await stream.receive()
@@ -117,7 +117,7 @@ async def test_the_log_of_a_stream_without_a_first_part(gateway_for, caplog):
 
 
 async def test_metrics_over_http(gateway_for, monkeypatch):
-    monkeypatch.setattr("gateway.operations.status.METRICS_AGE", 0)
+    monkeypatch.setattr("partway.gateway.operations.status.METRICS_AGE", 0)
     gateway = await gateway_for()
     client, model = await gateway.open(RAW)
     client.send_frame(TEXT, b"four")

@@ -1,4 +1,4 @@
-"""gateway.settings: where a value comes from, and what is said of a wrong one."""
+"""partway.gateway.settings: where a value comes from, and what is said of a wrong one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway.dialling import Address
-from gateway.fleet.endpoints import Endpoint
-from gateway.settings import Settings, SettingsError, is_loopback, load
-from gateway.streams.policy import StreamPolicy
-from protocol.limits import MAX_PART_BYTES
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.settings import Settings, SettingsError, is_loopback, load
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.limits import MAX_PART_BYTES
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from protocol.limits import METRICS_AGE
+from partway.protocol.limits import METRICS_AGE
 
 ROOT = Path(__file__).parents[2]
 CLIENT = Path(__file__).with_name("aws_sdk_client.py")
@@ -340,7 +340,7 @@ class ServedGateway:
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "gateway.cli.main", "serve", *flags),
+                *("-m", "partway.gateway.cli.main", "serve", *flags),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
                 cwd=ROOT,

@@ -125,7 +125,7 @@ async def echo(anyio_backend: str) -> AsyncIterator[str]:
     """``partway-container``'s echo; gives its URL."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "container", "serve", "--host", "127.0.0.1", "--port", "0"),
+        *("-m", "partway.container", "serve", "--host", "127.0.0.1", "--port", "0"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         cwd=ROOT,

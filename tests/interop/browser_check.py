@@ -85,9 +85,9 @@ def log_of(page: str, devtools: str) -> str:
 @pytest.mark.clause("3-1", "3-4")
 def test_page_talks_through_the_gateway(pages: str, chromium: str) -> None:
     with (
-        running("container", "serve", "--host", "127.0.0.1", "--port", "0") as container,
+        running("partway.container", "serve", "--host", "127.0.0.1", "--port", "0") as container,
         running(
-            "gateway.cli.main", "serve", "--port", "0", "--endpoint", f"echo={container}",
+            "partway.gateway.cli.main", "serve", "--port", "0", "--endpoint", f"echo={container}",
             "--allow-origin", pages,
         ) as gateway,
     ):  # fmt: skip
@@ -103,9 +103,9 @@ def test_page_talks_through_the_gateway(pages: str, chromium: str) -> None:
 @pytest.mark.clause("3-4")
 def test_page_of_a_foreign_origin_is_refused(pages: str, chromium: str) -> None:
     with (
-        running("container", "serve", "--host", "127.0.0.1", "--port", "0") as container,
+        running("partway.container", "serve", "--host", "127.0.0.1", "--port", "0") as container,
         running(
-            "gateway.cli.main", "serve", "--port", "0", "--endpoint", f"echo={container}"
+            "partway.gateway.cli.main", "serve", "--port", "0", "--endpoint", f"echo={container}"
         ) as gateway,
     ):
         query = urlencode({"gateway": gateway.replace("http", "ws")})

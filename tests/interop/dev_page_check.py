@@ -26,7 +26,7 @@ __all__ = ["chromium"]
 PATIENCE = 20
 
 MODEL = """
-from container import Model, ModelError, Stream
+from partway.container import Model, ModelError, Stream
 
 
 class Chat(Model):
@@ -49,7 +49,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     project = tmp_path_factory.mktemp("project")
     (project / "model.py").write_text(MODEL)
     process = subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli.main", "dev", "model:Chat", "--port", "0"],
+        [sys.executable, "-m", "partway.gateway.cli.main", "dev", "model:Chat", "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
         cwd=project,

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
-from container.cli.main import main
+from partway.container.cli.main import main
 from tests.conftest import ROOT
 from tests.dockerfiles import LABEL
 from tests.interop.images import BASE, Images, Running

@@ -23,12 +23,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gateway.dialling import Address
-from gateway.fleet.endpoints import Endpoint
-from gateway.gateway import Gateway
-from gateway.settings import Settings
-from gateway.streams.policy import StreamPolicy
-from gateway.tls.local_ca import LocalCa, default_names
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.gateway import Gateway
+from partway.gateway.settings import Settings
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.local_ca import LocalCa, default_names
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, close, frame
 from tests.interop.aws_sdk import REGION, Key, Sdk
 from tests.wire.peers import RawContainer

@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import closing
-from protocol.closing import Close, clip, close_for, encode_close, error_of, is_legal, name_of
-from protocol.parts import InternalStreamFailure, ModelStreamError
+from partway.protocol import closing
+from partway.protocol.closing import (
+    Close,
+    clip,
+    close_for,
+    encode_close,
+    error_of,
+    is_legal,
+    name_of,
+)
+from partway.protocol.parts import InternalStreamFailure, ModelStreamError
 
 
 def legal_by_the_rfc(code):

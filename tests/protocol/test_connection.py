@@ -17,10 +17,10 @@ from typing import NamedTuple
 import pytest
 from aiohttp import web
 
-from protocol.closing import Close
-from protocol.connection import FrameConnection, Side, watch_by_tcp
-from protocol.frames import Frame, Opcode
-from protocol.limits import FRAMES_PER_TURN
+from partway.protocol.closing import Close
+from partway.protocol.connection import FrameConnection, Side, watch_by_tcp
+from partway.protocol.frames import Frame, Opcode
+from partway.protocol.limits import FRAMES_PER_TURN
 from tests import frame_factory as raw
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.envelopes import (
+from partway.protocol.envelopes import (
     EnvelopeError,
     JsonEnvelope,
     MessageAssembler,
     MessageTooBig,
     MsgpackEnvelope,
 )
-from protocol.limits import MAX_ENVELOPE_FRAGMENTS
-from protocol.parts import (
+from partway.protocol.limits import MAX_ENVELOPE_FRAGMENTS
+from partway.protocol.parts import (
     CompletionState,
     DataType,
     InputEnd,

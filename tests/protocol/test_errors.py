@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from protocol.errors import (
+from partway.protocol.errors import (
     AccessDenied,
     ApiError,
     InputValidationError,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import eventstream
-from protocol.eventstream import (
+from partway.protocol import eventstream
+from partway.protocol.eventstream import (
     Decoder,
     EventStreamError,
     Header,
@@ -26,7 +26,7 @@ from protocol.eventstream import (
     encode_headers,
     encode_raw,
 )
-from protocol.limits import MAX_EVENT_HEADERS, MAX_EVENT_HEADERS_BYTES, MAX_PART_BYTES
+from partway.protocol.limits import MAX_EVENT_HEADERS, MAX_EVENT_HEADERS_BYTES, MAX_PART_BYTES
 from tests import event_factory as raw
 
 MIB = 1024 * 1024

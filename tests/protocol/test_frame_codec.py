@@ -14,12 +14,12 @@ from websockets.protocol import Side as OtherSide
 from websockets.protocol import State
 from wsproto.frame_protocol import FrameProtocol
 
-from protocol import frame_codec
-from protocol.closing import Close
-from protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
-from protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
-from protocol.limits import MAX_PART_BYTES
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol import frame_codec
+from partway.protocol.closing import Close
+from partway.protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
+from partway.protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
+from partway.protocol.limits import MAX_PART_BYTES
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests import frame_factory as raw
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 UTF8, BINARY = DataType.UTF8, DataType.BINARY
 PARTIAL, COMPLETE = CompletionState.PARTIAL, CompletionState.COMPLETE

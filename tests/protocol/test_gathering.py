@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from protocol.gathering import gathering, joined
-from protocol.limits import JOIN_UP_TO
+from partway.protocol.gathering import gathering, joined
+from partway.protocol.limits import JOIN_UP_TO
 
 LARGE = bytes(JOIN_UP_TO + 1)
 

@@ -10,7 +10,7 @@ from websockets.datastructures import Headers
 from websockets.http11 import Response
 from websockets.server import ServerProtocol
 
-from protocol.handshake import (
+from partway.protocol.handshake import (
     Accepted,
     ClientHandshake,
     HandshakeBroken,
@@ -22,7 +22,7 @@ from protocol.handshake import (
     tokens,
     upgrade_headers,
 )
-from protocol.limits import HANDSHAKE_HEAD_BYTES
+from partway.protocol.limits import HANDSHAKE_HEAD_BYTES
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="  # RFC 6455 §1.3's example
 KEY_ACCEPTED = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

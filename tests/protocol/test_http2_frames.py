@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hyperframe.frame import DataFrame, GoAwayFrame, WindowUpdateFrame
 
-from protocol.http2_frames import DATA, END_STREAM, frame, goaway, window_update
+from partway.protocol.http2_frames import DATA, END_STREAM, frame, goaway, window_update
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from protocol import limits
-from protocol.limits import (
+from partway.protocol import limits
+from partway.protocol.limits import (
     ENDPOINT_NAME,
     INVOCATION_PATH,
     MAX_ENDPOINT_NAME,

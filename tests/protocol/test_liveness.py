@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from protocol.limits import CONTAINER_PING_INTERVAL, CONTAINER_PINGS_UNANSWERED
-from protocol.liveness import Hold, Liveness
+from partway.protocol.limits import CONTAINER_PING_INTERVAL, CONTAINER_PINGS_UNANSWERED
+from partway.protocol.liveness import Hold, Liveness
 
 
 def counter(number):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.opening import HTTP2_PREFACE, Opening, opening_of
+from partway.protocol.opening import HTTP2_PREFACE, Opening, opening_of
 
 
 @pytest.mark.parametrize("size", range(24))

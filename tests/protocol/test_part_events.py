@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.limits import (
+from partway.protocol.limits import (
     ERROR_BODY_BYTES,
     EXCEPTION_EVENT_BYTES,
     MAX_EVENT_HEADERS_BYTES,
     MAX_PART_BYTES,
     signed_event_bytes,
 )
-from protocol.part_events import (
+from partway.protocol.part_events import (
     EventFault,
     RequestEvents,
     ResponseEvents,
@@ -24,7 +24,7 @@ from protocol.part_events import (
     encode_part,
     wrap,
 )
-from protocol.parts import (
+from partway.protocol.parts import (
     CompletionState,
     DataType,
     InputEnd,

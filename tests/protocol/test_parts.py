@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from protocol.parts import (
+from partway.protocol.parts import (
     CompletionState,
     DataType,
     InputEnd,

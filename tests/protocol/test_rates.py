@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.rates import TokenBucket
+from partway.protocol.rates import TokenBucket
 
 
 @pytest.fixture(autouse=True)

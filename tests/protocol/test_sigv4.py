@@ -16,14 +16,14 @@ from botocore.credentials import Credentials as BotoCredentials
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import (
+from partway.protocol.errors import (
     ApiError,
     IncompleteSignature,
     InvalidSignature,
     MissingAuthenticationToken,
     UnrecognizedClient,
 )
-from protocol.sigv4 import (
+from partway.protocol.sigv4 import (
     Claim,
     Credentials,
     SignableRequest,

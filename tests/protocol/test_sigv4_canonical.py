@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.sigv4_canonical import (
+from partway.protocol.sigv4_canonical import (
     EMPTY_SHA256,
     Credentials,
     Scope,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.sigv4 import Credentials, EventChain, EventSignatureInvalid, EventSigner
+from partway.protocol.sigv4 import Credentials, EventChain, EventSignatureInvalid, EventSigner
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 OTHER = "MDENG+bPxRfiCYEXAMPLEKEYwJalrXUtnFEMI/K7"

@@ -13,8 +13,8 @@ from botocore.credentials import Credentials as BotoCredentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import InvalidSignature
-from protocol.sigv4 import (
+from partway.protocol.errors import InvalidSignature
+from partway.protocol.sigv4 import (
     EMPTY_SHA256,
     STREAMING_EVENTS,
     Credentials,

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame
 
-from gateway.dialling import Address
-from gateway.fleet.endpoints import Endpoint
-from gateway.gateway import Gateway
-from gateway.settings import Settings
-from gateway.streams.policy import StreamPolicy
-from protocol.errors import InvalidSignature
-from protocol.sigv4 import payload_hash_of_stream, read_claim, verify
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.gateway import Gateway
+from partway.gateway.settings import Settings
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.errors import InvalidSignature
+from partway.protocol.sigv4 import payload_hash_of_stream, read_claim, verify
 from tests.event_factory import read
 from tests.frame_factory import CLOSE, CONTINUATION, TEXT, close, frame
 from tests.transcripts.test_transcripts import Transcript, frames_of, load

@@ -19,17 +19,17 @@ import pytest
 from hpack import Decoder
 from hyperframe.frame import DataFrame, Frame, HeadersFrame
 
-from gateway.dialling import Address
-from gateway.fleet.endpoints import Endpoint
-from gateway.gateway import Gateway
-from gateway.operations.event_stream_front import event_check
-from gateway.settings import Settings
-from gateway.streams.policy import StreamPolicy
-from protocol.part_events import EventFault, RequestEvents
-from protocol.parts import InputEnd, PayloadPart
-from protocol.sigv4 import SignableRequest, payload_hash_of_stream, read_claim, verify
-from protocol.sigv4_canonical import Credentials
-from protocol.sigv4_events import EventChain
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.gateway import Gateway
+from partway.gateway.operations.event_stream_front import event_check
+from partway.gateway.settings import Settings
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.part_events import EventFault, RequestEvents
+from partway.protocol.parts import InputEnd, PayloadPart
+from partway.protocol.sigv4 import SignableRequest, payload_hash_of_stream, read_claim, verify
+from partway.protocol.sigv4_canonical import Credentials
+from partway.protocol.sigv4_events import EventChain
 from tests.event_factory import read
 from tests.frame_factory import close
 from tests.wire.http2_peers import PREFACE

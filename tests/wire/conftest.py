@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from gateway.dialling import Address
-from gateway.fleet.endpoints import Endpoint
-from gateway.gateway import Gateway
-from gateway.settings import Settings
-from gateway.streams.policy import StreamPolicy
-from gateway.tls.context import server_context
-from gateway.tls.local_ca import LocalCa
-from protocol.connection import FrameConnection
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.gateway import Gateway
+from partway.gateway.settings import Settings
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.context import server_context
+from partway.gateway.tls.local_ca import LocalCa
+from partway.protocol.connection import FrameConnection
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.dialects import DIALECTS, ENVELOPES, EnvelopeDialect, RawDialect
 from tests.wire.event_dialect import EVENT_CLIENTS, EVENT_STREAMS
@@ -39,13 +39,13 @@ def _no_leaks(no_leaks: None) -> None:
 @pytest.fixture(autouse=True)
 def _fresh_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page of metrics says how things are, and not how they were a second ago."""
-    monkeypatch.setattr("gateway.operations.status.METRICS_AGE", 0)
+    monkeypatch.setattr("partway.gateway.operations.status.METRICS_AGE", 0)
 
 
 @pytest.fixture(autouse=True)
 def _reset_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that do not end their side are told to at once, and not after a second."""
-    monkeypatch.setattr("protocol.limits.HTTP2_RESET_DELAY", 0.01)
+    monkeypatch.setattr("partway.protocol.limits.HTTP2_RESET_DELAY", 0.01)
 
 
 @pytest.fixture
@@ -139,5 +139,5 @@ def short_linger(monkeypatch: pytest.MonkeyPatch) -> float:
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The streams' clock, which only the test advances."""
     clock = FakeClock()
-    monkeypatch.setattr("gateway.operations.bidirectional.LoopClock", lambda: clock)
+    monkeypatch.setattr("partway.gateway.operations.bidirectional.LoopClock", lambda: clock)
     return clock

@@ -29,7 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
-from gateway.gateway import Gateway
+from partway.gateway.gateway import Gateway
 from tests.frame_factory import CLOSE, KEY, PING, RawFrame, close, frame, read_frame
 
 RAW = "payloadpart.v1.raw"

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Session, State
-from protocol.limits import (
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.session import Session, State
+from partway.protocol.limits import (
     KIB,
     MAX_PART_BYTES,
     MAX_SOCKET_READ,
@@ -335,7 +335,7 @@ class GatewayProcess:
 WITHOUT_UVLOOP = """
 import sys
 sys.modules["uvloop"] = None
-from gateway.cli.main import main
+from partway.gateway.cli.main import main
 sys.exit(main())
 """
 
@@ -353,7 +353,7 @@ def gateway_process(
         connect_timeout = 10.0  # 250 ms are short on a machine that has other work
         """
     )
-    program = ["-m", "gateway.cli.main"] if uvloop else ["-c", WITHOUT_UVLOOP]
+    program = ["-m", "partway.gateway.cli.main"] if uvloop else ["-c", WITHOUT_UVLOOP]
     process = subprocess.Popen(
         [sys.executable, *program, "serve", "--config", str(config)],
         stdout=subprocess.PIPE,

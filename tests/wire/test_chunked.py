@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.serving import http1
-from gateway.streams.policy import StreamPolicy
-from protocol import limits
-from protocol.limits import KIB, LINGER_TIMEOUT, MIB
+from partway.gateway.serving import http1
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol import limits
+from partway.protocol.limits import KIB, LINGER_TIMEOUT, MIB
 from tests.event_factory import signed
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
 from tests.wire.chunked_peers import RawChunkedClient, chunk, chunked_head

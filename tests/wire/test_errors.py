@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
-from gateway.dialling import Address
-from gateway.streams.policy import StreamPolicy
+from partway.gateway.dialling import Address
+from partway.gateway.streams.policy import StreamPolicy
 from tests.frame_factory import close
 from tests.wire.peers import (
     RAW,
@@ -386,7 +386,7 @@ async def test_a_fault_of_the_gateway_is_a_500_that_tells_nothing(gateway_for, c
     async def fail(*_):
         raise RuntimeError("internal detail")
 
-    monkeypatch.setattr("gateway.operations.bidirectional.dial", fail)
+    monkeypatch.setattr("partway.gateway.operations.bidirectional.dial", fail)
     gateway = await gateway_for()
     response = await gateway.request(UPGRADE)
     assert_error(response, 500, "InternalServerError", {"Message"})

@@ -20,11 +20,11 @@ from weakref import WeakSet
 
 import pytest
 
-from gateway.dialling import Address
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Session
-from protocol.connection import FrameConnection
-from protocol.limits import KIB, MIB
+from partway.gateway.dialling import Address
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.session import Session
+from partway.protocol.connection import FrameConnection
+from partway.protocol.limits import KIB, MIB
 from tests.conftest import open_sockets
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, TEXT, close, frame
 from tests.processes import ready_url
@@ -128,7 +128,16 @@ async def nothing_is_left(
 @pytest.fixture
 def echo() -> Iterator[tuple[subprocess.Popen[bytes], Address]]:
     """An echo container that can be killed, and that is at the end."""
-    command = [sys.executable, "-m", "container", "serve", "--host", "127.0.0.1", "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "partway.container",
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         yield process, Address("127.0.0.1", int(ready_url(process).rpartition(":")[2]))

@@ -19,8 +19,8 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from gateway.streams.policy import StreamPolicy
-from protocol import limits
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol import limits
 from tests import event_factory
 from tests.event_factory import signed, string
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
@@ -743,7 +743,7 @@ async def test_pages_of_the_gateway(gateway_for, version, path, body):
 async def test_a_page_larger_than_a_window(gateway_for, version, monkeypatch):
     """It goes on as the client gives credit."""
     page = b"# a metric\n" * 30_000
-    monkeypatch.setattr("gateway.operations.status.generate_latest", lambda registry: page)
+    monkeypatch.setattr("partway.gateway.operations.status.generate_latest", lambda registry: page)
     gateway = await gateway_for()
     response = await get(gateway, version, "/metrics")
     assert response.body == page
@@ -754,7 +754,7 @@ async def test_a_page_larger_than_a_window(gateway_for, version, monkeypatch):
 async def test_a_page_that_fits_the_window_needs_no_credit(gateway_for, monkeypatch):
     """Nothing is held back for an exception where none can come."""
     page = bytes(65_535)
-    monkeypatch.setattr("gateway.operations.status.generate_latest", lambda registry: page)
+    monkeypatch.setattr("partway.gateway.operations.status.generate_latest", lambda registry: page)
     gateway = await gateway_for()
     client = await connect(gateway, auto_window=False)
     assert (await ask(client, "/metrics")).body == page
@@ -857,7 +857,7 @@ async def test_a_fault_of_the_gateway(gateway_for, version, monkeypatch):
     async def fail(*_: object) -> None:
         raise RuntimeError("internal detail")
 
-    monkeypatch.setattr("gateway.operations.bidirectional.dial", fail)
+    monkeypatch.setattr("partway.gateway.operations.bidirectional.dial", fail)
     response = await answered(await gateway_for(), version, bidirectional_request())
     assert_error(response, 500, "InternalServerError", {"Message"})
     assert b"detail" not in response.body

@@ -21,12 +21,12 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from gateway.gateway import Gateway
-from gateway.serving.http2_stream import Http2Stream
-from gateway.settings import Settings
-from gateway.streams.policy import StreamPolicy
-from protocol import limits
-from protocol.limits import KIB, MIB
+from partway.gateway.gateway import Gateway
+from partway.gateway.serving.http2_stream import Http2Stream
+from partway.gateway.settings import Settings
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol import limits
+from partway.protocol.limits import KIB, MIB
 from tests.frame_factory import BINARY, close, frame
 from tests.gateway.tls.peers import careless, write_pair
 from tests.wire.event_messages import END, part_event
@@ -329,7 +329,7 @@ async def test_a_byte_for_the_connection_does_not_wake_a_thousand_streams(gatewa
 def large_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """/metrics has 16 KiB."""
     page = bytes(16 * KIB)
-    monkeypatch.setattr("gateway.operations.status.generate_latest", lambda _: page)
+    monkeypatch.setattr("partway.gateway.operations.status.generate_latest", lambda _: page)
 
 
 async def test_streams_share_a_window_that_opens_by_bytes(gateway_for, large_pages):
@@ -356,7 +356,7 @@ def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines of a tenth of a second."""
     monkeypatch.setattr(limits, "HTTP2_IDLE_TIMEOUT", 0.1)
     monkeypatch.setattr(limits, "LINGER_TIMEOUT", 0.1)
-    monkeypatch.setattr("gateway.serving.http2_stream.LINGER_TIMEOUT", 0.1)
+    monkeypatch.setattr("partway.gateway.serving.http2_stream.LINGER_TIMEOUT", 0.1)
 
 
 async def test_a_client_that_takes_none_of_its_responses_is_cut(
@@ -412,7 +412,7 @@ async def test_streams_of_all_connections_together_are_bounded(gateway_for, monk
 
 
 async def test_a_tls_handshake_that_dribbles_is_cut(monkeypatch, tmp_path):
-    monkeypatch.setattr("gateway.serving.tls_port.TLS_HANDSHAKE_TIMEOUT", 0.3)
+    monkeypatch.setattr("partway.gateway.serving.tls_port.TLS_HANDSHAKE_TIMEOUT", 0.3)
     files = write_pair(tmp_path, "floods")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)

@@ -6,8 +6,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from gateway.streams.policy import StreamPolicy
-from protocol.limits import MAX_PART_BYTES, MIB
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.limits import MAX_PART_BYTES, MIB
 from tests.frame_factory import (
     BINARY,
     CONTINUATION,

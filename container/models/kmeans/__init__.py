@@ -14,6 +14,6 @@ Another format is one more entry in the two tables of ``formats``; nothing else 
 
 from __future__ import annotations
 
-from container.models.kmeans.model import KMeans
+from partway.container.models.kmeans.model import KMeans
 
 __all__ = ["KMeans"]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from protocol.limits import MIB
+from partway.protocol.limits import MIB
 
 #: Largest array that is read. What k-means has is far smaller: a million centroids of 128 floats
 #: are half of it.

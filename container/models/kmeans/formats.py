@@ -14,9 +14,9 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from container.errors import ModelError
-from container.models.kmeans.media import MediaType
-from container.models.kmeans.records import MAX_RECORDS, BadRecord, Record, dense, sparse
+from partway.container.errors import ModelError
+from partway.container.models.kmeans.media import MediaType
+from partway.container.models.kmeans.records import MAX_RECORDS, BadRecord, Record, dense, sparse
 
 JSON: Final = "application/json"
 JSON_LINES: Final = "application/jsonlines"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Final
 
-from container.errors import Busy, ModelError
-from container.limits import MAX_BODY_BYTES
-from container.model import Model, Reply, Request
-from container.models.kmeans.centroids import load_centroids
-from container.models.kmeans.formats import (
+from partway.container.errors import Busy, ModelError
+from partway.container.limits import MAX_BODY_BYTES
+from partway.container.model import Model, Reply, Request
+from partway.container.models.kmeans.centroids import load_centroids
+from partway.container.models.kmeans.formats import (
     CSV,
     ENCODERS,
     JSON_LINES,
@@ -18,10 +18,10 @@ from container.models.kmeans.formats import (
     encode,
     encode_error,
 )
-from container.models.kmeans.media import media_type, preferred
-from container.models.kmeans.nearest import Nearest, gpu
-from container.stream import Stream
-from container.workers import Threads
+from partway.container.models.kmeans.media import media_type, preferred
+from partway.container.models.kmeans.nearest import Nearest, gpu
+from partway.container.stream import Stream
+from partway.container.workers import Threads
 
 #: Bytes of bodies that are being received or wait for a worker; over it clients get 503. The ten
 #: largest, each of which keeps a worker for seconds.

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from container.models.kmeans.records import Record, matrix
+from partway.container.models.kmeans.records import Record, matrix
 
 #: Numbers that a chunk of records may have, and distances to all centroids (or one record's, where
 #: they are more). About six arrays of that many float64 exist at a time: 50 MiB.

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from container.errors import ModelError
-from container.models.kmeans.centroids import LARGEST
+from partway.container.errors import ModelError
+from partway.container.models.kmeans.centroids import LARGEST
 
 #: Most records of one body. As JSON they are answered with 70 MiB.
 MAX_RECORDS: Final = 1 << 20

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NoReturn, TypeGuard, cast
 
-from container.errors import ModelError
-from protocol.closing import INVALID_DATA, POLICY_VIOLATION, TOO_BIG
-from protocol.limits import KIB
+from partway.container.errors import ModelError
+from partway.protocol.closing import INVALID_DATA, POLICY_VIOLATION, TOO_BIG
+from partway.protocol.limits import KIB
 
 Role = Literal["system", "user", "assistant"]
 #: A JSON object's members.

@@ -17,8 +17,8 @@ from transformers.generation.continuous_batching.requests import (
 )
 from transformers.generation.continuous_batching.scheduler import SCHEDULER_MAPPING, FIFOScheduler
 
-from container.models.text.loading import Loaded
-from container.models.text.settings import CPU_CACHE_BYTES, Sample, TextSettings
+from partway.container.models.text.loading import Loaded
+from partway.container.models.text.settings import CPU_CACHE_BYTES, Sample, TextSettings
 
 _log = logging.getLogger("partway.container.text")
 

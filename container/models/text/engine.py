@@ -14,13 +14,13 @@ from typing import Self
 
 from transformers.generation.continuous_batching.requests import GenerationOutput
 
-from container.errors import Busy, ModelError
-from container.models.text.batching import Batching
-from container.models.text.finite import mark_broken
-from container.models.text.loading import Loaded, is_out_of_memory
-from container.models.text.replies import Finish
-from container.models.text.settings import Sample, TextSettings
-from container.threads import in_thread, post
+from partway.container.errors import Busy, ModelError
+from partway.container.models.text.batching import Batching
+from partway.container.models.text.finite import mark_broken
+from partway.container.models.text.loading import Loaded, is_out_of_memory
+from partway.container.models.text.replies import Finish
+from partway.container.models.text.settings import Sample, TextSettings
+from partway.container.threads import in_thread, post
 
 _log = logging.getLogger("partway.container.text")
 

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_available
 from transformers.utils import logging as reports
 
-from container.models.text.settings import Sample, TextSettings
+from partway.container.models.text.settings import Sample, TextSettings
 
 _T = TypeVar("_T")
 _LOCAL: Any = {"local_files_only": True, "trust_remote_code": False}

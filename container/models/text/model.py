@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from container.errors import ModelError
-from container.model import Model, Reply, Request
-from container.models.text.asks import MAX_TEXT_BYTES, Ask, Sampling, too_much_text
-from container.models.text.chat_completions import (
+from partway.container.errors import ModelError
+from partway.container.model import Model, Reply, Request
+from partway.container.models.text.asks import MAX_TEXT_BYTES, Ask, Sampling, too_much_text
+from partway.container.models.text.chat_completions import (
     DONE,
     EVENT_STREAM,
     JSON,
@@ -23,15 +23,15 @@ from container.models.text.chat_completions import (
     error_event,
     invocation_of,
 )
-from container.models.text.prompts import Conversation, Prompts
-from container.models.text.replies import Reply as TextReply
-from container.models.text.settings import Sample, TextSettings
-from container.models.text.talk import Talk
-from container.stream import Stream
-from container.workers import Threads
+from partway.container.models.text.prompts import Conversation, Prompts
+from partway.container.models.text.replies import Reply as TextReply
+from partway.container.models.text.settings import Sample, TextSettings
+from partway.container.models.text.talk import Talk
+from partway.container.stream import Stream
+from partway.container.workers import Threads
 
 if TYPE_CHECKING:
-    from container.models.text.engine import Engine
+    from partway.container.models.text.engine import Engine
 
 #: Making tokens of a prompt: two at a time, so that a long one does not hold up all others.
 _TOKENIZING = Threads(count=2, queue=256, deadline=20.0)
@@ -71,8 +71,8 @@ class Text(Model):
             ValueError: a setting is out of range.
         """
         try:
-            from container.models.text.engine import Engine
-            from container.models.text.loading import explained, load
+            from partway.container.models.text.engine import Engine
+            from partway.container.models.text.loading import explained, load
         except ModuleNotFoundError as error:
             raise RuntimeError(
                 f"text needs torch and transformers, and there is no {error.name}: pip install "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from container.models.text.asks import MAX_TEXT_BYTES, MAX_TURNS, Ask, Refused, Turn
+from partway.container.models.text.asks import MAX_TEXT_BYTES, MAX_TURNS, Ask, Refused, Turn
 
 #: What a conversation remembers, in characters; a context rarely holds more.
 MAX_REMEMBERED = 4 * MAX_TEXT_BYTES

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from container.models.text.chat_completions import Usage
-from container.models.text.detokenizer import Detokenizer
-from container.models.text.stops import Stops
+from partway.container.models.text.chat_completions import Usage
+from partway.container.models.text.detokenizer import Detokenizer
+from partway.container.models.text.stops import Stops
 
 if TYPE_CHECKING:
-    from container.models.text.engine import Generation
+    from partway.container.models.text.engine import Generation
 
 Finish = Literal["stop", "length", "cancelled"]
 

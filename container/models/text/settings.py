@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
-from protocol.limits import MIB
+from partway.protocol.limits import MIB
 
 _PREFIX = "PARTWAY_TEXT_"
 

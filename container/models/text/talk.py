@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from container.errors import Busy
-from container.models.text.asks import Ask, Sampling, ask_of
-from container.models.text.prompts import Conversation
-from container.models.text.replies import Reply
-from container.stream import Stream
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.container.errors import Busy
+from partway.container.models.text.asks import Ask, Sampling, ask_of
+from partway.container.models.text.prompts import Conversation
+from partway.container.models.text.replies import Reply
+from partway.container.stream import Stream
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 #: Begins the next reply of a conversation.
 Begin = Callable[[Conversation, Sampling], Awaitable[Reply]]

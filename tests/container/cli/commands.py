@@ -29,7 +29,7 @@ def environment(**settings: str) -> dict[str, str]:
 def started(*flags: str, cwd: Path = ROOT, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command on a free port of this machine; killed at the end."""
     # -P: the current folder is on Python's path only if the command puts it there.
-    words = [sys.executable, "-P", "-m", "container", "serve", "--host", "127.0.0.1"]
+    words = [sys.executable, "-P", "-m", "partway.container", "serve", "--host", "127.0.0.1"]
     if "SAGEMAKER_BIND_TO_PORT" not in settings and "--port" not in flags:
         words += ["--port", "0"]
     with subprocess.Popen(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from container.cli.main import main
-from container.cli.new import FILES
+from partway.container.cli.main import main
+from partway.container.cli.new import FILES
 from tests.conftest import ROOT
 from tests.dockerfiles import Recipe
 

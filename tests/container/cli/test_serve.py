@@ -21,8 +21,8 @@ import pytest
 from websockets.exceptions import ConnectionClosedOK
 from websockets.sync.client import connect
 
-from container.cli import serve
-from container.cli.main import main
+from partway.container.cli import serve
+from partway.container.cli.main import main
 from tests.container.cli.commands import (
     PATIENCE,
     ended,
@@ -42,8 +42,8 @@ OWN = '''
     import sys
     import threading
 
-    from container import Model, ModelError
-    from container.models.echo import Echo
+    from partway.container import Model, ModelError
+    from partway.container.models.echo import Echo
 
 
     def hang_in_a_thread():

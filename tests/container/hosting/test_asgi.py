@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from container.errors import LoadFailed
-from container.hosting.asgi import AppServer
-from container.hosting.asgi_messages import Receive, Scope, Send
-from container.shutdown import ShutdownTimes
+from partway.container.errors import LoadFailed
+from partway.container.hosting.asgi import AppServer
+from partway.container.hosting.asgi_messages import Receive, Scope, Send
+from partway.container.shutdown import ShutdownTimes
 from tests.container.hosting.apps import scripted
 from tests.container.hosting.apps.scripted import (
     NAME,
@@ -173,7 +173,7 @@ async def test_a_stop_ends_the_loading() -> None:
 
 async def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "container.hosting.asgi_uvicorn")
+    monkeypatch.delitem(sys.modules, "partway.container.hosting.asgi_uvicorn")
     with pytest.raises(LoadFailed) as raised:
         AppServer(NAME)
     assert "needs uvicorn: pip install 'partway[asgi]'" in str(raised.value.__cause__)
@@ -327,7 +327,7 @@ async def test_what_does_not_end_is_cancelled_without_a_word_in_the_log(
 async def test_an_app_that_ignores_its_cancellation_is_left_behind(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("container.hosting.asgi.CANCEL_GRACE", 0.05)
+    monkeypatch.setattr("partway.container.hosting.asgi.CANCEL_GRACE", 0.05)
     begun, release = asyncio.Event(), asyncio.Event()
 
     async def stubborn(scope: Scope, receive: Receive, send: Send) -> None:
@@ -380,7 +380,7 @@ async def test_the_lifespan_ends_after_the_last_stream() -> None:
 async def test_a_lifespan_that_does_not_end_is_cancelled(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("container.hosting.asgi.LIFESPAN_GRACE", 0.05)
+    monkeypatch.setattr("partway.container.hosting.asgi.LIFESPAN_GRACE", 0.05)
     ended: list[str] = []
 
     async def lifespan(scope: Scope, receive: Receive, send: Send) -> None:
@@ -399,7 +399,7 @@ async def test_a_lifespan_that_does_not_end_is_cancelled(
 
 
 async def test_a_second_stop_hastens_the_lifespan_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("container.hosting.asgi.LIFESPAN_GRACE", 0.05)
+    monkeypatch.setattr("partway.container.hosting.asgi.LIFESPAN_GRACE", 0.05)
 
     async def lifespan(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -421,8 +421,8 @@ async def test_a_second_stop_hastens_the_lifespan_too(monkeypatch: pytest.Monkey
 
 async def test_all_of_it_is_over_before_the_kill() -> None:
     """SIGKILL comes 30 s after SIGTERM; the command has what these leave."""
-    from container.hosting.asgi import LIFESPAN_GRACE
-    from container.limits import CANCEL_GRACE
+    from partway.container.hosting.asgi import LIFESPAN_GRACE
+    from partway.container.limits import CANCEL_GRACE
 
     times = ShutdownTimes()
     cancelling = 3 * CANCEL_GRACE  # the handlers, the lifespan, uvicorn's own task

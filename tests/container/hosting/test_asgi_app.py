@@ -12,8 +12,8 @@ import pytest
 import starlette.applications
 from fastapi import FastAPI
 
-from container.hosting.asgi_app import load_app
-from container.hosting.asgi_wsgi import WsgiApp
+from partway.container.hosting.asgi_app import load_app
+from partway.container.hosting.asgi_wsgi import WsgiApp
 
 
 async def asgi(scope: Any, receive: Any, send: Any) -> None: ...
@@ -122,6 +122,6 @@ def test_a_module_that_leaves(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) ->
 def test_wsgi_without_the_extra(module: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     module.app = wsgi  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "a2wsgi.wsgi", None)
-    monkeypatch.delitem(sys.modules, "container.hosting.asgi_wsgi")
+    monkeypatch.delitem(sys.modules, "partway.container.hosting.asgi_wsgi")
     with pytest.raises(ImportError, match=r"needs a2wsgi.*: pip install 'partway\[asgi\]'"):
         load_app("some_app:app")

@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from container.hosting.asgi import AppServer
-from container.hosting.asgi_messages import Message, Receive, Scope, Send
-from container.hosting.asgi_request import BoundedBody
+from partway.container.hosting.asgi import AppServer
+from partway.container.hosting.asgi_messages import Message, Receive, Scope, Send
+from partway.container.hosting.asgi_request import BoundedBody
 from tests.container.hosting.apps.scripted import (
     NAME,
     Handler,

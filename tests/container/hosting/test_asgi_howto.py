@@ -8,7 +8,7 @@ import re
 import pytest
 from starlette.websockets import WebSocket
 
-from container.hosting.asgi_messages import Message
+from partway.container.hosting.asgi_messages import Message
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "how-to" / "host-an-app.md").read_text("utf-8")

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from container.hosting.asgi_lifespan import Lifespan
-from container.hosting.asgi_messages import Message, Receive, Scope, Send
+from partway.container.hosting.asgi_lifespan import Lifespan
+from partway.container.hosting.asgi_messages import Message, Receive, Scope, Send
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -114,7 +114,7 @@ async def test_a_shutdown_that_fails_is_in_the_log(
 
 
 async def test_one_that_ignores_its_cancellation_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("container.hosting.asgi_lifespan.CANCEL_GRACE", 0.05)
+    monkeypatch.setattr("partway.container.hosting.asgi_lifespan.CANCEL_GRACE", 0.05)
     release = asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

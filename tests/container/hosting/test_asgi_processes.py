@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import runpy
 import signal
@@ -23,9 +22,9 @@ STREAM = "/invocations-bidirectional-stream"
 
 @pytest.mark.clause("1.1-1")
 def test_as_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{SAMPLES}{os.pathsep}{ROOT}")
+    monkeypatch.setenv("PYTHONPATH", str(SAMPLES))
     app = ("--app", "fastapi_bidirectional:app")
-    with running("container", "serve", *app, "--host", "127.0.0.1", "--port", "0") as url:
+    with running("partway.container", "serve", *app, "--host", "127.0.0.1", "--port", "0") as url:
         with urllib.request.urlopen(f"{url}/ping") as response:
             assert (response.status, response.read()) == (200, b"")
         with connect(url.replace("http", "ws") + STREAM) as client:

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from container.hosting.asgi_messages import Receive, Scope, Send
+from partway.container.hosting.asgi_messages import Receive, Scope, Send
 from tests.container.hosting.apps.scripted import Handler, Scripted, ask, response, serving
 from tests.container.wire import RawClient, raw_client, raw_stream, until, upgrade_request
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT, close, frame
@@ -155,7 +155,7 @@ async def test_an_app_that_fails_while_its_client_takes_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The Close finds no room, and is not waited for."""
-    monkeypatch.setattr("container.hosting.asgi_stream.LINGER_TIMEOUT", 0.05)
+    monkeypatch.setattr("partway.container.hosting.asgi_stream.LINGER_TIMEOUT", 0.05)
     stuck = asyncio.Event()
 
     async def floods(scope: Scope, receive: Receive, send: Send) -> None:

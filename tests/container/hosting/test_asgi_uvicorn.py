@@ -10,10 +10,10 @@ import warnings
 
 import pytest
 
-from container.hosting import asgi_uvicorn
-from container.hosting.asgi_messages import Receive, Scope, Send
-from container.hosting.asgi_uvicorn import WebServer
-from container.limits import ACCEPT_BACKLOG
+from partway.container.hosting import asgi_uvicorn
+from partway.container.hosting.asgi_messages import Receive, Scope, Send
+from partway.container.hosting.asgi_uvicorn import WebServer
+from partway.container.limits import ACCEPT_BACKLOG
 from tests.container.hosting.apps.scripted import Scripted, ask, response, serving
 from tests.container.wire import raw_client, raw_stream, upgrade_request
 from tests.frame_factory import CONTINUATION, TEXT

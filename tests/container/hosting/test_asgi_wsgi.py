@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from container.hosting import asgi_wsgi
-from container.shutdown import ShutdownTimes
+from partway.container.hosting import asgi_wsgi
+from partway.container.shutdown import ShutdownTimes
 from tests.container.hosting.apps.scripted import Response, ask, response, serving
 from tests.container.wire import raw_client, until, upgrade_request
 

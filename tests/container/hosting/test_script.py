@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from container.errors import LoadFailed
-from container.hosting.script import Script
-from container.testing import Answered, Served, serving
+from partway.container.errors import LoadFailed
+from partway.container.hosting.script import Script
+from partway.container.testing import Answered, Served, serving
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -215,7 +215,7 @@ async def test_it_takes_no_streams(script: Scripts) -> None:
 async def test_what_a_function_raises_is_its_clients_alone(script: Scripts) -> None:
     path = script(
         """
-        from container import ModelError
+        from partway.container import ModelError
         def model_fn(model_dir): return None
         def predict_fn(data, model):
             if data == 1: raise LookupError("a secret")

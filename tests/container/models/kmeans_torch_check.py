@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container.models.kmeans.nearest import Nearest, OnTorch, gpu
+from partway.container.models.kmeans.nearest import Nearest, OnTorch, gpu
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from container.models.speech.detector import RATE
+from partway.container.models.speech.detector import RATE
 
 
 def said(seconds: float, pitch: float = 120.0) -> np.ndarray:

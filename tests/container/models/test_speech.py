@@ -13,13 +13,13 @@ import pytest
 from multidict import MultiDict
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from container.models.speech import Speech
-from container.models.speech.detector import RATE
-from container.models.speech.model import MAX_CONTROL_BYTES, SILENCE_LEVEL, SLICE_BYTES
-from container.stream import Stream
-from container.testing import Query, Served, serving
-from protocol.limits import PART_OVERHEAD
-from protocol.parts import PayloadPart
+from partway.container.models.speech import Speech
+from partway.container.models.speech.detector import RATE
+from partway.container.models.speech.model import MAX_CONTROL_BYTES, SILENCE_LEVEL, SLICE_BYTES
+from partway.container.stream import Stream
+from partway.container.testing import Query, Served, serving
+from partway.protocol.limits import PART_OVERHEAD
+from partway.protocol.parts import PayloadPart
 from tests.container.models.syllables import pcm, said, silence
 from tests.container.wire import raw_stream
 from tests.frame_factory import BINARY, CONTINUATION, TEXT

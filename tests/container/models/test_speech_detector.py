@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from container.models.speech.detector import RATE, Detector
+from partway.container.models.speech.detector import RATE, Detector
 from tests.container.models.syllables import pcm, said, silence
 
 HALF_SECOND = RATE // 2

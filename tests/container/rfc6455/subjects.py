@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from container.model import Model
-from container.models.echo import Echo
-from container.server import ModelServer
-from container.stream import Stream
-from protocol.limits import LINGER_TIMEOUT
-from protocol.parts import PayloadPart
+from partway.container.model import Model
+from partway.container.models.echo import Echo
+from partway.container.server import ModelServer
+from partway.container.stream import Stream
+from partway.protocol.limits import LINGER_TIMEOUT
+from partway.protocol.parts import PayloadPart
 from tests.container.rfc6455.judges import Plain, Verdict, judge
 from tests.container.wire import RawClient, raw_client, until, upgrade_request
 from tests.frame_factory import BINARY, CONTINUATION, KEY, PING, TEXT, RawFrame, close, frame

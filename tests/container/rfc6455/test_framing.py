@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.limits import MAX_PART_BYTES
+from partway.protocol.limits import MAX_PART_BYTES
 from tests.container.rfc6455.subjects import BYTE_BY_BYTE, WHOLE, Subject, sent, sent_close
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frame
 

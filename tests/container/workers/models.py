@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from container import Model, ModelError
+from partway.container import Model, ModelError
 
 #: Longer than any test.
 ENDLESS = 100.0

@@ -9,7 +9,7 @@ from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
-from container import Processes, Workers
+from partway.container import Processes, Workers
 from tests.container.workers.models import Worked
 
 

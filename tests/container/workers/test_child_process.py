@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from container import Busy, Model, ModelError, Processes, TooSlow, WorkerDied, Workers
-from container.limits import ITEMS_HELD
+from partway.container import Busy, Model, ModelError, Processes, TooSlow, WorkerDied, Workers
+from partway.container.limits import ITEMS_HELD
 from tests.conftest import ROOT
 from tests.container.workers.models import Quota, Worked
 from tests.container.workers.processes import eventually, last, working
@@ -318,7 +318,7 @@ async def test_signals_are_left_to_the_parent(one: Both, tmp_path: Path) -> None
 
 SCRIPT = """
 import asyncio, pathlib, sys
-from container import Processes, Workers
+from partway.container import Processes, Workers
 from tests.container.workers.models import Worked
 
 class Mine(Worked):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from container.workers.computing import Gate, Outcome, perform
+from partway.container.workers.computing import Gate, Outcome, perform
 
 
 class Entering:

@@ -6,10 +6,10 @@ import pickle
 
 import pytest
 
-from container import Busy, ModelError, TooSlow, WorkerDied
-from container.limits import MAX_TRACEBACK
-from container.workers import crossing
-from container.workers.crossing import ERROR, RESULT, pack, pack_error, unpack, unpack_error
+from partway.container import Busy, ModelError, TooSlow, WorkerDied
+from partway.container.limits import MAX_TRACEBACK
+from partway.container.workers import crossing
+from partway.container.workers.crossing import ERROR, RESULT, pack, pack_error, unpack, unpack_error
 from tests.container.workers.models import Fussy, OnlyHere, Quota
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from container import TooSlow
-from container.limits import ITEMS_HELD
-from container.threads import in_thread
-from container.workers import jobs
-from container.workers.computing import Outcome
-from container.workers.jobs import Items, Iteration
-from container.workers.pool import Pool
+from partway.container import TooSlow
+from partway.container.limits import ITEMS_HELD
+from partway.container.threads import in_thread
+from partway.container.workers import jobs
+from partway.container.workers.computing import Outcome
+from partway.container.workers.jobs import Items, Iteration
+from partway.container.workers.pool import Pool
 from tests.container.wire import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from container import Busy, ModelError, TooSlow
-from container.workers.computing import Outcome
-from container.workers.jobs import Call, Job
-from container.workers.pool import Pool
+from partway.container import Busy, ModelError, TooSlow
+from partway.container.workers.computing import Outcome
+from partway.container.workers.jobs import Call, Job
+from partway.container.workers.pool import Pool
 
 #: Longer than any test.
 ENDLESS = 100.0

@@ -11,14 +11,14 @@ from typing import ClassVar
 
 import pytest
 
-from container import Busy, ModelError, Processes, WorkerDied, Workers
-from container.limits import RESTART_DELAY_LIMIT
-from container.workers import process_workers
-from container.workers.child import Origin
-from container.workers.computing import Outcome
-from container.workers.jobs import Call, Job
-from container.workers.pool import Pool
-from container.workers.process_workers import ProcessWorker
+from partway.container import Busy, ModelError, Processes, WorkerDied, Workers
+from partway.container.limits import RESTART_DELAY_LIMIT
+from partway.container.workers import process_workers
+from partway.container.workers.child import Origin
+from partway.container.workers.computing import Outcome
+from partway.container.workers.jobs import Call, Job
+from partway.container.workers.pool import Pool
+from partway.container.workers.process_workers import ProcessWorker
 from tests.container.wire import until
 from tests.container.workers.models import ENDLESS, Picky, Worked
 from tests.container.workers.processes import eventually, left_over, loads, working

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from container import Processes, Threads
-from container.limits import JOB_DEADLINE, QUEUE_LENGTH
+from partway.container import Processes, Threads
+from partway.container.limits import JOB_DEADLINE, QUEUE_LENGTH
 
 KINDS = pytest.mark.parametrize("kind", [Threads, Processes])
 

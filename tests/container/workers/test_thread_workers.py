@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from container import Busy, Model, ModelError, Threads, TooSlow, Workers
-from container.limits import ITEMS_HELD
+from partway.container import Busy, Model, ModelError, Threads, TooSlow, Workers
+from partway.container.limits import ITEMS_HELD
 from tests.conftest import ROOT
 from tests.container.wire import until
 from tests.container.workers.models import ENDLESS
@@ -427,7 +427,7 @@ async def test_an_end_without_a_beginning() -> None:
 def test_a_process_ends_whatever_hangs_in_it() -> None:
     script = """
 import asyncio, pathlib, threading
-from container import Model, Workers
+from partway.container import Model, Workers
 
 class Hanging(Model):
     def hang(self):

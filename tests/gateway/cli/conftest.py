@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli.main import main
+from partway.gateway.cli.main import main
 from tests.gateway.cli.invoking import Ended
 from tests.processes import running
 
@@ -14,7 +14,7 @@ from tests.processes import running
 @pytest.fixture(scope="module")
 def container() -> Iterator[str]:
     """An echo container's URL."""
-    with running("container", "serve", "--host", "127.0.0.1", "--port", "0") as url:
+    with running("partway.container", "serve", "--host", "127.0.0.1", "--port", "0") as url:
         yield url
 
 

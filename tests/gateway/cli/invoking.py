@@ -23,7 +23,7 @@ class Ended(NamedTuple):
 
 def words(*arguments: str) -> list[str]:
     """The command's."""
-    return [sys.executable, "-m", "gateway.cli.main", "invoke", *arguments]
+    return [sys.executable, "-m", "partway.gateway.cli.main", "invoke", *arguments]
 
 
 def environment(gateway: str, **more: str) -> dict[str, str]:

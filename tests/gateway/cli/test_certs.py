@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.main import main
-from gateway.tls.context import TlsFiles, server_context
+from partway.gateway.cli.main import main
+from partway.gateway.tls.context import TlsFiles, server_context
 from tests.conftest import ROOT
 from tests.gateway.tls.peers import Ends, trusting
 
@@ -27,7 +27,7 @@ def nobodys_home(tmp_path, monkeypatch):
 
 
 def certs(*flags: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway.cli.main", "certs", *map(str, flags)]
+    command = [sys.executable, "-m", "partway.gateway.cli.main", "certs", *map(str, flags)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=30, check=False, cwd=ROOT
     )

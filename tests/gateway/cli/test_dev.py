@@ -19,11 +19,12 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as websocket
 
-from gateway import settings
-from gateway.cli.dev import develop
-from gateway.cli.main import main
-from gateway.client import ModelStreamFailed, PartwayError, PlatformStreamFailed, connect
-from gateway.dev.changes import Changes
+from partway.gateway import settings
+from partway.gateway.cli.dev import develop
+from partway.gateway.cli.main import main
+from partway.gateway.client import ModelStreamFailed, PartwayError, PlatformStreamFailed, connect
+from partway.gateway.workbench.dev.changes import Changes
+from tests.conftest import ROOT
 
 needs_watchfiles = pytest.mark.skipif(
     importlib.util.find_spec("watchfiles") is None, reason="needs the extra dev"
@@ -33,7 +34,7 @@ needs_watchfiles = pytest.mark.skipif(
 PATIENCE = 20
 
 MODEL = """
-from container import Model, Stream
+from partway.container import Model, Stream
 
 
 class Chat(Model):
@@ -58,11 +59,11 @@ class Dev:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "gateway.cli.main", "dev", "--port", "0", *words],
+                [sys.executable, "-m", "partway.gateway.cli.main", "dev", "--port", "0", *words],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=folder,
-                env=kept | {"PYTHONPATH": str(Path(__file__).parents[3])},
+                env=kept | {"PYTHONPATH": str(ROOT / "src")},
                 process_group=0,
                 text=True,
             )

@@ -73,13 +73,15 @@ def scripted() -> Iterator[str]:
 def gateway(scripted: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A gateway with the endpoints ``echo``, ``scripted``, and ``ends``, which ends cleanly."""
     config = tmp_path_factory.mktemp("gateway") / "partway.toml"
-    with running("container", "serve", "--host", "127.0.0.1", "--port", "0") as echo:
+    with running("partway.container", "serve", "--host", "127.0.0.1", "--port", "0") as echo:
         config.write_text(
             f'[endpoints.echo]\nurl = "{echo}"\n'
             f'[endpoints.scripted]\nurl = "{scripted}"\ninput_end = "drain"\n'
             f'[endpoints.ends]\nurl = "{scripted}"\ninput_end = "drain"\nnormal_close = "end"\n'
         )
-        with running("gateway.cli.main", "serve", "--port", "0", "--config", str(config)) as url:
+        with running(
+            "partway.gateway.cli.main", "serve", "--port", "0", "--config", str(config)
+        ) as url:
             yield url
 
 

@@ -32,8 +32,10 @@ KEY = {
 def open_gateway() -> Iterator[str]:
     """A gateway that asks nobody; its URL."""
     with (
-        running("container", "serve", "--host", "127.0.0.1", "--port", "0") as echo,
-        running("gateway.cli.main", "serve", "--port", "0", "--endpoint", f"echo={echo}") as url,
+        running("partway.container", "serve", "--host", "127.0.0.1", "--port", "0") as echo,
+        running(
+            "partway.gateway.cli.main", "serve", "--port", "0", "--endpoint", f"echo={echo}"
+        ) as url,
     ):
         yield url
 
@@ -48,11 +50,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     principals.chmod(0o600)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-    serving = ["gateway.cli.main", "serve", "--port", "0", "--tls-port", port]
+    serving = ["partway.gateway.cli.main", "serve", "--port", "0", "--tls-port", port]
     serving += ["--tls-cert", str(files.certificate), "--tls-key", str(files.key)]
     serving += ["--auth", "sigv4", "--principals", str(principals), "--region", "eu-west-1"]
     with (
-        running("container", "serve", "--host", "127.0.0.1", "--port", "0") as echo,
+        running("partway.container", "serve", "--host", "127.0.0.1", "--port", "0") as echo,
         running(*serving, "--endpoint", f"echo={echo}"),
     ):
         yield f"https://localhost:{port}", str(files.certificate)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.gateway.recording.recordings import (
+from tests.gateway.workbench.recording.recordings import (
     GRANTED,
     HEAD,
     OVER,
@@ -26,7 +26,7 @@ from tests.gateway.recording.recordings import (
 
 
 def argv(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "gateway.cli.main", "replay", *map(str, arguments)]
+    return [sys.executable, "-m", "partway.gateway.cli.main", "replay", *map(str, arguments)]
 
 
 def replay(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from gateway.cli.main import main
+from partway.gateway.cli.main import main
 from tests.conftest import ROOT
 from tests.processes import ready_url
 
@@ -47,7 +47,7 @@ def start(container: str) -> Iterator[Start]:
     started = []
 
     def serve(*flags: str, **settings: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "gateway.cli.main", "serve", "--port", "0"]
+        command = [sys.executable, "-m", "partway.gateway.cli.main", "serve", "--port", "0"]
         process = subprocess.Popen(
             [*command, "--endpoint", f"echo={container}", *flags],
             stdout=subprocess.PIPE,
@@ -147,7 +147,7 @@ LIMITED = """
 import resource, sys
 soft, hard, *arguments = sys.argv[1:]
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(soft), int(hard)))
-from gateway.cli.main import main
+from partway.gateway.cli.main import main
 sys.exit(main(arguments))
 """
 

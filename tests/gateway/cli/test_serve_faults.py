@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from gateway.cli.main import main
+from partway.gateway.cli.main import main
 from tests.conftest import ROOT
 from tests.processes import ready_url
 
@@ -29,7 +29,7 @@ def serve(container: str) -> Iterator[Serve]:
     started = []
 
     def start(*flags: str | Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "gateway.cli.main", "serve", "--port", "0"]
+        command = [sys.executable, "-m", "partway.gateway.cli.main", "serve", "--port", "0"]
         process = subprocess.Popen(
             [*command, "--endpoint", f"echo={container}", *map(str, flags)],
             stdout=subprocess.PIPE,

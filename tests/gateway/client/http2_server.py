@@ -30,7 +30,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from gateway.client import Stream, connect
+from partway.gateway.client import ClientStream, connect
 from tests.wire.event_messages import EventBuffer, EventMessage
 from tests.wire.peers import ENDPOINT, PATIENCE, soon
 
@@ -248,6 +248,6 @@ class RawGateway:
         await connection.serve()
 
 
-def opened(server: RawGateway, **more: Any) -> AbstractAsyncContextManager[Stream]:
+def opened(server: RawGateway, **more: Any) -> AbstractAsyncContextManager[ClientStream]:
     """A stream to such a server."""
     return connect(server.url, ENDPOINT, transport="http2", **more)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from gateway.client import PayloadPart, Stream, StreamRefused, connect
+from partway.gateway.client import ClientStream, PayloadPart, StreamRefused, connect
 from tests.wire.peers import ENDPOINT, MSGPACK, RawContainer, RunningGateway, soon, switching
 
 
@@ -62,11 +62,11 @@ async def settled(value: Callable[[], int], quiet: float = 0.3) -> int:
     return last
 
 
-async def all_parts(stream: Stream) -> list[PayloadPart]:
+async def all_parts(stream: ClientStream) -> list[PayloadPart]:
     return [part async for part in stream]
 
 
-async def iterate(stream: Stream, received: list[PayloadPart]) -> None:
+async def iterate(stream: ClientStream, received: list[PayloadPart]) -> None:
     async for part in stream:
         received.append(part)
 

@@ -1,4 +1,4 @@
-"""gateway.client.errors over both wires: how streams end, and why they do not begin."""
+"""partway.gateway.client.errors over both wires: how streams end, and why they do not begin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from gateway.client import (
+from partway.gateway.client import (
     ConnectionLost,
     GatewayUnreachable,
     ModelStreamFailed,
@@ -17,8 +17,8 @@ from gateway.client import (
     StreamRefused,
     connect,
 )
-from gateway.client.errors import refused
-from gateway.streams.policy import StreamPolicy
+from partway.gateway.client.errors import refused
+from partway.gateway.streams.policy import StreamPolicy
 from tests.frame_factory import close
 from tests.gateway.client.peers import http, refused_by, replying, url_of
 from tests.wire.peers import ENDPOINT, soon

@@ -1,4 +1,4 @@
-"""gateway.client.http2: its bytes, its windows, and how streams end, against raw frames."""
+"""partway.gateway.client.http2: its bytes, its windows, and how streams end, against raw frames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from gateway.client import (
+from partway.gateway.client import (
+    ClientStream,
     CompletionState,
     ConnectionLost,
     Credentials,
@@ -27,12 +28,11 @@ from gateway.client import (
     PartwayError,
     PayloadPart,
     PlatformStreamFailed,
-    Stream,
     StreamEnded,
     connect,
 )
-from protocol import limits
-from protocol.limits import (
+from partway.protocol import limits
+from partway.protocol.limits import (
     CLIENT_RECEIVE_HIGH_WATER,
     HTTP2_CONNECTION_WINDOW,
     HTTP2_STREAM_WINDOW,
@@ -67,7 +67,7 @@ TEXT_HEADERS = b"".join(
 
 
 @asynccontextmanager
-async def stream_and_gateway(**server) -> AsyncIterator[tuple[Stream, AtGateway]]:
+async def stream_and_gateway(**server) -> AsyncIterator[tuple[ClientStream, AtGateway]]:
     async with RawGateway(**server) as gateway, opened(gateway) as stream:
         yield stream, await gateway.stream()
 

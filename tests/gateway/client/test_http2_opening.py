@@ -1,4 +1,4 @@
-"""gateway.client.http2: how streams begin, and why they do not."""
+"""partway.gateway.client.http2: how streams begin, and why they do not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from collections.abc import Callable
 import pytest
 from hyperframe.frame import DataFrame
 
-from gateway.client import CompletionState, DataType, GatewayUnreachable, PayloadPart, connect
-from protocol import limits
+from partway.gateway.client import (
+    CompletionState,
+    DataType,
+    GatewayUnreachable,
+    PayloadPart,
+    connect,
+)
+from partway.protocol import limits
 from tests.event_factory import part
 from tests.gateway.client.http2_server import AtGateway, RawGateway, opened
 from tests.gateway.client.peers import all_parts, refused_by

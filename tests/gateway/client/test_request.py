@@ -1,4 +1,4 @@
-"""gateway.client.request: who asks, and over what: signatures, tokens, TLS, URLs."""
+"""partway.gateway.client.request: who asks, and over what: signatures, tokens, TLS, URLs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from gateway.client import (
+from partway.gateway.client import (
     Credentials,
     GatewayUnreachable,
     ModelStreamFailed,
     connect,
     credentials_from_environment,
 )
-from gateway.dialling import Address
-from gateway.fleet.endpoints import Endpoint
-from gateway.gateway import Gateway
-from gateway.settings import Settings
-from gateway.streams.policy import StreamPolicy
-from gateway.tls.context import TlsFiles, server_context
-from protocol.sigv4 import EventSigner
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.gateway import Gateway
+from partway.gateway.settings import Settings
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.context import TlsFiles, server_context
+from partway.protocol.sigv4 import EventSigner
 from tests.frame_factory import TEXT, close, frame
 from tests.gateway.client.http2_server import RawGateway
 from tests.gateway.client.peers import all_parts, grant, refused_by, replying, url_of

@@ -1,4 +1,4 @@
-"""gateway.client.server_frames: what h2 sees of a server's frames, however they are cut."""
+"""partway.gateway.client.server_frames: what h2 sees of a server's frames, however they are cut."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hyperframe.frame import DataFrame, Frame, GoAwayFrame, PingFrame, SettingsF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.client.server_frames import BadFrames, Goaway, ServerFrames
+from partway.gateway.client.server_frames import BadFrames, Goaway, ServerFrames
 
 SETTINGS = SettingsFrame(0, settings={4: 100}).serialize()
 

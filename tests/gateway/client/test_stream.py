@@ -1,4 +1,4 @@
-"""gateway.client.stream over both wires: conversations, bounds, leaving."""
+"""partway.gateway.client.stream over both wires: conversations, bounds, leaving."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import asyncio
 
 import pytest
 
-from gateway.client import (
+from partway.gateway.client import (
+    ClientStream,
     CompletionState,
     DataType,
     ModelStreamFailed,
     PartwayError,
     PayloadPart,
-    Stream,
     StreamEnded,
     StreamRefused,
     connect,
 )
-from gateway.streams.policy import StreamPolicy
-from protocol import limits
-from protocol.limits import (
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol import limits
+from partway.protocol.limits import (
     CLIENT_RECEIVE_HIGH_WATER,
     KIB,
     MAX_PART_BYTES,
@@ -133,7 +133,7 @@ async def test_the_request_id_is_the_containers_too(transport, gateway_for, cont
 async def test_one_task_sends_while_another_receives(transport, gateway_for):
     sent = [b"%d" % number * (number % 300) for number in range(3000)]
 
-    async def send(stream: Stream) -> None:
+    async def send(stream: ClientStream) -> None:
         for payload in sent:
             await stream.send_bytes(payload)
         await stream.send_text("done")
@@ -214,7 +214,7 @@ async def test_who_does_not_iterate_holds_the_model_up(transport, gateway_for, c
 async def test_a_model_that_does_not_read_holds_the_sender_up(transport, gateway_for):
     sent = 0
 
-    async def send(stream: Stream) -> None:
+    async def send(stream: ClientStream) -> None:
         nonlocal sent
         for number in range(1024):
             await stream.send_bytes(number.to_bytes(4, "big") + bytes(64 * KIB - 4))
@@ -236,7 +236,7 @@ async def test_a_model_that_does_not_read_holds_the_sender_up(transport, gateway
 
 
 async def test_a_sender_that_waits_learns_of_the_end(transport, gateway_for):
-    async def send(stream: Stream) -> None:
+    async def send(stream: ClientStream) -> None:
         while True:
             await stream.send_bytes(bytes(64 * KIB))
 
@@ -312,7 +312,7 @@ async def test_an_exception_in_the_block_leaves_it_as_it_is(transport, gateway_f
 
 @pytest.mark.parametrize("where", ["receiving", "sending", "in between"])
 async def test_a_cancelled_task_leaves_nothing(transport, gateway_for, where):
-    at_work: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
+    at_work: asyncio.Future[ClientStream] = asyncio.get_running_loop().create_future()
 
     async def work() -> None:
         async with connect(url_of(gateway), ENDPOINT, transport=transport) as stream:

@@ -1,4 +1,4 @@
-"""gateway.client.websocket, mostly against servers that are no gateways."""
+"""partway.gateway.client.websocket, mostly against servers that are no gateways."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.client import (
+from partway.gateway.client import (
+    ClientStream,
     ConnectionLost,
     GatewayUnreachable,
     ModelStreamFailed,
     PayloadPart,
-    Stream,
     StreamEnded,
     connect,
 )
-from protocol import limits
-from protocol.limits import (
+from partway.protocol import limits
+from partway.protocol.limits import (
     CLIENT_RECEIVE_HIGH_WATER,
     KIB,
     MAX_ENVELOPE_BYTES,
@@ -67,7 +67,7 @@ async def test_a_base_path_stands_in_front(base, prefix):
 
 
 @asynccontextmanager
-async def held_up() -> AsyncIterator[tuple[Stream, ModelStream, int]]:
+async def held_up() -> AsyncIterator[tuple[ClientStream, ModelStream, int]]:
     """A stream to a gateway that takes nothing, and how many parts of 64 KiB it has been sent."""
     async with (
         RawContainer(grant, receive_buffer=64 * KIB) as server,

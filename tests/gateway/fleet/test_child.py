@@ -1,4 +1,4 @@
-"""gateway.fleet.child: a process and its group, on both loops. Shells stand for containers."""
+"""partway.gateway.fleet.child: a process and its group, on both loops. Shells are containers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from gateway.fleet.child import Child
-from gateway.fleet.leash import Leash
+from partway.gateway.fleet.child import Child
+from partway.gateway.fleet.leash import Leash
 
 Start = Callable[..., Awaitable[Child]]
 

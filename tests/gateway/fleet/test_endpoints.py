@@ -1,13 +1,13 @@
-"""gateway.fleet.endpoints: names and addresses."""
+"""partway.gateway.fleet.endpoints: names and addresses."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.dialling import Address
-from gateway.fleet.endpoints import Endpoint, Endpoints, container_address
-from gateway.streams.policy import StreamPolicy
-from protocol.errors import InputValidationError
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint, Endpoints, container_address
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.errors import InputValidationError
 
 A = Endpoint("a", Address("h", 1), StreamPolicy())
 B = Endpoint("b-1", Address("h", 2), StreamPolicy())

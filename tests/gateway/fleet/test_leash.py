@@ -1,4 +1,4 @@
-"""gateway.fleet.leash: what is held does not outlive who holds it."""
+"""partway.gateway.fleet.leash: what is held does not outlive who holds it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.fleet.leash import Leash
+from partway.gateway.fleet.leash import Leash
 from tests.conftest import ROOT
 
 #: Holds the group that is its argument, says so, and waits.
 HOLDER = """
 import signal, sys
-from gateway.fleet.leash import Leash
+from partway.gateway.fleet.leash import Leash
 leash = Leash()
 for group in sys.argv[1:]:
     leash.hold(int(group))

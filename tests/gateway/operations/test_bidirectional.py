@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from gateway.operations.asked import PATH_HEADER, QUERY_HEADER, container_target
-from gateway.operations.websocket_front import WebSocketFront
-from protocol.errors import InputValidationError
+from partway.gateway.operations.asked import PATH_HEADER, QUERY_HEADER, container_target
+from partway.gateway.operations.websocket_front import WebSocketFront
+from partway.protocol.errors import InputValidationError
 
 #: A request target that names a place in the container and nothing else, in one line of ASCII.
 SAFE = re.compile(r"/[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*(\?[A-Za-z0-9._~%=&-]+)?")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gateway.serving.exchange import NO_HEADERS, Exchange
-from protocol.errors import ModelError, ServiceUnavailable
+from partway.gateway.serving.exchange import NO_HEADERS, Exchange
+from partway.protocol.errors import ModelError, ServiceUnavailable
 
 
 @pytest.fixture(autouse=True)

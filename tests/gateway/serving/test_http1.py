@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from gateway.serving import http1 as http1_module
-from protocol.limits import MAX_HEADER_LINE, MAX_HEADERS
+from partway.gateway.serving import http1 as http1_module
+from partway.protocol.limits import MAX_HEADER_LINE, MAX_HEADERS
 from tests.frame_factory import BINARY, KEY, TEXT, close, frame
 from tests.wire.dialects import DIALECTS, Part
 from tests.wire.peers import RAW, STREAM_PATH, RawContainer, switching, upgrade_request

@@ -21,7 +21,7 @@ from hyperframe.frame import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.serving.http2_library import PlainData, ServerLibrary, server_library
+from partway.gateway.serving.http2_library import PlainData, ServerLibrary, server_library
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _REQUEST = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]

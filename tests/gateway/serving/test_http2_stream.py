@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from h2.errors import ErrorCodes
 
-from gateway.serving.http2_stream import Http2Exchange, Http2Stream
-from protocol.limits import (
+from partway.gateway.serving.http2_stream import Http2Exchange, Http2Stream
+from partway.protocol.limits import (
     HTTP2_MAX_FRAME,
     HTTP2_OPENING_WINDOW,
     HTTP2_STREAM_WINDOW,

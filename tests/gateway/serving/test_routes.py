@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.serving import routes
-from gateway.serving.routes import Route, find
-from protocol.errors import NotFound
+from partway.gateway.serving import routes
+from partway.gateway.serving.routes import Route, find
+from partway.protocol.errors import NotFound
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from gateway.streams.ends import Ending
-from gateway.streams.legs import ClientLeg, ContainerLeg, Leg
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Session
-from protocol.closing import Close
-from protocol.parts import CompletionState, PayloadPart
+from partway.gateway.streams.ends import Ending
+from partway.gateway.streams.legs import ClientLeg, ContainerLeg, Leg
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.session import Session
+from partway.protocol.closing import Close
+from partway.protocol.parts import CompletionState, PayloadPart
 
 
 @dataclass(order=True)

@@ -8,13 +8,13 @@ import json
 import msgpack
 import pytest
 
-from gateway.streams.client_leg import JSON, LEGS, MSGPACK, RAW
-from gateway.streams.ends import Cause
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Session, State
-from protocol.closing import Close
-from protocol.limits import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_FRAGMENTS, MAX_PART_BYTES, MIB
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.gateway.streams.client_leg import JSON, LEGS, MSGPACK, RAW
+from partway.gateway.streams.ends import Cause
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.session import Session, State
+from partway.protocol.closing import Close
+from partway.protocol.limits import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_FRAGMENTS, MAX_PART_BYTES, MIB
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests.frame_factory import (
     BINARY,
     CLOSE,

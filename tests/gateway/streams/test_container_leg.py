@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.dialling import Upgraded
-from gateway.streams.container_leg import WebSocketContainerLeg
-from gateway.streams.ends import Cause
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Session, State
-from protocol.handshake import Accepted
-from protocol.parts import CompletionState, DataType, ModelStreamError, PayloadPart
+from partway.gateway.dialling import Upgraded
+from partway.gateway.streams.container_leg import WebSocketContainerLeg
+from partway.gateway.streams.ends import Cause
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.session import Session, State
+from partway.protocol.handshake import Accepted
+from partway.protocol.parts import CompletionState, DataType, ModelStreamError, PayloadPart
 from tests.frame_factory import (
     BINARY,
     CLOSE,

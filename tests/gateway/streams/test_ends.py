@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.streams import ends
-from gateway.streams.ends import Cause, ClientFault, Ending
-from protocol.closing import NORMAL_CODES, Close, close_for, encode_close, is_legal
-from protocol.frame_codec import FrameError
-from protocol.limits import MAX_CLOSE_REASON_BYTES
-from protocol.parts import InternalStreamFailure, ModelStreamError
+from partway.gateway.streams import ends
+from partway.gateway.streams.ends import Cause, ClientFault, Ending
+from partway.protocol.closing import NORMAL_CODES, Close, close_for, encode_close, is_legal
+from partway.protocol.frame_codec import FrameError
+from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
+from partway.protocol.parts import InternalStreamFailure, ModelStreamError
 
 CODES = st.one_of(st.none(), st.sampled_from([c for c in range(1000, 5000) if is_legal(c)]))
 CLOSES = CODES.flatmap(

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.serving.exchange import Duplex
-from gateway.streams.ends import Cause
-from gateway.streams.event_stream_leg import EventStreamClientLeg
-from gateway.streams.policy import StreamPolicy
-from gateway.streams.session import Session, State
-from protocol.closing import Close
-from protocol.limits import MIB
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.gateway.serving.exchange import Duplex
+from partway.gateway.streams.ends import Cause
+from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.session import Session, State
+from partway.protocol.closing import Close
+from partway.protocol.limits import MIB
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests.event_factory import signed
 from tests.gateway.streams.fakes import FakeClock, FakeContainerLeg
 from tests.wire.event_messages import EventBuffer, part_event

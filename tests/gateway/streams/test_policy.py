@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.policy import StreamPolicy
 
 #: What the contract says, where it gives a number.
 CONTRACT = {

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from gateway.streams.registry import Streams
-from protocol.errors import ServiceUnavailable
+from partway.gateway.streams.registry import Streams
+from partway.protocol.errors import ServiceUnavailable
 
 
 class FakeSession:

@@ -15,11 +15,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from gateway.streams.ends import Cause, ClientFault
-from gateway.streams.session import State
-from protocol.closing import Close
-from protocol.frame_codec import FrameError
-from protocol.parts import (
+from partway.gateway.streams.ends import Cause, ClientFault
+from partway.gateway.streams.session import State
+from partway.protocol.closing import Close
+from partway.protocol.frame_codec import FrameError
+from partway.protocol.parts import (
     CompletionState,
     DataType,
     InternalStreamFailure,

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from gateway.tls.context import TlsFiles
+from partway.gateway.tls.context import TlsFiles
 
 PEM = serialization.Encoding.PEM
 

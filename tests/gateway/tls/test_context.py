@@ -13,14 +13,14 @@ import threading
 
 import pytest
 
-from gateway.tls.context import (
+from partway.gateway.tls.context import (
     CertificateWatch,
     ReloadedContext,
     TlsError,
     TlsFiles,
     server_context,
 )
-from protocol.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
+from partway.protocol.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
 from tests.gateway.streams.fakes import FakeClock
 from tests.gateway.tls.peers import Ends, careless, trusting, write_pair
 

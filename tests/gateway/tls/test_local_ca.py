@@ -19,8 +19,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tls.context import TlsError, TlsFiles, server_context
-from gateway.tls.local_ca import (
+from partway.gateway.tls.context import TlsError, TlsFiles, server_context
+from partway.gateway.tls.local_ca import (
     LocalCa,
     aws_names,
     certificate_name,
@@ -371,7 +371,7 @@ def test_a_directory_that_is_another_users(tmp_path):
 def test_processes_that_start_at_once_make_one_ca(directory):
     program = (
         "import sys; from datetime import UTC, datetime; from pathlib import Path\n"
-        "from gateway.tls.local_ca import LocalCa\n"
+        "from partway.gateway.tls.local_ca import LocalCa\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "files = LocalCa(Path(sys.argv[1])).ensure(sys.argv[2:], datetime.now(UTC))\n"
         "print(files.ca.read_text())\n"

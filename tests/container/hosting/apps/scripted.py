@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from container.hosting.asgi import AppServer
-from container.hosting.asgi_messages import Receive, Scope, Send
-from container.shutdown import ShutdownTimes
+from partway.container.hosting.asgi import AppServer
+from partway.container.hosting.asgi_messages import Receive, Scope, Send
+from partway.container.shutdown import ShutdownTimes
 from tests.container.wire import QUICK, RawClient
 
 Handler = Callable[[Scope, Receive, Send], Awaitable[None]]

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from container.errors import LoadFailed
-from container.models.kmeans import KMeans
-from container.models.kmeans.centroids import CentroidsError, load_centroids
-from container.testing import serving
+from partway.container.errors import LoadFailed
+from partway.container.models.kmeans import KMeans
+from partway.container.models.kmeans.centroids import CentroidsError, load_centroids
+from partway.container.testing import serving
 
 ROWS = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5]])
 MIB = 1 << 20

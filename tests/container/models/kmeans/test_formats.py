@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from container.models.kmeans import formats
-from container.models.kmeans.formats import CSV, JSON, JSON_LINES
+from partway.container.models.kmeans import formats
+from partway.container.models.kmeans.formats import CSV, JSON, JSON_LINES
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from container.models.kmeans.media import MediaType, media_type, preferred
+from partway.container.models.kmeans.media import MediaType, media_type, preferred
 
 OFFERED = ("application/json", "application/jsonlines", "text/csv")
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from container.models.kmeans.nearest import Nearest, OnCpu, gpu
-from container.models.kmeans.records import BadRecord, Sparse
+from partway.container.models.kmeans.nearest import Nearest, OnCpu, gpu
+from partway.container.models.kmeans.records import BadRecord, Sparse
 
 MIB = 1 << 20
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from container.models.kmeans import KMeans
-from container.models.kmeans.centroids import LARGEST, MAX_ARRAY_BYTES, MAX_CENTROIDS
-from container.models.kmeans.model import MAX_HELD
-from container.models.kmeans.nearest import GPU_FROM
-from container.models.kmeans.records import MAX_RECORDS
-from container.testing import serving
+from partway.container.models.kmeans import KMeans
+from partway.container.models.kmeans.centroids import LARGEST, MAX_ARRAY_BYTES, MAX_CENTROIDS
+from partway.container.models.kmeans.model import MAX_HELD
+from partway.container.models.kmeans.nearest import GPU_FROM
+from partway.container.models.kmeans.records import MAX_RECORDS
+from partway.container.testing import serving
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "kmeans.md").read_text("utf-8")

@@ -13,9 +13,9 @@ import aiohttp
 import numpy as np
 import pytest
 
-from container.models.kmeans import KMeans, formats, model
-from container.models.kmeans.formats import CSV, JSON, JSON_LINES
-from container.testing import Answered, Served, serving
+from partway.container.models.kmeans import KMeans, formats, model
+from partway.container.models.kmeans.formats import CSV, JSON, JSON_LINES
+from partway.container.testing import Answered, Served, serving
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

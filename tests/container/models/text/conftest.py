@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from container.models.text.model import Text
-from container.models.text.settings import TextSettings
-from container.testing import Served, serving
+from partway.container.models.text.model import Text
+from partway.container.models.text.settings import TextSettings
+from partway.container.testing import Served, serving
 
 #: One thread, so that as much is computed at a time as on a smaller machine; a small cache.
 SETTINGS = TextSettings(max_new_tokens=64, threads=1, cache_bytes=4 << 20)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from container.errors import Busy
-from container.models.text.model import Text
-from container.models.text.settings import Sample, TextSettings
-from container.testing import Served, serving
+from partway.container.errors import Busy
+from partway.container.models.text.model import Text
+from partway.container.models.text.settings import Sample, TextSettings
+from partway.container.testing import Served, serving
 from tests.container.models.text.conftest import SETTINGS
 from tests.container.models.text.tiny import make_chain
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from transformers.generation.continuous_batching.continuous_api import BackgroundThreadStatus
 
-from container.errors import ModelError
-from container.models.text import engine as engines
-from container.models.text.asks import MAX_TURNS, Turn
-from container.models.text.engine import Generation
-from container.models.text.prompts import Prompts
-from container.models.text.settings import TextSettings
+from partway.container.errors import ModelError
+from partway.container.models.text import engine as engines
+from partway.container.models.text.asks import MAX_TURNS, Turn
+from partway.container.models.text.engine import Generation
+from partway.container.models.text.prompts import Prompts
+from partway.container.models.text.settings import TextSettings
 from tests.container.models.text.engine_check import GREEDY, until
 from tests.container.models.text.faults_check import Faulty, close_of
 from tests.container.models.text.tiny import PAD, make_chain, tokenizer

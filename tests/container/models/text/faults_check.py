@@ -15,11 +15,11 @@ import pytest
 import torch
 from websockets.exceptions import ConnectionClosed
 
-from container.errors import LoadFailed
-from container.models.text.batching import Batching
-from container.models.text.model import Text
-from container.models.text.settings import TextSettings
-from container.testing import Served, serving
+from partway.container.errors import LoadFailed
+from partway.container.models.text.batching import Batching
+from partway.container.models.text.model import Text
+from partway.container.models.text.settings import TextSettings
+from partway.container.testing import Served, serving
 from tests.container.models.text.conftest import SETTINGS
 from tests.container.models.text.tiny import CONTEXT, END, make_chain
 
@@ -262,7 +262,7 @@ async def test_an_engine_that_cannot_be_started_again(
     def fail(*_: object) -> None:
         raise RuntimeError("no device")
 
-    monkeypatch.setattr("container.models.text.batching.Batching.start", fail)
+    monkeypatch.setattr("partway.container.models.text.batching.Batching.start", fail)
     answer = await served.invoke("x", "text/plain")
     assert answer.status == 503
     assert answer.body == b"the language model cannot be started again: RuntimeError\n"
@@ -311,8 +311,8 @@ async def test_a_reply_that_gets_nothing(
     serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, served = await serve(make_chain(tmp_path / "model", "abcdef"))
-    monkeypatch.setattr("container.models.text.engine.STALL_TIMEOUT", 0.1)
-    monkeypatch.setattr("container.models.text.engine.WATCH_INTERVAL", 0.02)
+    monkeypatch.setattr("partway.container.models.text.engine.STALL_TIMEOUT", 0.1)
+    monkeypatch.setattr("partway.container.models.text.engine.WATCH_INTERVAL", 0.02)
     with monkeypatch.context() as lost:
         lost.setattr(model.engine._batching, "submit", lambda *_: True)
         answer = await served.invoke("x", "text/plain")

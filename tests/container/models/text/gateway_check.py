@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from container.models.text.model import Text
-from container.models.text.settings import Sample
-from gateway.client import CompletionState, DataType, connect
-from gateway.dialling import Address
-from gateway.fleet.endpoints import Endpoint
-from gateway.gateway import Gateway
-from gateway.settings import Settings
-from gateway.streams.policy import StreamPolicy
+from partway.container.models.text.model import Text
+from partway.container.models.text.settings import Sample
+from partway.gateway.client import CompletionState, DataType, connect
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.gateway import Gateway
+from partway.gateway.settings import Settings
+from partway.gateway.streams.policy import StreamPolicy
 from tests.container.models.text.tiny import make_chain
 
 #: Bytes of which none comes twice: each has one successor.

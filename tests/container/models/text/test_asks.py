@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from container.errors import ModelError
-from container.models.text.asks import (
+from partway.container.errors import ModelError
+from partway.container.models.text.asks import (
     IMPOSSIBLE,
     MAX_NEW_TOKENS,
     MAX_STOP_CHARACTERS,
@@ -24,7 +24,7 @@ from container.models.text.asks import (
     members_of,
     quoted,
 )
-from protocol.limits import MAX_CLOSE_REASON_BYTES
+from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
 
 USER = {"role": "user", "content": "hi"}
 NO_NAME = "Expecting property name enclosed in double quotes"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from container.models.text.asks import IMPOSSIBLE, Ask, Refused, Sampling, Turn
-from container.models.text.chat_completions import (
+from partway.container.models.text.asks import IMPOSSIBLE, Ask, Refused, Sampling, Turn
+from partway.container.models.text.chat_completions import (
     DONE,
     MAX_MODEL_CHARACTERS,
     ChatAsk,
@@ -20,7 +20,7 @@ from container.models.text.chat_completions import (
     invocation_of,
     is_chat,
 )
-from protocol.limits import MAX_CLOSE_REASON_BYTES
+from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
 
 USER = {"role": "user", "content": "hi"}
 ASK = Ask(messages=(Turn("user", "hi"),))

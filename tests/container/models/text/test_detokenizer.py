@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from container.models.text.detokenizer import Detokenizer
+from partway.container.models.text.detokenizer import Detokenizer
 
 Decode = Callable[[list[int]], str]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from container.models.text.asks import MAX_TURNS, Ask, Refused, Turn
-from container.models.text.prompts import MAX_REMEMBERED, Conversation, Prompts
+from partway.container.models.text.asks import MAX_TURNS, Ask, Refused, Turn
+from partway.container.models.text.prompts import MAX_REMEMBERED, Conversation, Prompts
 
 
 class Letters:

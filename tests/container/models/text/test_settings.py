@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from container.models.text.model import Text
-from container.models.text.settings import TextSettings
+from partway.container.models.text.model import Text
+from partway.container.models.text.settings import TextSettings
 from tests.conftest import ROOT
 
 
@@ -53,6 +53,6 @@ def test_without_torch_it_says_what_to_install(
     for name in ("torch", "transformers"):
         monkeypatch.setitem(sys.modules, name, None)
     for name in ("engine", "loading", "batching", "finite"):
-        monkeypatch.delitem(sys.modules, f"container.models.text.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"partway.container.models.text.{name}", raising=False)
     with pytest.raises(RuntimeError, match="text needs torch and transformers, "):
         Text().load(tmp_path)

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from container.errors import Busy, ModelError
-from container.models.text.asks import Refused, Sampling, Turn
-from container.models.text.prompts import Conversation
-from container.models.text.replies import Reply
-from container.models.text.talk import Talk
-from protocol.parts import CompletionState, DataType, PayloadPart
+from partway.container.errors import Busy, ModelError
+from partway.container.models.text.asks import Refused, Sampling, Turn
+from partway.container.models.text.prompts import Conversation
+from partway.container.models.text.replies import Reply
+from partway.container.models.text.talk import Talk
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 COMPLETE = CompletionState.COMPLETE
 

@@ -1,0 +1,185 @@
+"""Who sends a request, and may they: SigV4, bearer tokens, or nobody asks (clauses 2.4, 3-5)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from partway.gateway.access.principals import Principal, Principals
+from partway.protocol.errors import (
+    AccessDenied,
+    ExpiredToken,
+    IncompleteSignature,
+    UnrecognizedClient,
+)
+from partway.protocol.sigv4 import EventChain, SignableRequest, read_claim, verify
+
+
+def _unsigned() -> EventChain | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who sent a request.
+
+    Attributes:
+        principal: its name; None where nobody asks.
+        event_chain: makes the chain that checks a stream's events; None where the request was not
+            signed.
+    """
+
+    principal: str | None
+    event_chain: Callable[[], EventChain | None] = field(default=_unsigned, repr=False)
+
+
+class Authenticator(ABC):
+    """Says who sends a request, or refuses it."""
+
+    @abstractmethod
+    def authenticate(
+        self,
+        request: SignableRequest,
+        operation: str,
+        endpoint: str,
+        payload_hash: Callable[[], str],
+        *,
+        bearer_allowed: bool,
+    ) -> Identity:
+        """The sender of a request who may make it.
+
+        Args:
+            request: as it is on the wire.
+            operation: AWS's name, such as ``InvokeEndpoint``.
+            endpoint: its name, percent-decoded; empty for operations that have none.
+            payload_hash: calls :func:`partway.protocol.sigv4.payload_hash_of_stream` or
+                ``…_of_body``; asked of signed requests alone.
+            bearer_allowed: whether a token may stand for a signature: WebSocket upgrades.
+
+        Raises:
+            MissingAuthenticationToken: the request does not say who sends it.
+            IncompleteSignature: what it says cannot be read.
+            UnrecognizedClient: nobody has this key or token.
+            ExpiredToken: the key's time is over.
+            InvalidSignature: the request is not as it was signed.
+            AccessDenied: the sender may not do this.
+        """
+
+
+class NoAuthentication(Authenticator):
+    """Everybody may do everything."""
+
+    def authenticate(
+        self,
+        request: SignableRequest,
+        operation: str,
+        endpoint: str,
+        payload_hash: Callable[[], str],
+        *,
+        bearer_allowed: bool,
+    ) -> Identity:
+        return Identity(None)
+
+
+class SigV4Authentication(Authenticator):
+    """Principals sign with their keys; WebSockets may bring a token instead.
+
+    Args:
+        principals: who there is.
+        region: that scopes name.
+        clock: epoch seconds.
+    """
+
+    def __init__(self, principals: Principals, region: str, clock: Callable[[], float]) -> None:
+        self._principals = principals
+        self._region = region
+        self._clock = clock
+
+    def authenticate(
+        self,
+        request: SignableRequest,
+        operation: str,
+        endpoint: str,
+        payload_hash: Callable[[], str],
+        *,
+        bearer_allowed: bool,
+    ) -> Identity:
+        token = _bearer_token(request) if bearer_allowed else None
+        if token is None:
+            principal, chain = self._by_signature(request, payload_hash)
+        else:
+            principal, chain = self._by_token(token), _unsigned
+        if not principal.allows(operation, endpoint):
+            at = f" at endpoint {endpoint[:64]!r}" if endpoint else ""
+            raise AccessDenied(f"{principal.name!r} may not call {operation}{at}")
+        return Identity(principal.name, chain)
+
+    def _by_token(self, token: str) -> Principal:
+        principal = self._principals.by_token(token)
+        if principal is None:
+            raise UnrecognizedClient("The bearer token included in the request is invalid.")
+        return principal
+
+    def _by_signature(
+        self, request: SignableRequest, payload_hash: Callable[[], str]
+    ) -> tuple[Principal, Callable[[], EventChain | None]]:
+        claim = read_claim(request)
+        now = self._clock()
+        found = self._principals.by_access_key(claim.access_key_id)
+        if found is None:
+            raise UnrecognizedClient
+        principal, key = found
+        if key.expired(now):
+            raise ExpiredToken
+        verify(
+            request,
+            claim,
+            key.credentials,
+            payload_hash=payload_hash(),
+            region=self._region,
+            now=now,
+        )
+
+        def chain() -> EventChain:
+            return EventChain(
+                [key.credentials.secret_access_key],
+                self._region,
+                claim.timestamp,
+                claim.signature,
+                # Those of the moment: a client may have changed to a key that came meanwhile.
+                lambda: self._secrets_now(principal.name),
+            )
+
+        return principal, chain
+
+    def _secrets_now(self, name: str) -> list[str]:
+        principal = self._principals.by_name(name)
+        return [] if principal is None else principal.secrets(self._clock())
+
+
+def _bearer_token(request: SignableRequest) -> str | None:
+    """The token that stands for a signature (clause 3-5), or None where there is none.
+
+    Raises:
+        IncompleteSignature: there is more than one, or a signature beside it.
+    """
+    authorizations = request.values("authorization")
+    tokens = [
+        value.partition(" ")[2].strip()
+        for value in authorizations
+        if value.partition(" ")[0].lower() == "bearer"
+    ]
+    others = len(authorizations) - len(tokens)
+    for name, value in request.parameters():
+        if name == b"access_token":
+            tokens.append(value.decode("utf-8", "surrogateescape"))
+        elif name == b"X-Amz-Signature":
+            others += 1
+    if not tokens:
+        return None
+    if len(tokens) > 1 or others:
+        raise IncompleteSignature(
+            "the request says in more than one way who sends it; send one token, or a signature"
+        )
+    return tokens[0]

@@ -1,0 +1,47 @@
+"""Who may open a stream: today, from which web page (clause 3-4)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from partway.protocol.errors import AccessDenied
+
+
+def check_origin(headers: Mapping[str, str], allowed: frozenset[str]) -> None:
+    """Refuse a browser's page from elsewhere: cross-site WebSocket hijacking (clause 3-4).
+
+    A request without ``Origin`` is no browser's. A page from this very host and port passes only
+    if the host is an address or ``localhost``: a name that anybody's DNS may point here does not
+    make a page ours (DNS rebinding).
+
+    Raises:
+        AccessDenied: the origin is neither ours nor allowed.
+    """
+    origin = headers.get("Origin")
+    if origin is None or origin in allowed or "*" in allowed:
+        return
+    if _is_own(origin, headers.get("Host") or headers.get(":authority", "")):
+        return
+    raise AccessDenied(
+        "pages of this origin may not open streams here; "
+        "the gateway's operator can allow it with --allow-origin"
+    )
+
+
+def _is_own(origin: str, host: str) -> bool:
+    try:
+        page = urlsplit(origin)
+        if page.netloc.lower() != host.lower():
+            return False
+        name = page.hostname or ""
+    except ValueError:
+        return False
+    if name == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,37 @@
+"""The clock that streams live by: the running loop's timers, or a test's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from partway.protocol.connection import Cancellable as Timer
+
+__all__ = ["Clock", "LoopClock", "Timer"]
+
+
+class Clock(Protocol):
+    """Time, and calls at a time."""
+
+    def time(self) -> float:
+        """Monotonic seconds."""
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
+        """Call back after ``delay`` seconds."""
+
+
+class LoopClock:
+    """The running loop's timers, and a finer clock than uvloop's, which ticks in milliseconds."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def time(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic()
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
+        """Call back after ``delay`` seconds."""
+        return self._loop.call_later(delay, callback, *args)

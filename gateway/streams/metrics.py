@@ -1,0 +1,129 @@
+"""What the gateway counts, for Prometheus.
+
+The hot path only adds to the session's own integers; they are summed when somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from partway.gateway.streams.session import Session
+
+#: First parts come in 1 ms from an echo, in seconds from a large model.
+_LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+_FROM_CLIENT = "from_client"
+_FROM_CONTAINER = "from_container"
+
+
+class Metrics:
+    """Counters over all streams.
+
+    Args:
+        sessions: the open streams, whoever keeps them.
+
+    Attributes:
+        registry: to be exposed; of this object's own, so that several can live in one process.
+        connections: by HTTP version, how many are open; whoever serves them says so.
+    """
+
+    def __init__(self, sessions: Collection[Session]) -> None:
+        self.registry = CollectorRegistry()
+        self.connections: dict[str, Callable[[], int]] = {}
+        self._sessions = sessions
+        self._parts: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._bytes: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._ends = Counter(
+            "partway_stream_ends",
+            "Streams ended, by their one cause",
+            ["endpoint", "cause"],
+            registry=self.registry,
+        )
+        self._first_part = Histogram(
+            "partway_first_part_seconds",
+            "From a stream's start to the container's first part",
+            ["endpoint"],
+            buckets=_LATENCY_BUCKETS,
+            registry=self.registry,
+        )
+        self._refused = Counter(
+            "partway_requests_refused",
+            "Requests answered with an API error, by its name",
+            ["error"],
+            registry=self.registry,
+        )
+        self._closed_to_new = Counter(
+            "partway_connections_closed_to_new_streams",
+            "HTTP/2 connections whose client sent too much of something, by what it was",
+            ["too_much"],
+            registry=self.registry,
+        )
+        self.registry.register(self)
+
+    def ended(self, session: Session) -> None:
+        """A stream has its cause and is open no more; its counts are final."""
+        self._add(session, self._parts, self._bytes)
+        if session.ending is not None:
+            self._ends.labels(session.endpoint, session.ending.cause.value).inc()
+        if session.first_part_at is not None:
+            waited = session.first_part_at - session.started_at
+            self._first_part.labels(session.endpoint).observe(waited)
+
+    def refused(self, error: str) -> None:
+        """A request got an API error."""
+        self._refused.labels(error).inc()
+
+    def closed_to_new(self, too_much: str) -> None:
+        """An HTTP/2 connection takes no more streams, for its client's doing."""
+        self._closed_to_new.labels(too_much).inc()
+
+    def collect(self) -> Iterable[Metric]:
+        """What prometheus_client asks of a collector."""
+        parts = self._parts.copy()
+        sizes = self._bytes.copy()
+        streams: defaultdict[str, int] = defaultdict(int)
+        buffered: defaultdict[str, int] = defaultdict(int)
+        for session in self._sessions:
+            self._add(session, parts, sizes)
+            streams[session.endpoint] += 1
+            buffered[session.endpoint] += session.buffered_bytes
+        labels = ["endpoint", "direction"]
+        yield _counter("partway_parts", "Parts relayed", labels, parts)
+        yield _counter("partway_part_bytes", "Payload bytes relayed", labels, sizes)
+        yield _gauge("partway_streams_open", "Streams open", "endpoint", streams)
+        yield _gauge("partway_buffered_bytes", "Bytes held for open streams", "endpoint", buffered)
+        counts = {version: count() for version, count in self.connections.items()}
+        yield _gauge("partway_connections_open", "Client connections open", "http", counts)
+
+    @staticmethod
+    def _add(
+        session: Session,
+        parts: defaultdict[tuple[str, str], int],
+        sizes: defaultdict[tuple[str, str], int],
+    ) -> None:
+        for direction, counts in (
+            (_FROM_CLIENT, session.from_client),
+            (_FROM_CONTAINER, session.from_container),
+        ):
+            parts[session.endpoint, direction] += counts.parts
+            sizes[session.endpoint, direction] += counts.bytes
+
+
+def _counter(
+    name: str, text: str, labels: list[str], values: dict[tuple[str, str], int]
+) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(list(key), value)
+    return family
+
+
+def _gauge(name: str, text: str, label: str, values: dict[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in sorted(values.items()):
+        family.add_metric([key], value)
+    return family

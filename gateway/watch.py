@@ -1,0 +1,188 @@
+"""Watching a peer: is it alive, does it take bytes (clause 1.4)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Protocol
+
+from partway.gateway.clock import Clock, Timer
+from partway.protocol.limits import PING_FLUSH_CHECK, STALL_CHECKS
+from partway.protocol.liveness import Hold, Liveness
+
+
+class Wait(enum.Flag):
+    """Why a direction waits for its socket."""
+
+    NONE = 0
+    HIGH_WATER = enum.auto()
+    PING = enum.auto()
+
+
+class Pinged(Protocol):
+    """A connection that can be pinged, whatever it speaks."""
+
+    def ping(self, payload: bytes) -> int:
+        """Send a ping; returns its position for :meth:`flushed`."""
+
+    def flushed(self, position: int) -> bool:
+        """Whether the socket has taken everything up to ``position``."""
+
+
+class PingWatch:
+    """Pings one peer and says when it is lost.
+
+    Args:
+        connection: what carries the pings.
+        clock: the stream's.
+        interval: seconds between pings.
+        unanswered_limit: pings that may stay unanswered.
+        on_lost: called once the peer is lost.
+        stall: told while a ping waits for the socket, where someone watches such waits.
+    """
+
+    def __init__(
+        self,
+        connection: Pinged,
+        clock: Clock,
+        *,
+        interval: float,
+        unanswered_limit: int,
+        on_lost: Callable[[], None],
+        stall: StallWatch | None = None,
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._liveness = Liveness(interval, unanswered_limit, clock.time())
+        self._on_lost = on_lost
+        self._waits = stall
+        self._ping_end = 0
+        # Before the next ping is due, or a short interval would count one that nobody has seen.
+        self._flush_check_after = min(PING_FLUSH_CHECK, interval / 2)
+        self._flush_check: Timer | None = None
+        self._timer: Timer | None = None
+        self._stopped = False
+        self._arm()
+
+    def pong_received(self, payload: bytes) -> None:
+        """Take a Pong in."""
+        self._liveness.pong(payload)
+
+    def reading_paused(self) -> None:
+        """The clock stops while we do not read: a pong would wait unseen."""
+        self._liveness.hold(Hold.READING_PAUSED)
+        self._arm()
+
+    def reading_resumed(self) -> None:
+        """The clock starts again from zero."""
+        self._liveness.release(Hold.READING_PAUSED, self._clock.time())
+        self._arm()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._stopped = True
+        for timer in (self._timer, self._flush_check):
+            if timer is not None:
+                timer.cancel()
+        if self._waits is not None:
+            self._waits.moving(Wait.PING)  # nobody looks any more whether it went out
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self._liveness.deadline
+        if deadline is not None and not self._stopped:
+            self._timer = self._clock.call_later(
+                max(0.0, deadline - self._clock.time()), self._tick
+            )
+
+    def _tick(self) -> None:
+        payload = self._liveness.tick(self._clock.time())
+        if self._liveness.lost:
+            self.stop()
+            self._on_lost()
+            return
+        if payload is not None:
+            self._ping_end = self._connection.ping(payload)
+            if self._flush_check is None:
+                self._check_flushed_later()
+        self._arm()
+
+    def _check_flushed(self) -> None:
+        """Pings queue behind unsent data, and the clock stops while one does (clause 1.4-2)."""
+        if self._connection.flushed(self._ping_end):
+            self._flush_check = None
+            self._liveness.release(Hold.PING_UNFLUSHED, self._clock.time())
+            if self._waits is not None:
+                self._waits.moving(Wait.PING)
+        else:
+            self._liveness.hold(Hold.PING_UNFLUSHED)
+            if self._waits is not None:
+                self._waits.waiting(Wait.PING)
+            self._check_flushed_later()
+        self._arm()
+
+    def _check_flushed_later(self) -> None:
+        self._flush_check = self._clock.call_later(self._flush_check_after, self._check_flushed)
+
+
+class StallWatch:
+    """Ends a direction that waits and moves no byte (clause 1.4-2).
+
+    Looks ten times in a timeout, so the end comes between one timeout and 1.1 of it.
+
+    Args:
+        taken: how many bytes the socket has taken so far.
+        clock: the stream's.
+        timeout: seconds without progress.
+        on_stall: called once.
+    """
+
+    def __init__(
+        self,
+        taken: Callable[[], int],
+        clock: Clock,
+        timeout: float,
+        on_stall: Callable[[], None],
+    ) -> None:
+        self._taken = taken
+        self._clock = clock
+        self._timeout = timeout
+        self._on_stall = on_stall
+        self._reasons = Wait.NONE
+        self._timer: Timer | None = None
+        self._taken_before = 0
+        self._progress_at = 0.0
+
+    def waiting(self, reason: Wait) -> None:
+        """The direction waits for its socket."""
+        if not self._reasons:
+            self._taken_before = self._taken()
+            self._progress_at = self._clock.time()
+            self._timer = self._clock.call_later(self._timeout / STALL_CHECKS, self._check)
+        self._reasons |= reason
+
+    def moving(self, reason: Wait) -> None:
+        """It waits no longer, as far as ``reason`` goes."""
+        self._reasons &= ~reason
+        if not self._reasons:
+            self.stop()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        now = self._clock.time()
+        taken = self._taken()
+        if taken > self._taken_before:
+            self._taken_before = taken
+            self._progress_at = now
+        if now - self._progress_at >= self._timeout:
+            self._timer = None
+            self._on_stall()
+        else:
+            self._timer = self._clock.call_later(self._timeout / STALL_CHECKS, self._check)

@@ -1,0 +1,193 @@
+"""What a container is to be asked, in a command's words or a file's, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import container_address
+from partway.gateway.operations.asked import Asked, container_target
+from partway.gateway.workbench.conformance.check import Check
+from partway.gateway.workbench.conformance.checks import ALL
+from partway.gateway.workbench.conformance.image import CHECKS, ImageError, examine, read_image
+from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, ProbeError, load_probe
+from partway.gateway.workbench.conformance.run import Report, chosen, is_named
+from partway.gateway.workbench.conformance.subject import Launched, Subject, Target, command_of
+from partway.protocol.errors import InputValidationError
+
+
+class AskedWrongly(Exception):
+    """The checks cannot be tried as they were asked for; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked for, as it was written.
+
+    Attributes:
+        command: the words of an ENTRYPOINT, to which ``serve`` is appended.
+        url: of a container that runs.
+        image: an image's archive. One of these three is not None.
+        env: variables for the command.
+        model_dir: artifacts for the command; None for an empty folder.
+        cwd: where the command runs; None for here.
+        path: of streams.
+        query: of streams.
+        probe: what to say to the model: a name or a file.
+        fast: whether long waits are cut short.
+        only: ids of checks, or of areas of them; None for all.
+        called: what an option of these is called where they were written.
+    """
+
+    command: str | None = None
+    url: str | None = None
+    image: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    model_dir: Path | None = None
+    cwd: Path | None = None
+    path: str = ""
+    query: str = ""
+    probe: str | Path = "echo"
+    fast: bool = False
+    only: Sequence[str] | None = None
+    called: Callable[[str], str] = "--{}".format
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A question that makes sense.
+
+    Attributes:
+        question: it.
+        checks: to try, in their order.
+        probe: what to say to the model.
+        target: where streams are asked for.
+        address: of a container that runs.
+        command: of one that is to be started; empty for one that runs, or an image.
+    """
+
+    question: Question
+    checks: Sequence[Check]
+    probe: Probe
+    target: Target
+    address: Address | None = None
+    command: tuple[str, ...] = ()
+
+    def examined(self) -> Report:
+        """What becomes of the checks of an image.
+
+        Raises:
+            AskedWrongly: it cannot be read.
+        """
+        path, called = self.question.image, self.question.called
+        assert path is not None, "an image was asked for"
+        try:
+            image = read_image(path)
+        except ImageError as error:
+            raise AskedWrongly(f"{called('image')} {path}: {error}") from error
+        except OSError as error:
+            raise AskedWrongly(f"{called('image')} {path}: {error.strerror or error}") from error
+        return examine(image, f"image {path}", self.checks)
+
+    @asynccontextmanager
+    async def subject(self) -> AsyncIterator[Subject]:
+        """The container; one that is started for it is killed at the block's end.
+
+        Raises:
+            AskedWrongly: it cannot be started.
+        """
+        if self.address is not None:
+            yield Subject(self.address, self.target)
+            return
+        asked = self.question
+        launched = Launched(self.command, asked.env, asked.model_dir, asked.cwd)
+        try:
+            try:
+                address = await launched.start()
+            except OSError as error:
+                raise AskedWrongly(
+                    f"{asked.called('command')}: cannot start {self.command[0]}: {error.strerror}"
+                ) from error
+            yield Subject(address, self.target, launched)
+        finally:
+            await launched.aclose()
+
+
+def understood(question: Question) -> Plan:
+    """Make sense of a question, before anything is started.
+
+    Raises:
+        AskedWrongly: there is none in it.
+    """
+    called = question.called
+    if question.command is None and (question.env or question.model_dir):
+        both = f"{called('env')} and {called('model-dir')}"
+        raise AskedWrongly(f"{both} are for a container started with {called('command')}")
+    if question.image is not None:
+        elsewhere = f"with {called('url')} or {called('command')}"
+        checks = _chosen(CHECKS, question, ALL, elsewhere)
+        return Plan(question, checks, BUILT_IN["echo"], Target())
+    checks = _chosen(ALL, question, CHECKS, f"with {called('image')}")
+    probe = _probe(question)
+    target = _target(question)
+    if question.url is not None:
+        try:
+            address = container_address(question.url)
+        except ValueError as error:
+            raise AskedWrongly(f"{called('url')}: {error}") from error
+        return Plan(question, checks, probe, target, address)
+    return Plan(question, checks, probe, target, command=_command(question))
+
+
+def _chosen(
+    checks: Iterable[Check], question: Question, others: Iterable[Check], where: str
+) -> list[Check]:
+    """What ``only`` asks for; ``others`` are checks that are tried elsewhere."""
+    only = question.called("only")
+    try:
+        return chosen(list(checks), question.only)
+    except ValueError as error:
+        named = question.only or ()
+        strange = {each for each in named for other in others if is_named(other, each)}
+        if strange:
+            raise AskedWrongly(f"{only}: {min(strange)} is tried {where}") from error
+        raise AskedWrongly(f"{only}: {error}") from error
+
+
+def _probe(question: Question) -> Probe:
+    """A built-in probe, or one from a file."""
+    name, called = question.probe, question.called("probe")
+    if isinstance(name, str) and name in BUILT_IN:
+        return BUILT_IN[name]
+    path = Path(name)
+    if not path.exists():
+        raise AskedWrongly(f"{called} {name}: neither {', '.join(BUILT_IN)} nor a file")
+    try:
+        return load_probe(path)
+    except ProbeError as error:
+        raise AskedWrongly(f"{called} {error}") from error
+
+
+def _target(question: Question) -> Target:
+    called = question.called
+    try:
+        asked = container_target(Asked(question.path.removeprefix("/"), question.query))
+    except InputValidationError as error:
+        raise AskedWrongly(f"{called('path')} or {called('query')}: {error.message}") from error
+    path, _, query = asked.removeprefix("/").partition("?")
+    return Target(path, query)
+
+
+def _command(question: Question) -> tuple[str, ...]:
+    called, folder = question.called, question.model_dir
+    assert question.command is not None, "one of the three is asked for"
+    try:
+        command = command_of(question.command)
+    except ValueError as error:
+        raise AskedWrongly(f"{called('command')}: {error}") from error
+    if folder is not None and not folder.is_dir():
+        raise AskedWrongly(f"{called('model-dir')} {folder}: there is no such folder")
+    return command

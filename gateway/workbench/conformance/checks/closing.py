@@ -1,0 +1,128 @@
+"""The end of a stream (clauses 1.5-1 to 1.5-12; RFC 6455 §5.5.1, §7)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Checks
+from partway.gateway.workbench.conformance.peer import Peer, code_of
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity
+from partway.protocol.closing import Close
+from partway.protocol.frames import Opcode
+
+checks: Final = Checks()
+
+#: The platform's patience with a container's Close (clause 1.5-12).
+_CLOSE_TIMEOUT = 10.0
+_TCP_TIMEOUT = 5.0
+_NO_CODE = 1005
+
+
+async def _answer_to(peer: Peer, code: int | None, reason: str, what: str) -> Close:
+    await peer.send_close(code, reason)
+    try:
+        close = await peer.closed(_CLOSE_TIMEOUT)
+    except TimeoutError:
+        raise Broken(f"{what}: no Close within {_CLOSE_TIMEOUT:g} s") from None
+    if close is None:
+        raise Broken(f"{what}: the connection ended without a Close")
+    return close
+
+
+@checks.add(
+    "closing.answered",
+    "1.5-11",
+    "1.5-12",
+    title="a Close is answered by a Close",
+    remedy="answer the client's Close by one of yours, then end the connection: without it the "
+    "stream has failed",
+    requires=("upgrade.granted",),
+)
+async def answered(trial: Trial) -> None:
+    async with trial.stream("a close") as peer:
+        await _answer_to(peer, 1000, "", "after Close 1000")
+
+
+@checks.add(
+    "closing.code",
+    "1.5-1",
+    "1.5-12",
+    severity=Severity.SHOULD,
+    title="the answer to a Close has its code",
+    remedy="send the code back that you have received (RFC 6455 §5.5.1): 1000 ends a stream well",
+    requires=("closing.answered",),
+)
+async def code(trial: Trial) -> None:
+    async with trial.stream("a close and its code") as peer:
+        close = await _answer_to(peer, 1000, "", "after Close 1000")
+        if code_of(close) not in (1000, _NO_CODE):
+            raise Broken(f"Close 1000 is answered by Close {code_of(close)}")
+
+
+@checks.add(
+    "closing.without_code",
+    "1.5-2",
+    title="a Close without a code is answered",
+    remedy="a Close may be empty: answer it by an empty one, or by 1000",
+    requires=("closing.answered",),
+)
+async def without_code(trial: Trial) -> None:
+    async with trial.stream("a close without a code") as peer:
+        await _answer_to(peer, None, "", "after an empty Close")
+
+
+@checks.add(
+    "closing.reason",
+    "1.5-1",
+    title="a Close with a code of the client's own and a long reason is answered",
+    remedy="behind the two bytes of a Close's code take a reason of up to 123, and as its code "
+    "1000 to 1003, 1007 to 1014, 3000 to 4999",
+    requires=("closing.answered",),
+)
+async def reason(trial: Trial) -> None:
+    async with trial.stream("a close with a reason") as peer:
+        close = await _answer_to(peer, 4000, "é" * 61, "after Close 4000 and a reason of 122 bytes")
+        if code_of(close) == 1002:
+            raise Broken(
+                "Close 4000 with a reason of 122 bytes is answered by Close 1002"
+                + (f" {close.reason!r}" if close.reason else "")
+            )
+
+
+@checks.add(
+    "closing.connection",
+    "1.5-12",
+    severity=Severity.SHOULD,
+    title="after both Closes the container ends the connection",
+    remedy="close TCP when both Closes have been said: the server goes first (RFC 6455 §7.1.1)",
+    requires=("closing.answered",),
+)
+async def connection(trial: Trial) -> None:
+    async with trial.stream("the connection after a close") as peer:
+        await _answer_to(peer, 1000, "", "after Close 1000")
+        try:
+            rest = await peer.rest(_TCP_TIMEOUT)
+        except TimeoutError:
+            raise Broken(
+                f"{_TCP_TIMEOUT:g} s after both Closes the connection is still open"
+            ) from None
+        if rest:
+            raise Broken(
+                f"behind its Close the container goes on, with {rest} bytes",
+                "send nothing behind your Close (RFC 6455 §5.5.1)",
+            )
+
+
+@checks.add(
+    "closing.mid_message",
+    "1.5-7",
+    "1.2-7",
+    title="a Close in the middle of a message is answered",
+    remedy="a client may leave in the middle of a message: answer its Close all the same",
+    requires=("closing.answered",),
+)
+async def mid_message(trial: Trial) -> None:
+    async with trial.stream("a close inside a message") as peer:
+        await peer.send(Opcode.TEXT, b"half a mess", fin=False)
+        await _answer_to(peer, 1000, "", "after Close 1000 inside a message")

@@ -1,0 +1,178 @@
+"""``/ping`` and ``/invocations`` (clauses 1.1-2 and 1.1-5)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Checks
+from partway.gateway.workbench.conformance.checks.startup import ping
+from partway.gateway.workbench.conformance.link import Answer
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
+
+checks: Final = Checks()
+
+#: The platform's patience with /ping and with /invocations.
+_PING_TIMEOUT = 2.0
+_INVOCATION_TIMEOUT = 60.0
+_STREAMS_AT_ONCE = 8
+
+#: What the platform, or a proxy on the way, may add. None of them means anything to a container.
+UNKNOWN_HEADERS: Final = {
+    "X-Amzn-SageMaker-Request-Id": "0b5dd6d0-7a2b-4c5e-9f3a-1d2c3b4a5f60",
+    "X-Amzn-SageMaker-Custom-Attributes": "trace=" + "1" * 1018,  # 1,024 bytes, the most there is
+    "X-Amzn-SageMaker-Not-Yet-Known": "any value; with = and ,",
+    "X-Forwarded-For": "192.0.2.7",
+    "Traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+}
+
+
+@checks.add(
+    "ping.get",
+    "1.1-2",
+    title="GET /ping is answered 200",
+    remedy="answer /ping for GET and for POST: the platform's own pages name both",
+    requires=("startup.ready",),
+)
+async def ping_get(trial: Trial) -> None:
+    await _is_200(trial, "GET")
+
+
+@checks.add(
+    "ping.post",
+    "1.1-2",
+    title="POST /ping is answered 200",
+    remedy="answer /ping for POST and for GET: the platform's own pages name both",
+    requires=("startup.ready",),
+)
+async def ping_post(trial: Trial) -> None:
+    await _is_200(trial, "POST")
+
+
+async def _is_200(trial: Trial, method: str) -> None:
+    answer = await trial.request(method, "/ping")
+    if answer.status != 200:
+        raise Broken(f"{method} /ping is answered {answer}, not 200")
+
+
+@checks.add(
+    "ping.empty",
+    "1.1-2",
+    severity=Severity.SHOULD,
+    title="/ping's answer has an empty body",
+    remedy="answer /ping with status 200 and no body",
+    requires=("startup.ready",),
+)
+async def ping_empty(trial: Trial) -> None:
+    answer = await ping(trial)
+    if answer.body:
+        raise Broken(f"/ping is answered {answer}")
+
+
+@checks.add(
+    "ping.quick",
+    "1.1-2",
+    title="/ping is answered within two seconds",
+    remedy="answer /ping from memory: ask the model for its health somewhere else",
+    requires=("startup.ready",),
+)
+async def ping_quick(trial: Trial) -> None:
+    answer = await ping(trial)
+    if answer.after > _PING_TIMEOUT:
+        raise Broken(f"/ping was answered after {answer.after:.1f} s, not within {_PING_TIMEOUT:g}")
+
+
+@checks.add(
+    "ping.busy",
+    "1.1-2",
+    title=f"/ping is answered within two seconds while {_STREAMS_AT_ONCE} streams ask the model",
+    remedy="compute on another thread or process than the one that answers /ping: in a coroutine "
+    "await asyncio.to_thread(compute, …)",
+    requires=("ping.quick", "messages.answer", "streams.many"),
+)
+async def ping_busy(trial: Trial) -> None:
+    async with AsyncExitStack() as streams:
+        peers = [
+            await streams.enter_async_context(trial.stream(f"stream {number}"))
+            for number in range(_STREAMS_AT_ONCE)
+        ]
+        for peer in peers:
+            for message in trial.probe.messages:
+                await peer.say(message)
+        for _ in range(3):
+            answer = await ping(trial)
+            if answer.status != 200 or answer.after > _PING_TIMEOUT:
+                raise Broken(
+                    f"with {_STREAMS_AT_ONCE} streams open /ping is answered {answer.status} "
+                    f"after {answer.after:.1f} s"
+                )
+            await asyncio.sleep(0.05)
+
+
+@checks.add(
+    "http.headers",
+    "1.1-2",
+    "1.6-1",
+    title="headers that the container does not know are ignored",
+    remedy="ignore headers that you do not know: the platform and its proxies add some",
+    requires=("startup.ready",),
+)
+async def headers(trial: Trial) -> None:
+    sizes = ", ".join(f"{name} ({len(value)} bytes)" for name, value in UNKNOWN_HEADERS.items())
+    try:
+        answer = await ping(trial, UNKNOWN_HEADERS)
+    except Broken as broken:
+        raise Broken(f"with these headers {broken.what}: {sizes}") from None
+    if answer.status != 200:
+        raise Broken(
+            f"/ping is answered {answer} with these headers, and 200 without them: {sizes}"
+        )
+
+
+async def _invoke(trial: Trial) -> Answer:
+    """What the probe says first, as a request."""
+    first = trial.probe.messages[0]
+    body = first.encode() if isinstance(first, str) else first
+    content_type = "text/plain" if isinstance(first, str) else "application/octet-stream"
+    return await trial.request(
+        *("POST", "/invocations", {"Content-Type": content_type}, body, _INVOCATION_TIMEOUT)
+    )
+
+
+@checks.add(
+    "invocations.post",
+    "1.1-2",
+    severity=Severity.SHOULD,
+    title="POST /invocations is answered",
+    remedy="take POST /invocations: InvokeEndpoint goes there; a server of WebSockets alone "
+    "cannot, and its streams lose nothing by it",
+    requires=("startup.ready",),
+    limit=_INVOCATION_TIMEOUT + 5,
+)
+async def invocations_post(trial: Trial) -> None:
+    answer = await _invoke(trial)
+    # What it says of this body is the model's business.
+    if answer.status in (404, 405) or (answer.status >= 500 and answer.status != 501):
+        raise Broken(f"POST /invocations is answered {answer}")
+
+
+@checks.add(
+    "invocations.chunked",
+    "1.1-5",
+    severity=Severity.NOTE,
+    title="/invocations is answered in chunks, as the model makes them",
+    remedy="for response streaming send the answer with Transfer-Encoding: chunked",
+    requires=("invocations.post",),
+    limit=_INVOCATION_TIMEOUT + 5,
+)
+async def invocations_chunked(trial: Trial) -> None:
+    answer = await _invoke(trial)
+    if not 200 <= answer.status < 300:
+        raise Untried(f"POST /invocations is answered {answer.status}")
+    if not answer.chunked:
+        raise Broken(
+            f"the answer has {answer.headers.get('content-length', 'no')} bytes as its length: "
+            "a client of InvokeEndpointWithResponseStream gets it in one part"
+        )

@@ -1,0 +1,108 @@
+"""Starting: the port, the connections, readiness (clauses 1.1-1 to 1.1-3)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Checks
+from partway.gateway.workbench.conformance.link import Answer
+from partway.gateway.workbench.conformance.subject import START_TIMEOUT
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken
+
+checks: Final = Checks()
+
+#: In place of eight minutes, with ``--fast``.
+_FAST_START = 15.0
+
+#: The platform's patience with a connection, and so many at once (clause 1.1-2).
+_ACCEPT_TIMEOUT = 0.25
+_AT_ONCE = 32
+_ACCEPT_TRIES = 3
+
+_LISTEN = "listen on 0.0.0.0, on the port in SAGEMAKER_BIND_TO_PORT, or on 8080 without it"
+
+
+@checks.add(
+    "startup.listens",
+    "1.1-1",
+    "1.1-2",
+    title="the container listens on its port",
+    remedy=_LISTEN,
+    limit=START_TIMEOUT + 10,
+)
+async def listens(trial: Trial) -> None:
+    process = trial.subject.process
+    if process is None:
+        async with trial.link("a connection"):
+            return
+    patience = trial.scaled(START_TIMEOUT, _FAST_START)
+    if await process.listening(patience) is not None:
+        return
+    if process.pid is None:
+        raise Broken(
+            f"the process ended with status {process.status} before it listened on port "
+            f"{process.port}",
+            "the platform appends `serve` to the entry point and passes no flags: leave both out, "
+            "and set variables with --env",
+        )
+    raise Broken(
+        f"nothing listens on port {process.port}, {patience:g} s after the start",
+        f"{_LISTEN}; if it only takes longer to start, leave --fast out: it has eight minutes then"
+        if trial.fast
+        else None,
+    )
+
+
+@checks.add(
+    "startup.ready",
+    "1.1-3",
+    title="/ping says 200 within eight minutes of the start",
+    remedy="answer GET and POST /ping with 200 once the model is loaded, and listen before that",
+    requires=("startup.listens",),
+    limit=START_TIMEOUT + 10,
+)
+async def ready(trial: Trial) -> None:
+    await trial.until_ready(trial.scaled(START_TIMEOUT, _FAST_START))
+
+
+@checks.add(
+    "startup.accepts",
+    "1.1-2",
+    title=f"{_AT_ONCE} connections at once are accepted within 250 ms",
+    remedy="listen with a backlog of 128 or more, and accept without waiting for anything",
+    requires=("startup.listens",),
+)
+async def accepts(trial: Trial) -> None:
+    # A container that is slow is so each time; a busy machine, or these checks on it, are not.
+    slowest = min([await _slowest(trial) for _ in range(_ACCEPT_TRIES)])
+    if slowest > _ACCEPT_TIMEOUT:
+        raise Broken(
+            f"of {_AT_ONCE} connections at once the slowest was accepted after "
+            f"{slowest * 1000:.0f} ms, in the best of {_ACCEPT_TRIES} tries"
+        )
+
+
+async def _slowest(trial: Trial) -> float:
+    """Seconds until the last one of many connections is accepted."""
+    took = []
+    async with AsyncExitStack() as links:
+
+        async def connect() -> None:
+            began = time.monotonic()
+            await links.enter_async_context(trial.link("one of many connections"))
+            took.append(time.monotonic() - began)
+
+        await asyncio.gather(*(connect() for _ in range(_AT_ONCE)))
+    return max(took)
+
+
+async def ping(trial: Trial, headers: dict[str, str] | None = None, timeout: float = 10) -> Answer:
+    """``/ping`` by GET, or by POST where that is what it takes."""
+    answer = await trial.request("GET", "/ping", headers, timeout=timeout)
+    if answer.status in (404, 405):
+        answer = await trial.request("POST", "/ping", headers, timeout=timeout)
+    return answer

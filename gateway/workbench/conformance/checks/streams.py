@@ -1,0 +1,148 @@
+"""Many streams, streams that are cut, and streams on which nothing happens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Checks, Need
+from partway.gateway.workbench.conformance.peer import Closed, Peer
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity
+from partway.protocol.frames import Opcode
+
+checks: Final = Checks()
+
+_AT_ONCE = 16
+_CUT = 16
+#: Longer than the platform's ping interval (clause 1.4-1), and in its place with ``--fast``.
+_IDLE, _FAST_IDLE = 65.0, 3.0
+#: Files that a container may open for reasons of its own while streams come and go.
+_OWN_FILES = 4
+_SETTLE = 5.0
+_PONG_TIMEOUT = 2.0
+_POLL = 0.1
+
+
+@checks.add(
+    "streams.many",
+    "1.1-4",
+    title=f"{_AT_ONCE} streams at a time are answered",
+    remedy="serve streams side by side, with a task or a thread for each: none waits until another "
+    "one has ended",
+    requires=("messages.answer", "control.pong"),
+    limit=180,
+)
+async def many(trial: Trial) -> None:
+    async with AsyncExitStack() as streams:
+        peers: list[Peer] = []
+        for number in range(_AT_ONCE):
+            try:
+                peers.append(await streams.enter_async_context(trial.stream(f"stream {number}")))
+            except Broken as broken:
+                raise Broken(f"with {number} of {_AT_ONCE} streams open {broken.what}") from None
+        # The last one first: who serves one after the other has not begun with it.
+        for number in reversed(range(_AT_ONCE)):
+            what = (
+                f"of {_AT_ONCE} open streams, asked from the last to the first, number {number + 1}"
+            )
+            if trial.probe.echo:  # each says something else, so that it is known whose answer came
+                await peers[number].say(f"stream {number}")
+                await trial.echoed(peers[number], f"stream {number}", what)
+            else:
+                await trial.answered(peers[number], what)
+        for number, peer in enumerate(peers):
+            await peer.ping(b"all of it")
+            try:
+                while await peer.pong(_PONG_TIMEOUT) != b"all of it":
+                    continue
+            except TimeoutError:
+                return  # control.pong's affair
+            if trial.probe.echo and peer.unasked:
+                raise Broken(f"on stream {number} came more than its own answer")
+
+
+@checks.add(
+    "streams.cut",
+    "1.5-9",
+    title=f"{_CUT} streams that are cut harm no other",
+    remedy="a client may vanish at any time: end what belongs to its stream, and nothing else",
+    requires=("messages.answer",),
+    limit=120,
+)
+async def cut(trial: Trial) -> None:
+    for number in range(_CUT):
+        async with trial.stream(f"a stream that is cut, {number}") as peer:
+            if number % 2:
+                await peer.say(trial.probe.messages[0])
+            await peer.send(Opcode.TEXT, b"half a mess", fin=False)
+            peer.link.abort()
+    async with trial.stream("a stream after them") as peer:
+        await trial.answered(peer, f"after {_CUT} streams were cut")
+
+
+@checks.add(
+    "streams.leak",
+    "1.5-9",
+    severity=Severity.SHOULD,
+    title="a stream that is over leaves no socket behind",
+    remedy="when a stream is over, whichever way, close its socket and all that was opened for it, "
+    "keep no copy of either, and cancel its tasks",
+    requires=("streams.many", "streams.cut", "closing.connection"),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def leak(trial: Trial) -> None:
+    process = trial.process
+    await _rounds(trial)
+    before = process.descriptors()
+    if before is None:
+        return
+    for _ in range(3):
+        await _rounds(trial)
+    deadline = time.monotonic() + _SETTLE
+    while (now := process.descriptors()) is not None and now > before + _OWN_FILES:
+        if time.monotonic() > deadline:
+            raise Broken(
+                f"{3 * _AT_ONCE} streams later, half of them closed and half cut without a Close, "
+                f"the container has {now} open files, and had {before}: {now - before} more"
+            )
+        await asyncio.sleep(_POLL)
+
+
+async def _rounds(trial: Trial) -> None:
+    """Streams, some closed and some cut; then nothing of them is left."""
+    async with AsyncExitStack() as streams:
+        for number in range(_AT_ONCE):
+            peer = await streams.enter_async_context(trial.stream(f"stream {number}"))
+            if number % 2:
+                peer.link.abort()
+    trial.exchanges.clear()
+
+
+@checks.add(
+    "streams.idle",
+    "1.4-1",
+    title="a stream on which nothing is said stays open",
+    remedy="switch off the idle timeout of your handler, server or library (aiohttp: "
+    "receive_timeout): streams may be silent for long",
+    requires=("messages.answer", "control.pong"),
+    limit=_IDLE + 60,
+    aside=True,
+)
+async def idle(trial: Trial) -> None:
+    async with trial.stream("a silent stream") as peer:
+        deadline = time.monotonic() + trial.scaled(_IDLE, _FAST_IDLE)
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                await peer.take(await peer.frame(left))
+            except TimeoutError:
+                break
+            except Closed as closed:
+                silent = trial.scaled(_IDLE, _FAST_IDLE) - (deadline - time.monotonic())
+                raise Broken(f"after {silent:.1f} s of silence: {closed}") from None
+        await peer.ping(b"still there")
+        await peer.pong()
+        await trial.answered(peer, f"after {trial.scaled(_IDLE, _FAST_IDLE):g} s of silence")

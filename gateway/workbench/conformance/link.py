@@ -1,0 +1,269 @@
+"""One TCP connection to the container, and HTTP on it: every byte is written down."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+import h11
+
+from partway.gateway.dialling import Address
+from partway.gateway.workbench.conformance.evidence import Exchange, shown
+from partway.gateway.workbench.conformance.verdict import Broken
+
+#: Seconds for an answer of which no clause says how soon it must come.
+PATIENCE: Final = 10.0
+#: For a connection: who never accepts fills its backlog, and then the system tries for minutes.
+CONNECT_TIMEOUT: Final = 5.0
+#: Bytes of an answer's body, and pieces in which they come: each costs more than a byte of it.
+MAX_BODY: Final = 16 << 20
+MAX_PIECES: Final = 100_000
+
+_READ = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP response.
+
+    Attributes:
+        status: of it.
+        reason: the words behind the status.
+        headers: names in lower case.
+        body: all of it.
+        chunks: the body as it came: seconds since the request, bytes.
+        head_after: seconds from the request to the response's head.
+        after: seconds from the request to its end.
+    """
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+    chunks: tuple[tuple[float, bytes], ...]
+    head_after: float
+    after: float
+
+    @property
+    def chunked(self) -> bool:
+        """Whether its length was not known when its head was sent."""
+        return "chunked" in self.headers.get("transfer-encoding", "").lower()
+
+    def __str__(self) -> str:
+        body = f", body {shown(self.body)}" if self.body else ", without a body"
+        return f"{self.status} {self.reason}{body}"
+
+
+class Link:
+    """One TCP connection to the container.
+
+    Args:
+        reader: of the connection.
+        writer: likewise.
+        exchange: where everything is written down.
+    """
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: Exchange
+    ) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.exchange = exchange
+        #: Whether the container has ended the connection, and whether it has said Close before.
+        self.ended = False
+        self.said_close = False
+
+    async def send(self, data: bytes, what: str, shown: bytes | None = None, head: int = 0) -> None:
+        """Write bytes, and wait until most of them are taken.
+
+        Args:
+            data: the bytes.
+            what: they are.
+            shown: in their place, in the record: a mask hides what a frame says.
+            head: so many of them are an HTTP head.
+
+        Raises:
+            Broken: the container does not take them, or is gone.
+        """
+        self.exchange.note("sent", what, data if shown is None else shown, head)
+        try:
+            self.writer.write(data)
+            async with asyncio.timeout(PATIENCE):
+                await self.writer.drain()
+        except TimeoutError:
+            raise Broken(f"{what}: not taken for {PATIENCE:g} s") from None
+        except OSError as error:
+            raise Broken(f"{what}: the connection is gone ({error})") from None
+
+    async def read(self, timeout: float) -> bytes:
+        """The next bytes; none at the end of the connection.
+
+        Raises:
+            TimeoutError: nothing came.
+        """
+        async with asyncio.timeout(timeout):
+            try:
+                data = await self.reader.read(_READ)
+            except OSError as error:
+                self.ended = True
+                self.exchange.note("received", f"reset: {error}")
+                return b""
+        if not data:
+            self.ended = True
+            self.exchange.note("received", "end of the connection")
+        return data
+
+    def abort(self) -> None:
+        """Cut the connection without a word."""
+        self.exchange.note("sent", "the connection is cut")
+        self.writer.transport.abort()
+
+    async def close(self) -> None:
+        """Close it, and wait until it is."""
+        self.writer.close()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1):
+                await self.writer.wait_closed()
+
+
+@asynccontextmanager
+async def link_to(address: Address, exchange: Exchange) -> AsyncIterator[Link]:
+    """Connect; the connection is closed at the block's end.
+
+    Raises:
+        Broken: nobody listens there.
+    """
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+    except TimeoutError:
+        raise Broken(
+            f"{address} did not accept a connection within {CONNECT_TIMEOUT:g} s"
+        ) from None
+    except OSError as error:
+        raise Broken(f"nothing accepts connections at {address}: {error.strerror}") from None
+    link = Link(reader, writer, exchange)
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+def request_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
+    """A request's head as bytes."""
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def ask(
+    link: Link,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    timeout: float = PATIENCE,
+) -> Answer:
+    """Send one request and read its answer.
+
+    Raises:
+        Broken: the answer is not HTTP, is cut, or does not come.
+    """
+    sent = {"Host": "container", **headers}
+    if body or method == "POST":
+        sent["Content-Length"] = str(len(body))
+    began = time.monotonic()
+    head = request_head(method, target, sent)
+    await link.send(head + body, f"{method} {target}", head=len(head))
+    try:
+        answer = await read_answer(link, method, began, timeout)
+    except h11.RemoteProtocolError as error:
+        raise Broken(not_http(f"the answer to {method} {target}", link, error)) from None
+    except TimeoutError:
+        raise Broken(f"{method} {target}: no whole answer within {timeout:g} s") from None
+    body_note = f", {len(answer.body)} bytes in {len(answer.chunks)} pieces" if answer.body else ""
+    link.exchange.note("received", f"{answer.status} {answer.reason}{body_note}", answer.body)
+    return answer
+
+
+async def read_answer(
+    link: Link, method: str, began: float, timeout: float, read: bytes = b""
+) -> Answer:
+    """Read an answer whose request was sent at ``began``.
+
+    Args:
+        link: the connection.
+        method: of the request.
+        began: ``time.monotonic()``.
+        timeout: seconds since then.
+        read: bytes of it that have been read already.
+
+    Raises:
+        Broken: it is too long, or the connection ended before it.
+        h11.RemoteProtocolError: it is not HTTP.
+        TimeoutError: it does not come.
+    """
+    parser = h11.Connection(h11.CLIENT)
+    parser.send(h11.Request(method=method, target="/", headers=[("Host", "container")]))
+    parser.send(h11.EndOfMessage())
+    if read:
+        parser.receive_data(read)
+    head: h11.Response | None = None
+    head_after = 0.0
+    chunks: list[tuple[float, bytes]] = []
+    size = 0
+    while True:
+        event = parser.next_event()
+        now = time.monotonic() - began
+        if event is h11.NEED_DATA:
+            parser.receive_data(await link.read(max(0.0, timeout - now)))
+        elif isinstance(event, h11.Response):
+            head, head_after = event, now
+            raw = _response_head(event)
+            what = f"the head of an answer, {event.status_code}"
+            link.exchange.note("received", what, raw, len(raw))
+        elif isinstance(event, h11.Data):
+            chunks.append((now, bytes(event.data)))
+            size += len(event.data)
+            if size > MAX_BODY:
+                raise Broken(f"the answer to {method} has more than {MAX_BODY} bytes")
+            if len(chunks) > MAX_PIECES:
+                raise Broken(f"the answer to {method} comes in more than {MAX_PIECES} pieces")
+        elif isinstance(event, h11.EndOfMessage):
+            break
+        elif isinstance(event, h11.ConnectionClosed):
+            raise Broken(f"the connection ended without an answer to {method}")
+        elif event is h11.PAUSED:
+            break
+    assert head is not None, "its end comes after it"
+    return Answer(
+        status=head.status_code,
+        reason=head.reason.decode("latin-1"),
+        headers={name.decode(): value.decode("latin-1") for name, value in head.headers},
+        body=b"".join(data for _, data in chunks),
+        chunks=tuple(chunks),
+        head_after=head_after,
+        after=time.monotonic() - began,
+    )
+
+
+def _response_head(event: h11.Response) -> bytes:
+    """A head as it came, but for white space that means nothing."""
+    first = b"HTTP/%s %d %s" % (event.http_version, event.status_code, event.reason)
+    fields = (b"%s: %s" % field for field in event.headers.raw_items())
+    return b"\r\n".join((first, *fields, b"", b""))
+
+
+def not_http(what: str, link: Link, error: h11.RemoteProtocolError) -> str:
+    """What came instead of an answer, in words."""
+    if link.ended and any(step.what.startswith("the head") for step in link.exchange.steps):
+        return f"{what} began, and the connection ended before the end of its body"
+    if link.ended:
+        return f"the connection ended instead of {what}"
+    return f"{what} is not HTTP: {error}"

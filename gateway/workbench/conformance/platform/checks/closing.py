@@ -1,0 +1,192 @@
+"""The closing handshake (clauses 1.2-7, 1.5-1, 1.5-2, 1.5-7, 1.5-11, 1.5-12)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from partway.gateway.client import PayloadPart
+from partway.gateway.workbench.conformance.evidence import shown
+from partway.gateway.workbench.conformance.platform.check import PlatformChecks
+from partway.gateway.workbench.conformance.platform.client import PARTIAL, TEXT, Client
+from partway.gateway.workbench.conformance.platform.container import ContainerStream
+from partway.gateway.workbench.conformance.platform.trial import PlatformTrial
+from partway.gateway.workbench.conformance.verdict import Broken
+from partway.protocol.frames import Opcode
+
+checks: Final = PlatformChecks("closing")
+
+_CODES: Final = (1000, 1001, 1003, 1007, 1011, 1014, 3000, 4999)
+
+
+@checks.add(
+    "input_end",
+    "1.5-11",
+    "1.5-12",
+    title="the end of the client's input is Close 1000 to the container",
+    remedy='send Close(1000) once the client has ended its input (input_end = "close")',
+)
+async def input_end(trial: PlatformTrial) -> None:
+    async with trial.stream("the input ends") as (client, seen):
+        await client.end_input()
+        close = await seen.control(Opcode.CLOSE, trial.patience)
+    if close.close_code != 1000:
+        raise Broken(f"the container gets {close}, not Close 1000")
+
+
+@checks.add(
+    "tail",
+    "1.5-12",
+    title="what the container says behind that Close still reaches the client, then a clean end",
+    remedy="relay the container's frames until its own Close: half of the connection goes on",
+    requires=("closing.input_end", "replies.part"),
+)
+async def tail(trial: PlatformTrial) -> None:
+    async with trial.stream("an answer behind the end of the input") as (client, seen):
+        seen.closes = False
+        await client.end_input()
+        await seen.control(Opcode.CLOSE, trial.patience)
+        seen.send(Opcode.TEXT, b"one mo", fin=False)
+        seen.send(Opcode.CONTINUATION, b"re")
+        seen.send_close(1000)
+        seen.finish()
+        found = await client.parts(2)
+        end = await client.end()
+    if [part.payload for part in found] != [b"one mo", b"re"]:
+        raise Broken(f"the client gets {[part.payload for part in found]}")
+    if end.kind != "clean":
+        raise Broken(f"the client gets {end}, not a clean end")
+
+
+@checks.add(
+    "unfinished",
+    "1.2-7",
+    title="a message that the client leaves unfinished gets no FIN, but Close 1000",
+    remedy="make no FIN up: send Close(1000) when the input ends inside a message",
+    requires=("parts.fragments", "closing.input_end"),
+)
+async def unfinished(trial: PlatformTrial) -> None:
+    async with trial.stream("the input ends inside a message") as (client, seen):
+        await client.send(b"half", TEXT, PARTIAL)
+        await client.end_input()
+        close = await seen.control(Opcode.CLOSE, trial.patience)
+        frames = [each for each in seen.frames if each.is_data]
+    if [(each.payload, each.fin) for each in frames] != [(b"half", False)]:
+        raise Broken(f"of half a message came {[str(each) for each in frames]}")
+    if close.close_code != 1000:
+        raise Broken(f"the container gets {close}, not Close 1000")
+
+
+@checks.add(
+    "echo",
+    "1.5-1",
+    title="a container's Close is answered with the same code",
+    remedy="answer Close with Close and its code (RFC 6455 §5.5.1)",
+)
+async def echo(trial: PlatformTrial) -> None:
+    for code in _CODES:
+        async with trial.stream(f"the container says Close {code}") as (_, seen):
+            seen.send_close(code, "done")
+            close = await seen.control(Opcode.CLOSE, trial.patience)
+            if close.close_code != code:
+                raise Broken(f"Close {code} is answered by {close}")
+
+
+@checks.add(
+    "reported",
+    "1.5-1",
+    title="a container's Close is the client's ModelStreamError, with code and reason",
+    remedy="report the code in decimal and the reason as it is; without one, the code's name",
+)
+async def reported(trial: PlatformTrial) -> None:
+    for code, reason, wanted in ((4001, "no quota ✓", "no quota ✓"), (1011, "", "Internal Error")):
+        async with trial.stream(f"the container says Close {code}") as (client, seen):
+            seen.send_close(code, reason)
+            end = await client.end()
+            if (end.kind, end.code, end.message) != ("model", str(code), wanted):
+                raise Broken(f"after Close {code} {reason!r} the client gets {end}")
+
+
+@checks.add(
+    "empty",
+    "1.5-2",
+    title="a Close without a code is answered by an empty Close, and reported as 1005",
+    remedy="make no code up toward the container",
+)
+async def empty(trial: PlatformTrial) -> None:
+    async with trial.stream("the container says an empty Close") as (client, seen):
+        seen.send_close()
+        close = await seen.control(Opcode.CLOSE, trial.patience)
+        end = await client.end()
+    if close.payload:
+        raise Broken(f"an empty Close is answered by {close}, payload {shown(close.payload)}")
+    if end.kind == "clean":
+        return  # normal_close = "end"
+    if (end.kind, end.code) != ("model", "1005"):
+        raise Broken(f"after an empty Close the client gets {end}")
+
+
+@checks.add(
+    "inside",
+    "1.5-7",
+    title="Close in the middle of a container's message is answered, and its code reported",
+    remedy="take Close between two fragments for what it is: legal (RFC 6455 §5.4)",
+    requires=("closing.echo", "closing.reported", "replies.fragments"),
+)
+async def inside(trial: PlatformTrial) -> None:
+    async with trial.stream("Close inside a message") as (client, seen):
+        seen.send(Opcode.TEXT, b"half", fin=False)
+        seen.send_close(4002, "enough")
+        close = await seen.control(Opcode.CLOSE, trial.patience)
+        part = await client.part()
+        end = await client.end()
+    if close.close_code != 4002:
+        raise Broken(f"Close 4002 inside a message is answered by {close}")
+    if part != PayloadPart(b"half", TEXT, PARTIAL):
+        raise Broken(f"the client gets {part}, not half a message that stays PARTIAL")
+    if (end.kind, end.code) != ("model", "4002"):
+        raise Broken(f"after Close 4002 inside a message the client gets {end}")
+
+
+async def _both_closes(trial: PlatformTrial, client: Client, seen: ContainerStream) -> str:
+    """Both have said Close, and the container ends TCP; how the platform ends it."""
+    await client.send(b"before")
+    await client.end_input()
+    await seen.control(Opcode.CLOSE, trial.patience)
+    seen.send_raw(_BEHIND, "Pings behind the platform's Close")
+    seen.send_close(1000)
+    seen.finish()
+    return await seen.end(trial.patience)
+
+
+#: Three Pings: nothing may answer them.
+_BEHIND: Final = b"\x89\x02no" * 3
+
+
+@checks.add(
+    "last",
+    "1.5-11",
+    title="nothing is sent behind a Close, whatever comes",
+    remedy="send no frame after your Close, not even a Pong (RFC 6455 §5.5.1)",
+    requires=("closing.input_end",),
+)
+async def last(trial: PlatformTrial) -> None:
+    async with trial.stream("behind the platform's Close") as (client, seen):
+        seen.closes = False
+        await _both_closes(trial, client, seen)
+        if seen.behind_close:
+            raise Broken(f"behind its Close the platform sent {'; '.join(seen.behind_close)}")
+
+
+@checks.add(
+    "tcp",
+    "1.5-12",
+    title="after both Closes, and the container's end of TCP, the platform ends it in order",
+    remedy="close the socket with nothing unread: a reset may take the last bytes along",
+    requires=("closing.input_end",),
+)
+async def tcp(trial: PlatformTrial) -> None:
+    async with trial.stream("the end of TCP") as (client, seen):
+        seen.closes = False
+        ended = await _both_closes(trial, client, seen)
+        if ended != "FIN":
+            raise Broken(f"the platform ends the connection by a {ended}")

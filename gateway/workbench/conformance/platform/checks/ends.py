@@ -1,0 +1,99 @@
+"""Ends that are nobody's Close: lost, left, at fault (rows 1.5-3, 1.5-9, 1.5-10, 1.5-12)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from partway.gateway.workbench.conformance.platform.check import PlatformChecks
+from partway.gateway.workbench.conformance.platform.container import ContainerStream
+from partway.gateway.workbench.conformance.platform.trial import PlatformTrial
+from partway.gateway.workbench.conformance.verdict import Broken
+from partway.protocol.frames import Opcode
+
+checks: Final = PlatformChecks("ends")
+
+#: What a machine may take beyond a time that is waited for.
+_SLACK: Final = 1.0
+
+
+async def _told(trial: PlatformTrial, seen: ContainerStream, code: int, what: str) -> None:
+    close = await seen.control(Opcode.CLOSE, trial.patience)
+    if close.close_code != code:
+        raise Broken(f"{what} the container gets {close}, not Close {code}")
+
+
+@checks.add(
+    "container_lost",
+    "1.5-3",
+    title="a container's end without a Close is ModelStreamError 1006",
+    remedy="tell an end without Close, orderly or not, from an orderly close",
+)
+async def container_lost(trial: PlatformTrial) -> None:
+    for cut in (ContainerStream.finish, ContainerStream.abort):
+        async with trial.stream("the container is gone") as (client, seen):
+            cut(seen)
+            end = await client.end()
+            if (end.kind, end.code) != ("model", "1006"):
+                raise Broken(f"the container's connection ended, and the client gets {end}")
+
+
+@checks.add(
+    "client_vanished",
+    "1.5-9",
+    title="a client that vanishes is Close 1001 to the container",
+    remedy="tell the container that its client is gone",
+)
+async def client_vanished(trial: PlatformTrial) -> None:
+    async with trial.stream("the client vanishes") as (client, seen):
+        client.vanish()
+        await _told(trial, seen, 1001, "when its client vanishes")
+
+
+@checks.add(
+    "client_left",
+    "1.5-9",
+    title="a client that leaves before the end is Close 1001 to the container",
+    remedy="tell the container that the stream was cancelled; 1000 is the end of an input",
+)
+async def client_left(trial: PlatformTrial) -> None:
+    async with trial.stream("the client leaves") as (client, seen):
+        await client.leave()
+        await _told(trial, seen, 1001, "when its client leaves")
+
+
+@checks.add(
+    "client_fault",
+    "1.5-10",
+    title="a client's fault is Close 1008 to the container, and nothing of it is relayed",
+    remedy="refuse an event that cannot be right, and tell the container why the stream ends",
+)
+async def client_fault(trial: PlatformTrial) -> None:
+    async with trial.raw_stream("a part with a wrong DataType") as (client, seen):
+        client.send({"PayloadPart": {"Bytes": b"good"}})
+        client.send({"PayloadPart": {"Bytes": b"bad", "DataType": "utf8"}})
+        client.send({"PayloadPart": {"Bytes": b"behind"}})
+        await _told(trial, seen, 1008, "after a part with a wrong DataType")
+        found = b"".join(each.payload for each in seen.frames if each.is_data)
+    if found != b"good":
+        raise Broken(f"around a part with a wrong DataType the container gets {found!r}")
+
+
+@checks.add(
+    "no_close",
+    "1.5-12",
+    title="a container that answers no Close is given up after its time",
+    remedy="wait 10 seconds for a container's Close, then end with InternalStreamFailure",
+    requires=("closing.input_end",),
+)
+async def no_close(trial: PlatformTrial) -> None:
+    limit = trial.platform.times.close_timeout
+    async with trial.stream("Close is not answered", endpoint=trial.hurried()) as (client, seen):
+        seen.closes = False
+        client.patience = limit + _SLACK + trial.patience
+        await client.end_input()
+        close = await seen.control(Opcode.CLOSE, trial.patience)
+        end, at = await client.end(), client.ended_at
+    if end.kind != "platform":
+        raise Broken(f"without the container's Close the client gets {end}")
+    if not limit * 0.9 <= at - close.at <= limit + _SLACK:
+        raise Broken(f"the container was given up after {at - close.at:.2f} s, not {limit:g} s")

@@ -1,0 +1,293 @@
+"""How a stream is asked for (clauses 1.1-2, 1.1-4, 1.2-6, 1.6-1, 4-6)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import time
+from typing import Final
+
+from partway.gateway.workbench.conformance.platform.check import PlatformChecks
+from partway.gateway.workbench.conformance.platform.container import Answer, Head, granted, refusing
+from partway.gateway.workbench.conformance.platform.trial import PlatformTrial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity
+
+checks: Final = PlatformChecks("upgrade")
+
+DEFAULT_TARGET: Final = "/invocations-bidirectional-stream"
+
+#: All that goes along (clause 1.6-1); a name for who asks is nobody's harm.
+_KNOWN: Final = frozenset(
+    {
+        *("host", "upgrade", "connection", "user-agent", "x-amzn-sagemaker-request-id"),
+        *("sec-websocket-key", "sec-websocket-version"),
+        *("sec-websocket-extensions", "sec-websocket-protocol"),  # checked by themselves
+    }
+)
+_REQUEST_ID: Final = "x-amzn-sagemaker-request-id"
+
+#: For bytes that should not come.
+_QUIET: Final = 0.05
+
+#: What a machine may take beyond a time that is waited for.
+_SLACK: Final = 1.0
+
+
+async def _head(trial: PlatformTrial, title: str = "a stream") -> Head:
+    async with trial.stream(title) as (_, seen):
+        return seen.head
+
+
+@checks.add(
+    "asked",
+    "1.1-4",
+    title="a container is asked for a WebSocket as RFC 6455 §4.1 wants it",
+    remedy="send GET, HTTP/1.1, Upgrade: websocket, Connection: Upgrade, Sec-WebSocket-Version: 13",
+    requires=(),
+)
+async def asked(trial: PlatformTrial) -> None:
+    head = await _head(trial)
+    method, version = head.line.partition(" ")[0], head.line.rpartition(" ")[2]
+    if method != "GET" or version != "HTTP/1.1":
+        raise Broken(f"the request line is {head.line!r}, not GET … HTTP/1.1")
+    if head.one("upgrade").lower() != "websocket":
+        raise Broken(f"Upgrade is {head.all('upgrade')}, not websocket")
+    tokens = [token.strip().lower() for token in head.one("connection").split(",")]
+    if "upgrade" not in tokens:
+        raise Broken(f"Connection is {head.all('connection')}, and does not name Upgrade")
+    if head.all("sec-websocket-version") != ["13"]:
+        raise Broken(f"Sec-WebSocket-Version is {head.all('sec-websocket-version')}, not 13")
+
+
+@checks.add(
+    "host",
+    "1.1-4",
+    title="the request names its host, once",
+    remedy="send one Host header (RFC 9112 §3.2)",
+)
+async def host(trial: PlatformTrial) -> None:
+    hosts = (await _head(trial)).all("host")
+    if len(hosts) != 1 or not hosts[0]:
+        raise Broken(f"Host is {hosts}")
+
+
+@checks.add(
+    "key",
+    "1.1-4",
+    title="the key is 16 bytes, and another one for each stream",
+    remedy="make Sec-WebSocket-Key of 16 random bytes, each time (RFC 6455 §4.1)",
+)
+async def key(trial: PlatformTrial) -> None:
+    keys = []
+    for _ in range(2):
+        values = (await _head(trial)).all("sec-websocket-key")
+        try:
+            decoded = [base64.b64decode(value, validate=True) for value in values]
+        except (binascii.Error, ValueError):
+            decoded = []
+        if len(decoded) != 1 or len(decoded[0]) != 16:
+            raise Broken(f"Sec-WebSocket-Key is {values}, not 16 bytes in base64")
+        keys += decoded
+    if keys[0] == keys[1]:
+        raise Broken(f"two streams have the key {keys[0].hex(' ')}")
+
+
+@checks.add(
+    "extensions",
+    "1.2-6",
+    title="no extension is offered",
+    remedy="leave Sec-WebSocket-Extensions out: a compressed payload is not the part's bytes",
+)
+async def extensions(trial: PlatformTrial) -> None:
+    offered = (await _head(trial)).all("sec-websocket-extensions")
+    if offered:
+        raise Broken(f"Sec-WebSocket-Extensions offers {offered}")
+
+
+@checks.add(
+    "subprotocol",
+    "1.6-1",
+    title="no subprotocol is offered",
+    remedy="leave Sec-WebSocket-Protocol out: what a client speaks is nothing to the container",
+)
+async def subprotocol(trial: PlatformTrial) -> None:
+    offered = (await _head(trial)).all("sec-websocket-protocol")
+    if offered:
+        raise Broken(f"Sec-WebSocket-Protocol offers {offered}")
+
+
+@checks.add(
+    "path",
+    "1.1-4",
+    "1.6-1",
+    title="a stream comes to the documented path",
+    remedy=f"ask for {DEFAULT_TARGET}, with nothing behind it",
+)
+async def path(trial: PlatformTrial) -> None:
+    target = (await _head(trial)).target
+    if target != DEFAULT_TARGET:
+        raise Broken(f"{target!r} is asked for, not {DEFAULT_TARGET!r}")
+
+
+@checks.add(
+    "given_path",
+    "1.6-1",
+    title="a client's path takes the place of that one",
+    remedy="put / and the model invocation path where the default path is",
+)
+async def given_path(trial: PlatformTrial) -> None:
+    async with trial.stream("with a path", path="v1/audio-2/listen.x_y") as (_, seen):
+        target = seen.head.target
+    if target != "/v1/audio-2/listen.x_y":
+        raise Broken(f"{target!r} is asked for, not '/v1/audio-2/listen.x_y'")
+
+
+@checks.add(
+    "query",
+    "1.6-1",
+    title="a client's query is passed on as it is",
+    remedy="put ? and the model query string behind the path, and change nothing in it",
+)
+async def query(trial: PlatformTrial) -> None:
+    sent = "model=nova-2&b=%2Fx%20y&a=1&b=%e2%82%AC~"
+    async with trial.stream("with a query", query=sent) as (_, seen):
+        found = seen.head.target.partition("?")[2]
+    if found != sent:
+        raise Broken(f"the query is {found!r}, not {sent!r}")
+
+
+@checks.add(
+    "request_id",
+    "1.6-1",
+    title="the request id goes along, the client's own, another for each stream",
+    remedy="send one X-Amzn-SageMaker-Request-Id, the id that the client is told",
+)
+async def request_id(trial: PlatformTrial) -> None:
+    found = []
+    for _ in range(2):
+        async with trial.stream("a request id") as (client, seen):
+            ids = seen.head.all(_REQUEST_ID)
+            if len(ids) != 1 or not ids[0]:
+                raise Broken(f"X-Amzn-SageMaker-Request-Id is {ids}")
+            if ids[0] != client.request_id:
+                raise Broken(f"the container has {ids[0]!r}, the client {client.request_id!r}")
+            found += ids
+    if found[0] == found[1]:
+        raise Broken(f"two streams have the request id {found[0]!r}")
+
+
+@checks.add(
+    "headers",
+    "1.6-1",
+    severity=Severity.SHOULD,
+    title="nothing else of the client's headers goes along",
+    remedy="send the upgrade's own headers and the request id alone",
+)
+async def headers(trial: PlatformTrial) -> None:
+    names = {name for name, _ in (await _head(trial)).fields}
+    if names - _KNOWN:
+        raise Broken(f"these go along too: {', '.join(sorted(names - _KNOWN))}")
+
+
+@checks.add(
+    "waits",
+    "1.1-4",
+    title="nothing is sent before the 101, and the client waits for it too",
+    remedy="send no frame, and grant the client nothing, before the container has (RFC 6455 §4.1)",
+)
+async def waits(trial: PlatformTrial) -> None:
+    trial.container.answer = lambda _: None
+    async with asyncio.TaskGroup() as group:
+        client_side = group.create_task(_opened(trial))
+        seen = await trial.container.stream(trial.patience)
+        trial.exchanges.append(seen.exchange)
+        try:
+            await seen.until(lambda: bool(seen.frames) or client_side.done(), _QUIET, "")
+        except Broken:
+            early = False  # nothing came, which is right
+        else:
+            early = True
+        seen.send_raw(granted(seen.head), "HTTP/1.1 101")
+        await client_side
+    if early or client_side.result() < _QUIET / 2:
+        raise Broken("the platform went on before the container had answered the upgrade")
+
+
+async def _opened(trial: PlatformTrial) -> float:
+    """Open a stream and leave; the seconds that it took."""
+    began = time.monotonic()
+    async with trial.platform.connect():
+        return time.monotonic() - began
+
+
+async def _refusal(trial: PlatformTrial, answer: Answer, status: int, what: str) -> None:
+    trial.container.answer = answer
+    refusal = await trial.refused()
+    if (refusal.status, refusal.error, refusal.original_status) != (424, "ModelError", status):
+        raise Broken(
+            f"{what}: the client gets {refusal.error} {refusal.status} with OriginalStatusCode "
+            f"{refusal.original_status}, not ModelError 424 with {status}"
+        )
+    if status and refusal.original_message != "not here":
+        raise Broken(f"{what}: OriginalMessage is {refusal.original_message!r}, not 'not here'")
+
+
+@checks.add(
+    "refused",
+    "4-6",
+    title="a container's refusal reaches the client with its status and body",
+    remedy="answer 424 ModelError with OriginalStatusCode and OriginalMessage; follow no redirect",
+)
+async def refused(trial: PlatformTrial) -> None:
+    for status in ("403 Forbidden", "302 Found", "503 Service Unavailable", "200 OK"):
+        answer = refusing(status, b"not here")
+        await _refusal(trial, answer, int(status[:3]), f"after {status}")
+
+
+@checks.add(
+    "wrong_101",
+    "1.2-6",
+    "4-6",
+    title="a 101 that RFC 6455 does not allow is no stream",
+    remedy="check Sec-WebSocket-Accept, and that nothing comes back that was not offered",
+    requires=("upgrade.refused",),
+)
+async def wrong_101(trial: PlatformTrial) -> None:
+    for name, value in (
+        ("Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
+        ("Sec-WebSocket-Extensions", "permessage-deflate"),
+        ("Sec-WebSocket-Protocol", "chat"),
+        ("Upgrade", "h2c"),
+    ):
+
+        def answer(head: Head, name: str = name, value: str = value) -> bytes:
+            return granted(head, {name: value})
+
+        await _refusal(trial, answer, 0, f"after a 101 with {name}: {value}")
+
+
+@checks.add(
+    "accept_timeout",
+    "1.1-2",
+    "4-6",
+    title="a container that accepts no connection is given up after its 250 ms",
+    remedy="give a connection 250 ms to be accepted, then answer 424 with OriginalStatusCode 0",
+    requires=("upgrade.refused",),
+)
+async def accept_timeout(trial: PlatformTrial) -> None:
+    limit = trial.platform.times.connect_timeout
+    address = trial.container.address
+    await trial.container.accept_no_more()
+    _, waiting = await asyncio.open_connection(address.host, address.port)  # takes the one place
+    try:
+        began = time.monotonic()
+        refusal = await trial.refused(trial.platform.hurried)
+        took = time.monotonic() - began
+    finally:
+        trial.container.accept_again()
+        waiting.close()
+    if refusal.original_status != 0 or refusal.status != 424:
+        raise Broken(f"the client gets {refusal}, not 424 with OriginalStatusCode 0")
+    if not limit * 0.9 <= took <= limit + _SLACK:
+        raise Broken(f"the platform gave it up after {took:.2f} s, not {limit:g} s")

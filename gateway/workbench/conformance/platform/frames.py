@@ -1,0 +1,123 @@
+"""The platform's frames as they are: nothing that it may have got wrong is refused here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from websockets.utils import apply_mask
+
+from partway.gateway.workbench.conformance.verdict import Broken
+from partway.protocol.frames import Opcode
+
+#: Bytes of one frame.
+MAX_FRAME: Final = 32 << 20
+
+_NAMES: Final = {int(opcode): opcode.name.lower() for opcode in Opcode}
+#: How much longer each form of a length makes a frame's head, and the least that needs it.
+_FORMS: Final = {126: (2, 126), 127: (8, 1 << 16)}
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFrame:
+    """One frame as it was on the wire.
+
+    Attributes:
+        at: seconds on the container's clock, when its last byte had come.
+        fin: its first bit.
+        rsv: the three bits behind it, as a number.
+        opcode: any of sixteen.
+        key: that it was masked with; empty where it was not.
+        payload: unmasked.
+        shortest: whether its length was written in the shortest form.
+    """
+
+    at: float
+    fin: bool
+    rsv: int
+    opcode: int
+    key: bytes
+    payload: bytes
+    shortest: bool = True
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is no control frame."""
+        return self.opcode < Opcode.CLOSE
+
+    @property
+    def close_code(self) -> int | None:
+        """Of a Close; None where it has none."""
+        return int.from_bytes(self.payload[:2], "big") if len(self.payload) > 1 else None
+
+    def __str__(self) -> str:
+        name = _NAMES.get(self.opcode, f"opcode {self.opcode:#x}")
+        if self.opcode == Opcode.CLOSE:
+            name = f"Close {'without a code' if self.close_code is None else self.close_code}"
+        return f"{name}{' FIN' if self.fin else ', no FIN'}, {len(self.payload)} bytes"
+
+
+class FrameReader:
+    """Bytes in, frames out, whatever they are.
+
+    Only an unfinished frame is held, so at most :data:`MAX_FRAME` and one read.
+    """
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def feed(self, data: bytes, at: float) -> list[SeenFrame]:
+        """The frames that end in these bytes.
+
+        Args:
+            data: what was read.
+            at: when, in seconds.
+
+        Raises:
+            Broken: a frame is too long to be held.
+        """
+        self._held += data
+        found = []
+        start = 0
+        while (taken := self._next(start, at)) is not None:
+            seen, start = taken
+            found.append(seen)
+        del self._held[:start]
+        return found
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of a frame whose end has not come."""
+        return len(self._held)
+
+    def _next(self, start: int, at: float) -> tuple[SeenFrame, int] | None:
+        held = self._held
+        if len(held) < start + 2:
+            return None
+        first, second = held[start], held[start + 1]
+        length, least = second & 0x7F, 0
+        begin = start + 2
+        if length in _FORMS:
+            size, least = _FORMS[length]
+            if len(held) < begin + size:
+                return None
+            length = int.from_bytes(held[begin : begin + size], "big")
+            begin += size
+        if length > MAX_FRAME:
+            raise Broken(f"the platform announces a frame of {length} bytes")
+        key_end = begin + (4 if second & 0x80 else 0)
+        end = key_end + length
+        if len(held) < end:
+            return None
+        key = bytes(held[begin:key_end])
+        payload = bytes(held[key_end:end])
+        seen = SeenFrame(
+            at=at,
+            fin=bool(first & 0x80),
+            rsv=first >> 4 & 7,
+            opcode=first & 0xF,
+            key=key,
+            payload=apply_mask(payload, key) if key else payload,
+            shortest=length >= least,
+        )
+        return seen, end

@@ -1,0 +1,204 @@
+"""What a check of a platform works with: a container with instruments, and a client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from partway.gateway.client import (
+    ClientStream,
+    Credentials,
+    GatewayUnreachable,
+    PartwayError,
+    StreamRefused,
+    connect,
+)
+from partway.gateway.client.request import request_for
+from partway.gateway.workbench.conformance.evidence import Exchange
+from partway.gateway.workbench.conformance.platform.client import Client, RawClient, upgraded
+from partway.gateway.workbench.conformance.platform.container import (
+    ContainerStream,
+    InstrumentedContainer,
+)
+from partway.gateway.workbench.conformance.verdict import Broken, Untried
+from partway.protocol import limits
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What an endpoint's policy says; the documented times by default. Seconds.
+
+    Attributes:
+        ping_interval: between Pings (clause 1.4-1).
+        pings_unanswered: that a container may leave.
+        close_timeout: for a container's answer to a Close (clause 1.5-12).
+        connect_timeout: for a container to accept a connection (clause 1.1-2).
+    """
+
+    ping_interval: float = limits.CONTAINER_PING_INTERVAL
+    pings_unanswered: int = limits.CONTAINER_PINGS_UNANSWERED
+    close_timeout: float = limits.CLOSE_TIMEOUT
+    connect_timeout: float = limits.CONTAINER_CONNECT_TIMEOUT
+
+    @property
+    def until_lost(self) -> float:
+        """From a stream's begin to the end of one that answers no Ping."""
+        return self.ping_interval * (self.pings_unanswered + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """The platform that is tried: any gateway with this API.
+
+    Attributes:
+        url: of its listener, ``http://HOST:PORT``.
+        endpoint: whose container is the one with instruments.
+        hurried: another endpoint with the same container, whose times are short; None where there
+            is none, and times are then as documented.
+        times: of ``hurried``, or of ``endpoint`` where there is none.
+        transport: which of the gateway's surfaces the client speaks to.
+        patience: seconds for what is due at once.
+        credentials: to sign with; None to sign nothing.
+        region: that signatures name.
+        ca: PEM file of the roots to trust.
+    """
+
+    url: str
+    endpoint: str
+    hurried: str | None = None
+    times: Times = Times()
+    transport: Literal["websocket", "http2"] = "websocket"
+    patience: float = 10.0
+    credentials: Credentials | None = None
+    region: str = "us-east-1"
+    ca: Path | None = None
+
+    def connect(
+        self, endpoint: str | None = None, *, path: str | None = None, query: str | None = None
+    ) -> AbstractAsyncContextManager[ClientStream]:
+        """A stream as any client opens one: see :func:`partway.gateway.client.connect`."""
+        return connect(
+            self.url,
+            endpoint or self.endpoint,
+            transport=self.transport,
+            path=path,
+            query=query,
+            credentials=self.credentials,
+            region=self.region,
+            ca=self.ca,
+            connect_timeout=self.patience,
+            open_timeout=self.patience,
+        )
+
+
+@dataclass(slots=True)
+class PlatformTrial:
+    """One check, being tried.
+
+    Attributes:
+        platform: which is tried.
+        container: the endpoint's.
+        fast: whether what takes minutes is left out.
+        kept: what checks have observed before; several look at the same.
+        exchanges: what went over the wire so far, a stream each.
+    """
+
+    platform: Platform
+    container: InstrumentedContainer
+    fast: bool = False
+    kept: dict[str, ContainerStream] = field(default_factory=dict)
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    @property
+    def patience(self) -> float:
+        """Seconds for what is due at once."""
+        return self.platform.patience
+
+    def hurried(self) -> str:
+        """The endpoint to look at times with.
+
+        Raises:
+            Untried: its times are minutes, and those are left out.
+        """
+        if self.platform.hurried is None and self.fast:
+            raise Untried("takes minutes with the documented times: leave --fast out")
+        return self.platform.hurried or self.platform.endpoint
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        title: str,
+        *,
+        path: str | None = None,
+        query: str | None = None,
+        endpoint: str | None = None,
+    ) -> AsyncIterator[tuple[Client, ContainerStream]]:
+        """A stream through the platform: its client, and what the container sees.
+
+        Raises:
+            Broken: it is not granted, or nothing reaches the container.
+        """
+        platform = self.platform
+        async with AsyncExitStack() as stack:
+            try:
+                stream = await stack.enter_async_context(
+                    platform.connect(endpoint, path=path, query=query)
+                )
+            except StreamRefused as error:
+                raise Broken(f"the platform grants no stream: {error}") from None
+            except GatewayUnreachable as error:
+                raise Broken(
+                    f"there is no gateway: {error}", "start one, or mend its URL"
+                ) from None
+            seen = await self.container.stream(platform.patience)
+            seen.exchange.title = title
+            self.exchanges.append(seen.exchange)
+            yield Client(stream, seen.exchange, platform.patience), seen
+        seen.finish()  # behind the client, which is not to find its model gone
+
+    @asynccontextmanager
+    async def raw_stream(self, title: str) -> AsyncIterator[tuple[RawClient, ContainerStream]]:
+        """A stream whose client's envelopes are the check's to choose, over WebSocket."""
+        platform = self.platform
+        request = request_for(
+            platform.url,
+            platform.endpoint,
+            {},
+            ca=platform.ca,
+            credentials=platform.credentials,
+            region=platform.region,
+            token=None,
+        )
+        async with upgraded(request, platform.patience) as transport:
+            seen = await self.container.stream(platform.patience)
+            seen.exchange.title = title
+            self.exchanges.append(seen.exchange)
+            yield RawClient(transport, seen.exchange), seen
+
+    async def refused(self, endpoint: str | None = None) -> StreamRefused:
+        """Ask for a stream that cannot be had; how the client is refused.
+
+        Raises:
+            Broken: it is granted, or not answered.
+        """
+        try:
+            async with self.platform.connect(endpoint):
+                raise Broken("the client has a stream that the container did not grant")
+        except StreamRefused as refusal:
+            return refusal
+        except PartwayError as error:
+            raise Broken(f"the client is not refused; it gets {error}") from None
+
+    async def once(
+        self, observe: Callable[[PlatformTrial], Awaitable[ContainerStream]]
+    ) -> ContainerStream:
+        """What several checks look at: observed by the first of them, and kept for the others."""
+        name = observe.__qualname__
+        if name not in self.kept:
+            self.kept[name] = await observe(self)
+            return self.kept[name]
+        self.exchanges.append(self.kept[name].exchange)
+        return self.kept[name]

@@ -1,0 +1,114 @@
+"""Clause by clause, which checks claim it, of either side; and where there is none, why."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from partway.gateway.console import print_line
+from partway.gateway.workbench.conformance.check import Check
+
+#: What each clause between platform and container is about.
+CLAUSES: Final[Mapping[str, str]] = {
+    "1.1-1": "started with serve, stopped by SIGTERM",
+    "1.1-2": "port, /ping, /invocations, connections, unknown headers",
+    "1.1-3": "ready within 8 minutes",
+    "1.1-4": "WebSocket, label, Pongs",
+    "1.1-5": "chunked responses",
+    "1.1-6": "artifacts that can only be read",
+    "1.1-7": "where artifacts come from",
+    "1.1-8": "text is UTF-8",
+    "1.2-1": "a part is a frame",
+    "1.2-2": "text and binary",
+    "1.2-3": "fragments and FIN",
+    "1.2-4": "empty parts are kept",
+    "1.2-5": "code points split between parts",
+    "1.2-6": "no compression",
+    "1.2-7": "input that ends inside a message",
+    "1.3-1": "a frame is a part",
+    "1.3-2": "control frames between fragments",
+    "1.3-3": "the largest frame",
+    "1.4-1": "pings every 60 s",
+    "1.4-2": "liveness under back-pressure",
+    "1.4-3": "pongs, in order",
+    "1.4-4": "clients are watched",
+    "1.4-5": "30 minutes at most",
+    "1.5-1": "Close with code and reason",
+    "1.5-2": "Close without a code",
+    "1.5-3": "an end without a Close",
+    "1.5-4": "frames against RFC 6455",
+    "1.5-5": "a Close reason that is not UTF-8",
+    "1.5-6": "a frame that is too big",
+    "1.5-7": "Close in the middle of a message",
+    "1.5-8": "liveness lost",
+    "1.5-9": "lifetime, drain, cancel, a cut",
+    "1.5-10": "the client's fault",
+    "1.5-11": "the end of the client's input",
+    "1.5-12": "the container's Close at the end of the input",
+    "1.5-13": "a Close that cannot be written",
+    "1.6-1": "path, query, request id",
+    "4-6": "an upgrade that is not granted",
+}
+
+#: The clauses among them that no check claims, and why.
+UNCLAIMED: Final[Mapping[str, str]] = {
+    "1.1-7": "the platform's: it fetches and unpacks artifacts before the start",
+    "1.4-2": "the platform's, and no container sees it: when its clock of liveness stands still",
+    "1.4-4": "the platform's: it pings clients, not containers",
+    "1.4-5": "the platform's: it ends streams that are half an hour old",
+    "1.5-13": "the platform's, and nobody sees it: how it cuts a connection that takes no Close",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One clause.
+
+    Attributes:
+        clause: its id.
+        about: it, in a few words.
+        checks: ids of those that claim it, in the order of trying.
+        reason: why there is none; empty where there is one.
+    """
+
+    clause: str
+    about: str
+    checks: tuple[str, ...]
+    reason: str = ""
+
+
+def matrix(checks: Iterable[Check]) -> list[Row]:
+    """The clauses between platform and container, in the contract's order."""
+    claimed: dict[str, list[str]] = {clause: [] for clause in CLAUSES}
+    for check in checks:
+        for clause in check.clauses:
+            claimed.setdefault(clause, []).append(check.id)
+    return [
+        Row(
+            clause,
+            CLAUSES.get(clause, ""),
+            tuple(ids),
+            "" if ids else UNCLAIMED.get(clause, ""),
+        )
+        for clause, ids in claimed.items()
+    ]
+
+
+def show_matrix(rows: Sequence[Row], console: Console) -> None:
+    """Print it: a row for each clause."""
+    about = max(len(row.about) for row in rows)
+    indent = " " * (8 + about + 2)
+    room = max(console.width - len(indent), 40)
+    print_line(console, Text(f"{'clause':8}{'about':{about}}  checks", "dim"))
+    for row in rows:
+        first, *further = textwrap.wrap(" ".join(row.checks) or row.reason, room) or [""]
+        style = "" if row.checks else "dim"
+        head = f"{row.clause:8}{row.about:{about}}  "
+        print_line(console, Text.assemble(head, (first, style)))
+        for line in further:
+            print_line(console, Text(indent + line, style))

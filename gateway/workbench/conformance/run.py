@@ -1,0 +1,329 @@
+"""Trying checks, one after the other, and what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Check, Need
+from partway.gateway.workbench.conformance.evidence import Exchange
+from partway.gateway.workbench.conformance.probes import Probe
+from partway.gateway.workbench.conformance.subject import Subject
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict
+
+#: For a container that died in a check to be there again for the next one.
+RESTART_TIMEOUT: Final = 60.0
+
+#: A container that dies of a check ends its connections first, and may take so long to be gone:
+#: what died of one would otherwise fail the next.
+DEATH_TIMEOUT: Final = 0.3
+
+#: Characters of what it has printed, for a report.
+MAX_OUTPUT: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one check.
+
+    Attributes:
+        check: which.
+        verdict: of it.
+        seconds: it took.
+        said: what was wrong, or why it was not tried; empty for a pass.
+        remedy: what to do; empty for a pass.
+        exchanges: what went over the wire; kept where something was wrong.
+        output: the end of what the container printed meanwhile.
+    """
+
+    check: Check
+    verdict: Verdict
+    seconds: float = 0.0
+    said: str = ""
+    remedy: str = ""
+    exchanges: tuple[Exchange, ...] = ()
+    output: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of all of them.
+
+    Attributes:
+        results: in the order of trying.
+        seconds: in all.
+        subject: what was checked, in words.
+        probe: its name.
+    """
+
+    results: list[Result] = field(default_factory=list)
+    seconds: float = 0.0
+    subject: str = ""
+    probe: str = ""
+
+    def count(self, verdict: Verdict, severity: Severity | None = None) -> int:
+        """Checks of one verdict, and of one severity if that is asked for."""
+        return sum(
+            each.verdict is verdict and severity in (None, each.check.severity)
+            for each in self.results
+        )
+
+    @property
+    def conformant(self) -> bool:
+        """Whether every *must* that was tried is kept, and one was."""
+        tried = self.count(Verdict.PASS, Severity.MUST)
+        return bool(tried) and not self.count(Verdict.FAIL, Severity.MUST)
+
+    @property
+    def status(self) -> int:
+        """Exit status: 0 conformant, 1 not."""
+        return 0 if self.conformant else 1
+
+
+class Run:
+    """Checks against one container: all of them, or one by one.
+
+    Whoever takes them one by one says :meth:`aclose` at the end. None is tried twice.
+
+    Args:
+        checks: in an order in which each comes after those it requires.
+        probe: what to say to the model.
+        fast: whether long waits are cut short.
+        only: ids to try, with what they require; None for all.
+        on_result: called after each check.
+    """
+
+    def __init__(
+        self,
+        checks: Iterable[Check],
+        probe: Probe,
+        *,
+        fast: bool = False,
+        only: Collection[str] | None = None,
+        on_result: Callable[[Result], object] = id,
+    ) -> None:
+        self._checks = in_turn(chosen(list(checks), only), fast=fast)
+        self._by_id = {check.id: check for check in self._checks}
+        self._probe = probe
+        self._fast = fast
+        self._without = set() if probe.echo else {Need.ECHO}  # what is not at hand
+        self._on_result = on_result
+        self._results: dict[str, Result] = {}
+        self._aside: dict[str, asyncio.Task[Result]] = {}
+        self._disturbed: set[str] = set()  # of those, who may have failed of another's fault
+        self._ended = False  # the container, by a check of its end
+
+    @property
+    def results(self) -> Mapping[str, Result]:
+        """What is known, by the checks' ids, in the order of trying."""
+        return self._results
+
+    async def run(self, subject: Subject) -> Report:
+        """Try them; the container is left as the last one leaves it."""
+        report = Report(probe=self._probe.name, subject=describe(subject))
+        began = time.monotonic()
+        try:
+            for check in self._checks:
+                report.results.append(await self.take(check, subject))
+        finally:
+            await self.aclose()
+        report.seconds = time.monotonic() - began
+        return report
+
+    async def take(self, check: Check, subject: Subject) -> Result:
+        """Try one, and before it those that it requires; in any order, though theirs is fastest."""
+        for required in check.requires:
+            if required in self._by_id:
+                await self.take(self._by_id[required], subject)
+        if check.id in self._results:
+            return self._results[check.id]
+        self._begin_aside(subject)
+        if check.id in self._aside:
+            result = await self._from_aside(check, subject)
+        else:
+            if _may_end(check) and self._aside:
+                await asyncio.wait(self._aside.values())
+            elif self._ended and not _may_end(check):
+                await self._start_again(subject)
+            result = await self._try(check, subject)
+        self._ended = self._ended or _may_end(check)
+        self._results[check.id] = result
+        self._on_result(result)
+        return result
+
+    async def aclose(self) -> None:
+        """End what is still tried beside the others."""
+        aside = list(self._aside.values())
+        self._aside.clear()
+        for task in aside:
+            task.cancel()
+        if aside:
+            await asyncio.wait(aside)
+
+    async def _from_aside(self, check: Check, subject: Subject) -> Result:
+        """What became of one beside the others; it has a second try if the container died then."""
+        result = await self._aside.pop(check.id)
+        failed = result.verdict in (Verdict.FAIL, Verdict.NOTE)
+        process = subject.process
+        if process is not None and process.pid is None and not self._ended:
+            await self._start_again(subject)
+        elif not failed or check.id not in self._disturbed:
+            return result
+        return await self._try(check, subject)
+
+    def _begin_aside(self, subject: Subject) -> None:
+        """Begin those that wait, as soon as what they require is known."""
+        for check in self._checks:
+            if (
+                _waits_aside(check, self._fast)
+                and check.id not in self._results
+                and check.id not in self._aside
+                and all(each in self._results for each in check.requires)
+            ):
+                trying = self._try(check, subject, aside=True)
+                self._aside[check.id] = asyncio.create_task(trying, name=check.id)
+
+    async def _start_again(self, subject: Subject) -> None:
+        """Have the container back that has ended."""
+        self._ended = False
+        await subject.start_again(RESTART_TIMEOUT)
+        ready = self._results.get("startup.ready")
+        if ready is not None and ready.verdict is Verdict.PASS:  # else it may never be
+            with suppress(Broken):  # the next check will say so
+                await Trial(subject, self._probe).until_ready(RESTART_TIMEOUT)
+
+    async def _try(self, check: Check, subject: Subject, *, aside: bool = False) -> Result:
+        blocking = blocked_by(check, self._results)
+        if blocking is not None:
+            return Result(check, Verdict.BLOCKED, said=f"{blocking.check.id} comes first")
+        without = self._without | ({Need.PROCESS} if subject.process is None else set())
+        missing = [need.value for need in check.needs & without]
+        if missing:
+            return Result(check, Verdict.SKIP, said=f"needs {missing[0]}")
+        trial = Trial(subject, self._probe, self._fast)
+        began = time.monotonic()
+        broken = await attempted(check, check.body(trial))
+        seconds = time.monotonic() - began
+        if isinstance(broken, Untried):
+            return Result(check, Verdict.SKIP, seconds, str(broken))
+        if broken is not None:
+            mark(trial.exchanges, broken.what)
+        output = ""
+        process = subject.process
+        if process is not None and not _may_end(check):
+            if broken is not None or trial.cut or not await process.accepts():
+                await process.ended(DEATH_TIMEOUT)
+                output = process.output[-MAX_OUTPUT:]
+            if process.pid is None and not aside:  # else it is whoever is tried beside it
+                broken = broken or Broken(f"the container ended, with status {process.status}")
+                mark(trial.exchanges, broken.what)
+                self._disturbed |= self._aside.keys()
+                await self._start_again(subject)
+        if broken is None:
+            return Result(check, Verdict.PASS, seconds)
+        return not_kept(check, broken, seconds, trial.exchanges, output)
+
+
+async def attempted(
+    check: Check, trying: Awaitable[None], more: float = 0.0
+) -> Broken | Untried | None:
+    """Try a check in its time; what it raised, None if its clause is kept.
+
+    Args:
+        check: which.
+        trying: its body, with what it works with.
+        more: seconds beyond its limit.
+    """
+    try:
+        async with asyncio.timeout(check.limit + more):
+            await trying
+    except (Broken, Untried) as raised:
+        return raised
+    except TimeoutError:
+        return Broken(f"not done within {check.limit:g} s")
+    return None
+
+
+def not_kept(
+    check: Check, broken: Broken, seconds: float, exchanges: Iterable[Exchange], output: str = ""
+) -> Result:
+    """What became of a check whose clause is not kept."""
+    verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
+    remedy = broken.remedy or check.remedy
+    return Result(check, verdict, seconds, broken.what, remedy, tuple(exchanges), output)
+
+
+def blocked_by(check: Check, results: Mapping[str, Result]) -> Result | None:
+    """What must be mended first: the first broken one that it requires, or what blocks that one.
+
+    One that was skipped blocks nothing.
+    """
+    for required in check.requires:
+        result = results.get(required)
+        if result is not None and result.verdict in (Verdict.FAIL, Verdict.NOTE):
+            return result
+        if result is not None and result.verdict is Verdict.BLOCKED:
+            return blocked_by(result.check, results)
+    return None
+
+
+def mark(exchanges: Sequence[Exchange], what: str) -> None:
+    """Write down in the evidence what was wrong: where something happened last."""
+    if exchanges and not any(each.failed for each in exchanges):
+        max(exchanges, key=lambda each: each.latest).fail(what)
+
+
+def in_turn(checks: Sequence[Check], *, fast: bool) -> list[Check]:
+    """The order of trying: those that wait beside others come late, those of its end last."""
+    ending = [check for check in checks if _may_end(check)]
+    aside = [check for check in checks if _waits_aside(check, fast)]
+    return [check for check in checks if check not in (*aside, *ending)] + aside + ending
+
+
+def chosen(checks: Sequence[Check], only: Collection[str] | None) -> list[Check]:
+    """The checks to try, with all that they require; whole areas may be named too.
+
+    Raises:
+        ValueError: one is named that does not exist.
+    """
+    if only is None:
+        return list(checks)
+    by_id = {check.id: check for check in checks}
+    wanted: set[str] = set()
+    for name in only:
+        found = {check.id for check in checks if is_named(check, name)}
+        if not found:
+            raise ValueError(f"there is no check {name!r}; partway conform --matrix names them")
+        wanted |= found
+    queue = list(wanted)
+    while queue:
+        for required in by_id[queue.pop()].requires:
+            if required not in wanted:
+                wanted.add(required)
+                queue.append(required)
+    return [check for check in checks if check.id in wanted]
+
+
+def is_named(check: Check, name: str) -> bool:
+    """Whether a name is the check's, or that of its area."""
+    return check.id == name or check.id.startswith(f"{name}.")
+
+
+def describe(subject: Subject) -> str:
+    """A container in words."""
+    process = subject.process
+    where = f"http://{subject.address}{subject.target}"
+    return f"{' '.join(process.command)} serve, at {where}" if process is not None else where
+
+
+def _waits_aside(check: Check, fast: bool) -> bool:
+    return check.aside and not fast
+
+
+def _may_end(check: Check) -> bool:
+    return check.id.startswith("shutdown.")

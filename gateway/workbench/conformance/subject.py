@@ -1,0 +1,282 @@
+"""The container that is checked: one that runs somewhere, or one that is started here."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.child import Child
+from partway.gateway.fleet.leash import Leash
+from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
+
+#: The platform's patience with a start (clause 1.1-3) and with an end (1.1-1).
+START_TIMEOUT: Final = 480.0
+END_TIMEOUT: Final = 30.0
+
+#: For the end of what it has printed, once it is killed.
+OUTPUT_TIMEOUT: Final = 1.0
+
+#: Of what the container prints, the end is kept.
+MAX_OUTPUT: Final = 64 << 10
+
+_POLL = 0.02
+
+
+@dataclass(slots=True)
+class Target:
+    """Where streams are asked for.
+
+    Attributes:
+        path: without its first slash.
+        query: without its question mark; may be empty.
+    """
+
+    path: str = "invocations-bidirectional-stream"
+    query: str = ""
+
+    def __str__(self) -> str:
+        return f"/{self.path}?{self.query}" if self.query else f"/{self.path}"
+
+
+class Launched:
+    """A container's process, started as the platform starts it (clause 1.1-1).
+
+    ``serve`` is appended to the command; the port comes in ``SAGEMAKER_BIND_TO_PORT``; the model
+    directory is read-only; SIGTERM ends it, and SIGKILL what is left after 30 s.
+
+    Args:
+        command: as an image's ENTRYPOINT in exec form.
+        environment: further variables of the model definition.
+        model_dir: a folder with artifacts; an empty one is made if there is none.
+        cwd: where it runs.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        model_dir: Path | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.command = tuple(command)
+        self._environment = dict(environment or {})
+        self._made: tempfile.TemporaryDirectory[str] | None = None
+        if model_dir is None:
+            self._made = tempfile.TemporaryDirectory(
+                prefix="partway-model-",
+                ignore_cleanup_errors=True,  # the container may have had it
+            )
+            model_dir = Path(self._made.name)
+            model_dir.chmod(stat.S_IRUSR | stat.S_IXUSR | stat.S_IRGRP | stat.S_IXGRP)
+        self.model_dir = model_dir
+        self._before = _artifacts(model_dir)
+        self._cwd = cwd
+        self._leash: Leash | None = None
+        self._child: Child | None = None
+        self._output = bytearray()
+        self.port = 0
+        self.began = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that was started; None when none runs."""
+        if self._child is None or self._child.exited.is_set():
+            return None
+        return self._child.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; negative for a signal's number; None while it runs."""
+        return None if self._child is None else self._child.status
+
+    @property
+    def output(self) -> str:
+        """The end of what it has printed."""
+        return bytes(self._output).decode(errors="replace")
+
+    async def start(self) -> Address:
+        """Start it on a free port; returns at once, whether or not it listens.
+
+        Raises:
+            OSError: there is no such program.
+        """
+        self._output.clear()
+        self.port = _free_port()
+        self.began = time.monotonic()
+        if self._leash is None:
+            self._leash = Leash()
+        child = Child(self._take_output, self._leash)
+        await child.start(
+            (*self.command, "serve"),
+            environment={
+                **self._environment,
+                "SAGEMAKER_BIND_TO_PORT": str(self.port),
+                "SM_MODEL_DIR": str(self.model_dir),
+            },
+            cwd=self._cwd,
+            with_errors=True,
+        )
+        self._child = child
+        return Address("127.0.0.1", self.port)
+
+    async def listening(self, timeout: float) -> float | None:
+        """Wait until it accepts a connection; seconds since its start, None if it does not."""
+        while time.monotonic() - self.began < timeout and self.pid is not None:
+            if await self.accepts():
+                return time.monotonic() - self.began
+            await asyncio.sleep(_POLL)  # nothing tells when a port is opened
+        return None
+
+    async def accepts(self) -> bool:
+        """Whether it accepts a connection now."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:  # a TimeoutError is one
+            return False
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        return True
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the first process, as the platform does."""
+        if self._child is not None:
+            self._child.terminate()
+
+    async def ended(self, timeout: float) -> bool:
+        """Whether it ends in time, and with it all that it has started and that holds its output.
+
+        An engine ends them all with the first. Here they run on: a shell that takes SIGTERM for
+        itself has not ended its container.
+        """
+        child = self._child  # another may be started meanwhile
+        if child is None:
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                await child.exited.wait()
+                await child.silent.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def kill(self) -> None:
+        """End it, and all that it has started, at once."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        if not child.exited.is_set() or not child.silent.is_set():
+            child.kill_group()
+            await child.exited.wait()
+            # What is left to read; somebody may have left the group with the pipe in hand.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(OUTPUT_TIMEOUT):
+                    await child.silent.wait()
+        child.release()
+
+    async def aclose(self) -> None:
+        """Kill it, and remove what was made for it."""
+        await self.kill()
+        if self._leash is not None:
+            self._leash.close()
+            self._leash = None
+        if self._made is not None:
+            self._made.cleanup()
+
+    def changed_artifacts(self) -> list[str]:
+        """What is in the model directory that was not, or not so, at the first start."""
+        now = _artifacts(self.model_dir)
+        return sorted(
+            str(path)
+            for path in now.keys() | self._before.keys()
+            if now.get(path) != self._before.get(path)
+        )
+
+    def descriptors(self) -> int | None:
+        """Open files and sockets of its processes; None where the system does not tell."""
+        if self.pid is None or not Path("/proc/self/fd").is_dir():
+            return None
+        count = 0
+        for pid in _family(self.pid):
+            with suppress(OSError):
+                count += sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+        return count
+
+    def _take_output(self, data: bytes) -> None:
+        self._output += data
+        del self._output[:-MAX_OUTPUT]
+
+
+@dataclass(slots=True)
+class Subject:
+    """A container that is checked.
+
+    Attributes:
+        address: where it listens.
+        target: where it takes streams.
+        process: its own, where it was started here.
+        answers_close: false once a stream's Close was not answered in time: later ones are not
+            waited for, which would take a whole run half a minute.
+    """
+
+    address: Address
+    target: Target = field(default_factory=Target)
+    process: Launched | None = None
+    answers_close: bool = True
+
+    async def start_again(self, timeout: float) -> None:
+        """Have the process that was started here run anew."""
+        if self.process is not None:
+            await self.process.kill()
+            self.address = await self.process.start()
+            await self.process.listening(timeout)
+
+
+def command_of(text: str) -> tuple[str, ...]:
+    """A command line as an exec form: no shell has a say in it.
+
+    Raises:
+        ValueError: a quotation is not closed, or there is nothing in it.
+    """
+    words = tuple(shlex.split(text))
+    if not words:
+        raise ValueError("the command is empty")
+    return words
+
+
+def _artifacts(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Size and time of each file."""
+    found = {}
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # its owner was quicker
+            known = path.lstat()
+            found[path] = known.st_size, known.st_mtime_ns
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def _family(pid: int) -> list[int]:
+    """A process and its descendants, as /proc has them."""
+    found = [pid]
+    for each in found:
+        for task in Path(f"/proc/{each}/task").glob("*/children"):
+            with suppress(OSError):
+                found += [int(child) for child in task.read_text().split()]
+    return found

@@ -1,0 +1,259 @@
+"""What a check works with: the container, the probe, and a record of all that is done."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from partway.gateway.workbench.conformance.evidence import Exchange, shown
+from partway.gateway.workbench.conformance.link import PATIENCE, Answer, Link, ask, link_to
+from partway.gateway.workbench.conformance.peer import Closed, Peer, Refused, upgrade
+from partway.gateway.workbench.conformance.probes import Probe
+from partway.gateway.workbench.conformance.subject import START_TIMEOUT, Launched, Subject
+from partway.gateway.workbench.conformance.verdict import Broken, Untried
+
+#: For the answer to the Close at a stream's end; whether it comes is another check's to ask.
+_LEAVE_TIMEOUT = 0.3
+_POLL = 0.05
+
+#: Seconds to look for what a probe expects in one reply.
+MATCH_TIMEOUT = 1.0
+
+_SAME_KIND = (
+    "answer text by text and bytes by bytes: a library sends a str as text and bytes as binary "
+    "(aiohttp: send_str, send_bytes)"
+)
+_FINISH = "end each message: its last frame, or its only one, has FIN=1"
+
+
+@dataclass(slots=True)
+class Trial:
+    """One check, being tried.
+
+    Attributes:
+        subject: the container.
+        probe: what to say to its model.
+        fast: whether long waits are cut short.
+        exchanges: what went over the wire so far, a connection each.
+        cut: whether the container has ended a connection without saying Close before.
+    """
+
+    subject: Subject
+    probe: Probe
+    fast: bool = False
+    exchanges: list[Exchange] = field(default_factory=list)
+    cut: bool = False
+
+    @property
+    def process(self) -> Launched:
+        """The container's process.
+
+        Raises:
+            Untried: it was not started here.
+        """
+        process = self.subject.process
+        if process is None:
+            raise Untried("the container was not started here: use --command")
+        return process
+
+    def scaled(self, seconds: float, fast: float) -> float:
+        """A wait: ``fast`` seconds of it with ``--fast``."""
+        return fast if self.fast else seconds
+
+    @asynccontextmanager
+    async def link(self, title: str) -> AsyncIterator[Link]:
+        """A connection to the container."""
+        exchange = Exchange(title)
+        self.exchanges.append(exchange)
+        async with link_to(self.subject.address, exchange) as link:
+            try:
+                yield link
+            finally:
+                self.cut |= link.ended and not link.said_close
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        timeout: float = PATIENCE,
+    ) -> Answer:
+        """One request on a connection of its own."""
+        async with self.link(f"{method} {path}") as link:
+            return await ask(
+                link, method, path, {"Connection": "close", **(headers or {})}, body, timeout
+            )
+
+    async def until_ready(self, patience: float) -> None:
+        """Ask ``/ping``, by GET and by POST, until it says 200.
+
+        Raises:
+            Broken: it says something else, or nothing, for so many seconds.
+        """
+        deadline = time.monotonic() + patience
+        said = "nothing"
+        while time.monotonic() < deadline:
+            statuses = []
+            for method in ("GET", "POST"):
+                try:
+                    answer = await self.request(method, "/ping")
+                except Broken as broken:
+                    said = broken.what
+                    continue
+                if answer.status == 200:
+                    return
+                said = str(answer)
+                statuses.append(answer.status)
+                if answer.status not in (404, 405, 503):
+                    raise Broken(f"{method} /ping is answered {answer}, not 200")
+            if statuses and 503 not in statuses:
+                raise Broken(f"/ping is answered {said}, by GET and by POST")
+            self.exchanges.clear()  # only the last attempt is of interest
+            await asyncio.sleep(_POLL)  # nothing tells when a model is loaded
+        if self.fast and patience < START_TIMEOUT:
+            raise Broken(
+                f"/ping has not said 200 after {patience:g} s, and --fast waits no longer: {said}",
+                "leave --fast out: a model that loads for longer has eight minutes then",
+            )
+        raise Broken(f"/ping has not said 200 after {patience:g} s, but {said}")
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        title: str = "a stream",
+        target: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Peer]:
+        """A stream to the model; at the block's end it is closed as clients do.
+
+        Raises:
+            Broken: it is not granted. Inside the block: the container's end of a stream that
+                should go on, and waits that were in vain.
+        """
+        async with self.link(title) as link:
+            where = target if target is not None else str(self.subject.target)
+            found = await upgrade(link, where, headers or {})
+            if isinstance(found, Refused):
+                raise Broken(f"the upgrade to {where} is answered {found.answer}")
+            try:
+                yield found
+            except Closed as closed:
+                raise Broken(f"the container ended the stream: {closed}") from None
+            except TimeoutError:
+                raise Broken("nothing came in time") from None
+            if self.subject.answers_close:
+                self.subject.answers_close = await found.leave(_LEAVE_TIMEOUT)
+            else:
+                await found.leave(0)
+
+    async def answered(self, peer: Peer, what: str) -> None:
+        """Ask the probe's question, and have its answer.
+
+        Args:
+            peer: a stream.
+            what: it shows, for the message: ``after an unsolicited pong``.
+
+        Raises:
+            Broken: no answer, or a wrong one.
+        """
+        probe = self.probe
+        for message in probe.messages:
+            await peer.say(message)
+        if probe.echo:
+            for message in probe.messages:
+                await self.echoed(peer, message, what)
+            return
+        matched = not probe.expect
+        came, last = 0, ""  # of what a model says nothing but the last is kept
+        deadline = time.monotonic() + probe.timeout
+        while came < probe.replies or not matched:
+            try:
+                reply = await peer.message(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                raise Broken(
+                    f"{what}: within {probe.timeout:g} s {_came(came, peer, last)}; "
+                    f"the probe wants {probe.replies}"
+                    + (f" and a match of {probe.expect!r}" if not matched else "")
+                ) from None
+            except Closed as closed:
+                raise Broken(f"{what}: {closed}, after {came} of {probe.replies} replies") from None
+            came, last = came + 1, _shown(reply)
+            matched = matched or (isinstance(reply, str) and _matches(probe.expect, reply))
+
+    async def echoed(
+        self, peer: Peer, message: str | bytes, what: str, timeout: float = PATIENCE
+    ) -> None:
+        """Have a message back as it was.
+
+        Raises:
+            Broken: it does not come, or another does.
+        """
+        try:
+            reply = await peer.message(timeout)
+        except TimeoutError:
+            remedy = _FINISH if peer.unfinished else None
+            raise Broken(f"{what}: within {timeout:g} s {_came(0, peer)}", remedy) from None
+        except Closed as closed:
+            raise Broken(f"{what}: instead of an answer: {closed}") from None
+        if reply != message:
+            remedy = _SAME_KIND if type(reply) is not type(message) else None
+            raise Broken(f"{what}: {_difference(reply, message)}", remedy)
+
+
+def _matches(pattern: str, reply: str) -> bool:
+    """Whether a reply has a match.
+
+    Raises:
+        Broken: nobody knows after :data:`MATCH_TIMEOUT`: a pattern may take years for a reply.
+    """
+    if threading.current_thread() is not threading.main_thread():  # no signal comes to another
+        return re.search(pattern, reply) is not None
+
+    def late(_number: int, _frame: object) -> None:
+        raise TimeoutError
+
+    # What re does holds the interpreter, but it looks for signals: nothing else stops it.
+    before = signal.signal(signal.SIGALRM, late)
+    left = signal.setitimer(signal.ITIMER_REAL, MATCH_TIMEOUT)
+    try:
+        return re.search(pattern, reply) is not None
+    except TimeoutError:
+        raise Broken(
+            f"a match of {pattern!r} was looked for in a reply of {len(reply)} characters for "
+            f"{MATCH_TIMEOUT:g} s",
+            "let the probe expect less: a word, without repetitions of what repeats itself",
+        ) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *left)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _came(replies: int, peer: Peer, last: str = "") -> str:
+    if not replies:
+        size = peer.unfinished
+        return f"{size} bytes of a message came, and no frame with FIN" if size else "nothing came"
+    begun = f"; of another {peer.unfinished} bytes came, and no FIN" if peer.unfinished else ""
+    return f"{replies} replies came, {last} the last{begun}"
+
+
+def _difference(reply: str | bytes, message: str | bytes) -> str:
+    if type(reply) is type(message) and len(reply) != len(message):
+        unit = "characters" if isinstance(reply, str) else "bytes"
+        return (
+            f"{_shown(reply)} came back, {len(reply)} {unit}, not the {len(message)} of "
+            f"{_shown(message)}"
+        )
+    return f"{_shown(reply)} came back, not {_shown(message)}"
+
+
+def _shown(message: str | bytes) -> str:
+    if isinstance(message, str):
+        return f"text {shown(message.encode())}"
+    return f"binary {shown(message)}"

@@ -1,0 +1,61 @@
+"""The page of ``partway dev``: one file of HTML, served to browsers on this machine."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from collections.abc import Mapping
+from importlib import resources
+
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.routes import Route
+
+#: What stands in the file for the endpoint's name and for the model's.
+_ENDPOINT, _MODEL = "%ENDPOINT%", "%MODEL%"
+
+
+class Page:
+    """The operation that gives the page.
+
+    Nothing in it comes from elsewhere, and its policy (CSP) lets the browser run its one script and
+    no other, and talk to where it came from and nobody else.
+
+    Args:
+        endpoint: whose streams it opens.
+        model: what its heading says.
+    """
+
+    def __init__(self, endpoint: str, model: str) -> None:
+        text = (resources.files("partway.gateway.workbench.dev") / "page.html").read_text("utf-8")
+        policy = (
+            f"default-src 'none'; script-src '{_hash(text, 'script')}'; "
+            f"style-src '{_hash(text, 'style')}'; img-src data:; connect-src 'self'; "
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+        named = text.replace(_ENDPOINT, html.escape(endpoint)).replace(_MODEL, html.escape(model))
+        self._content = named.encode()
+        self._headers = {
+            "Content-Type": "text/html; charset=utf-8",
+            "Content-Security-Policy": policy,
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+        }
+
+    async def __call__(self, exchange: Exchange, _: Mapping[str, str]) -> None:
+        """Answer."""
+        exchange.respond(200, self._content, self._headers)
+
+    @property
+    def route(self) -> Route:
+        """Where it is."""
+        return Route(frozenset({"GET", "HEAD"}), re.compile("/"), self)
+
+
+def _hash(text: str, element: str) -> str:
+    """What the content policy calls the file's one element of that name."""
+    (content,) = re.findall(rf"<{element}>(.*?)</{element}>", text, re.DOTALL)
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

@@ -1,0 +1,123 @@
+"""One container at a time: started, started again when files change, ended in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Sequence
+
+from partway.gateway.fleet.leash import Leash
+from partway.gateway.workbench.dev.changes import Changes
+from partway.gateway.workbench.dev.container import Container
+
+log = logging.getLogger("partway.dev")
+
+#: What the container's command exits with when it was asked for what there is not.
+ASKED_WRONGLY = 2
+
+
+class Supervisor:
+    """Keeps the container.
+
+    Args:
+        command: program and arguments.
+        ready_line: what it prints once it takes streams.
+        leash: holds it.
+        changes: what brings a new one; None for one that is never started again.
+        say: shows a line to whoever runs the command.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        ready_line: str,
+        leash: Leash,
+        changes: Changes | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._command = command
+        self._ready_line = ready_line
+        self._leash = leash
+        self._changes = changes
+        self._say = say
+        self._container: Container | None = None
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Start it, and again after each change; returns the command's exit status.
+
+        0 once ``stop`` is set, with the container still there: its streams end first.
+
+        Raises:
+            WatchFailed: changes cannot be seen any more.
+        """
+        first = True
+        while True:
+            container = Container(self._command, self._ready_line, self._say_ready, self._leash)
+            await container.start()
+            self._container = container
+            await self._news(stop, container.over)
+            if container.over.is_set():
+                if self._changes is None:
+                    return _status_of(container, stop)
+                if first and not container.ready and container.status == ASKED_WRONGLY:
+                    return ASKED_WRONGLY  # no change of a file makes that another command
+                await self._wait_for_change(container, stop)
+            if stop.is_set():
+                return 0
+            assert self._changes is not None, "else it is over, or to stop"
+            self._say(f"reloading: {', '.join(self._changes.take())}")
+            await container.end()
+            if stop.is_set():
+                return 0
+            first = False
+
+    async def end(self) -> None:
+        """End the container, if there is one."""
+        if self._container is not None:
+            await self._container.end()
+
+    def kill(self) -> None:
+        """End it at once: a second signal."""
+        if self._container is not None:
+            self._container.kill()
+
+    def _say_ready(self) -> None:
+        self._say("ready")
+
+    async def _wait_for_change(self, container: Container, stop: asyncio.Event) -> None:
+        assert self._changes is not None, "asked only where there are any"
+        if not stop.is_set() and not self._changes.some.is_set():
+            log.error("the container %s; waiting for a change of a .py file", _end_of(container))
+            await self._news(stop)
+
+    async def _news(self, *events: asyncio.Event) -> None:
+        """Wait for one of the events, or a change."""
+        awaited = events if self._changes is None else (*events, self._changes.some)
+        waits = [asyncio.create_task(event.wait()) for event in awaited]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+def _status_of(container: Container, stop: asyncio.Event) -> int:
+    """The command's exit status, now that its only container is over."""
+    if stop.is_set():
+        return 0
+    status = container.status
+    if container.ready or status not in (1, ASKED_WRONGLY):
+        log.error("the container %s", _end_of(container))
+    elif status == ASKED_WRONGLY:
+        return ASKED_WRONGLY  # it has said why
+    return 1
+
+
+def _end_of(container: Container) -> str:
+    status = container.status
+    assert status is not None, "it is over"
+    if status >= 0:
+        return f"ended with status {status}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was ended by {names.get(-status, f'signal {-status}')}"

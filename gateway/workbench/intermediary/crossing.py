@@ -1,0 +1,178 @@
+"""One connection of the gateway's, and the one behind it with the container."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from partway.gateway.dialling import Address, Unreachable, reach
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.workbench.intermediary import heads
+from partway.gateway.workbench.intermediary.faults import Fault, Refuse, Rules
+from partway.gateway.workbench.intermediary.observer import (
+    Observe,
+    Observer,
+    Sender,
+    UpgradeRequest,
+)
+from partway.gateway.workbench.intermediary.side import READ_BYTES, Side, Watch
+from partway.gateway.workbench.intermediary.streams import SpoiledStream, Stream, splice
+from partway.protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT, REQUEST_HEAD_TIMEOUT
+
+log = logging.getLogger("partway.intermediary")
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """What all connections of one intermediary share.
+
+    Attributes:
+        name: the endpoint's.
+        container: its own address.
+        rules: of the faults.
+        observe: asked who wants to watch a stream.
+        policy: of the endpoint: its times bound ours.
+    """
+
+    name: str
+    container: Address
+    rules: Rules
+    observe: Observe | None
+    policy: StreamPolicy
+
+
+class Crossing:
+    """One connection of the gateway's, from its request to its end.
+
+    Its first request decides what it is: one for a WebSocket makes it a stream, whose frames may
+    be watched and spoiled; any other passes as bytes, with all that follow on it.
+
+    Args:
+        between: what it is between.
+        reader: of the gateway's connection.
+        writer: of it.
+    """
+
+    def __init__(
+        self, between: Between, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._between = between
+        self._reader = reader
+        self._writer = writer
+        # Longer than the gateway's own: it is the one to end a stream, and to say why.
+        self._patience = between.policy.stall_timeout + LINGER_TIMEOUT
+        self._observer: Observer | None = None
+        self._sides: list[Side] = []
+
+    async def run(self) -> None:
+        """See it through; nothing of it is left behind."""
+        policy = self._between.policy
+        longest = policy.handshake_timeout + policy.lifetime + FINISH_TIMEOUT
+        gateway: Side | None = None
+        try:
+            async with asyncio.timeout(REQUEST_HEAD_TIMEOUT):
+                head, rest = await self._head()
+            request = heads.upgrade_request(head)
+            if request is not None and self._between.observe is not None:
+                self._observer = self._between.observe(self._between.name, request)
+            gateway = self._side(Sender.GATEWAY, self._reader, self._writer)
+            async with asyncio.timeout(longest):
+                if request is not None:
+                    await self._stream(gateway, head, request)
+                elif head or rest:
+                    await self._splice(gateway, head + rest)
+            for side in self._sides:
+                await side.close()
+        except OSError as error:  # a TimeoutError is one
+            # What has failed on one side has failed on both: neither is left to wait.
+            log.debug("dropped endpoint=%s: %s", self._between.name, error)
+        finally:
+            for side in self._sides:
+                side.reset()
+            if gateway is None:
+                self._writer.transport.abort()
+            if self._observer is not None:
+                self._observer.closed()
+
+    async def _head(self) -> tuple[bytes, bytes]:
+        """The request's head, or else whatever has come that is none."""
+        try:
+            head = await self._reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError as cut:
+            return b"", cut.partial
+        except asyncio.LimitOverrunError:
+            return b"", await self._reader.read(READ_BYTES)
+        return heads.addressed(head, self._between.container), b""
+
+    def _side(
+        self, sender: Sender, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Side:
+        side = Side(reader, writer, Watch(self._observer, sender), self._patience)
+        self._sides.append(side)
+        return side
+
+    async def _dial(self, gateway: Side) -> Side | None:
+        """The container's connection; where there is none, the gateway is to see none either."""
+        reader = asyncio.StreamReader(READ_BYTES)
+        where = self._between.container
+        try:
+            transport, protocol = await reach(
+                where,
+                lambda: asyncio.StreamReaderProtocol(reader),
+                timeout=self._between.policy.connect_timeout,
+            )
+        except Unreachable as error:
+            log.warning(
+                "no connection endpoint=%s container=%s: %s", self._between.name, where, error
+            )
+            Watch(self._observer, Sender.CONTAINER).ended(str(error))
+            gateway.reset()
+            return None
+        writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+        return self._side(Sender.CONTAINER, reader, writer)
+
+    async def _splice(self, gateway: Side, head: bytes) -> None:
+        """Anything but a stream: bytes, both ways."""
+        container = await self._dial(gateway)
+        if container is not None:
+            await container.write(head)
+            await splice(gateway, container)
+
+    async def _stream(self, gateway: Side, head: bytes, request: UpgradeRequest) -> None:
+        faults = self._between.rules.faults_for(self._between.name, request.target)
+        applied = self._applier(request)
+        for fault in faults:
+            if isinstance(fault, Refuse):
+                applied(fault)
+                await self._refuse(gateway, fault)
+                return
+        container = await self._dial(gateway)
+        if container is None:
+            return
+        await container.write(head)
+        stream = Stream(gateway, container, self._observer)
+        if faults:
+            stream = SpoiledStream(gateway, container, self._observer, faults, applied)
+        await stream.run()
+
+    async def _refuse(self, gateway: Side, fault: Refuse) -> None:
+        data, answer = heads.refusal(fault.status, fault.body)
+        if self._observer is not None:
+            self._observer.answered(answer)
+        await gateway.write(data)
+        Watch(self._observer, Sender.CONTAINER).ended()
+        await gateway.close_behind_peer()
+
+    def _applier(self, request: UpgradeRequest) -> Callable[[Fault], None]:
+        """Logs each fault of this stream, the first time that it does something."""
+        said: set[Fault] = set()
+        stream = heads.request_id(request)
+
+        def applied(fault: Fault) -> None:
+            if fault not in said:
+                said.add(fault)
+                log.info("fault %s endpoint=%s stream=%s", fault, self._between.name, stream)
+
+        return applied

@@ -1,0 +1,129 @@
+"""The two heads of an upgrade, read in passing: what is asked, and what is answered. Sans-IO."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+
+import h11
+
+from partway.gateway.dialling import Address
+from partway.gateway.streams.container_leg import REQUEST_ID
+from partway.gateway.workbench.intermediary.observer import UpgradeAnswer, UpgradeRequest
+from partway.protocol.handshake import is_upgrade
+from partway.protocol.limits import HANDSHAKE_HEAD_BYTES, REFUSAL_BODY_BYTES
+
+
+def upgrade_request(head: bytes) -> UpgradeRequest | None:
+    """What a request's head asks for; None if that is no WebSocket."""
+    parser = h11.Connection(h11.SERVER, max_incomplete_event_size=HANDSHAKE_HEAD_BYTES)
+    parser.receive_data(head)
+    try:
+        event = parser.next_event()
+    except h11.RemoteProtocolError:
+        return None
+    if not isinstance(event, h11.Request) or event.method != b"GET":
+        return None
+    headers = _as_written(event)
+    if not is_upgrade({name.title(): value for name, value in headers}):
+        return None
+    return UpgradeRequest(event.target.decode("latin-1"), headers)
+
+
+def request_id(request: UpgradeRequest) -> str:
+    """The gateway's name for the stream; ``-`` if it has none."""
+    wanted = REQUEST_ID.lower()
+    return next((value for name, value in request.headers if name.lower() == wanted), "-")
+
+
+def addressed(head: bytes, container: Address) -> bytes:
+    """A request's head with the container's own address as ``Host``, as it is without us."""
+    host = f"Host: {container}".encode("ascii", "replace")
+    return re.sub(rb"(?im)^host:[^\r\n]*", lambda _: host, head, count=1)
+
+
+def refusal(status: int, body: str) -> tuple[bytes, UpgradeAnswer]:
+    """An answer that grants nothing: its bytes, and what an observer is told."""
+    try:
+        reason = HTTPStatus(status).phrase
+    except ValueError:  # a status that nobody has registered
+        reason = "Refused"
+    payload = body.encode("utf-8", "replace")
+    headers = (
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Length", str(len(payload))),
+        ("Connection", "close"),
+    )
+    lines = (f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in headers))
+    head = "\r\n".join((*lines, "", "")).encode("ascii")
+    return head + payload, UpgradeAnswer(status, reason, headers, payload)
+
+
+class AnswerReader:
+    """The container's answer to an upgrade, as its bytes pass.
+
+    Attributes:
+        answer: once it is known, a refusal with its body's beginning.
+        frames: bytes behind a 101: the first of the frames. None if there was no 101 (yet).
+        unreadable: whether what came is not HTTP.
+    """
+
+    def __init__(self) -> None:
+        self.answer: UpgradeAnswer | None = None
+        self.frames: bytes | None = None
+        self.unreadable = False
+        self._refused: h11.Response | None = None
+        self._body = b""
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HANDSHAKE_HEAD_BYTES)
+        asked = [("Host", "container"), ("Upgrade", "websocket"), ("Connection", "Upgrade")]
+        self._http.send(h11.Request(method="GET", target="/", headers=asked))
+        self._http.send(h11.EndOfMessage())
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes in; b"" says that no more will come."""
+        if self.unreadable or self.answer is not None:
+            return
+        try:
+            self._http.receive_data(data)
+            self._read()
+        except h11.RemoteProtocolError:
+            self.unreadable = True
+            self._answered()
+
+    def _read(self) -> None:
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.InformationalResponse) and event.status_code == 101:
+                self.frames = bytes(self._http.trailing_data[0])
+                reason = event.reason.decode("latin-1")
+                self.answer = UpgradeAnswer(101, reason, _as_written(event))
+                return
+            if isinstance(event, h11.Response):
+                self._refused = event
+            elif isinstance(event, h11.Data):
+                self._body += event.data[: REFUSAL_BODY_BYTES - len(self._body)]
+                if len(self._body) == REFUSAL_BODY_BYTES:
+                    self._answered()
+                    return
+            elif not isinstance(event, h11.InformationalResponse):
+                if event is not h11.NEED_DATA:  # the end of the body, or of the connection
+                    self._answered()
+                return
+
+    def _answered(self) -> None:
+        if self._refused is not None:
+            self.answer = UpgradeAnswer(
+                self._refused.status_code,
+                self._refused.reason.decode("latin-1"),
+                _as_written(self._refused),
+                self._body,
+            )
+
+
+def _as_written(
+    event: h11.Request | h11.Response | h11.InformationalResponse,
+) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in event.headers.raw_items()
+    )

@@ -1,0 +1,90 @@
+"""Pieces on their way to the gateway, late or slowly where a fault says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+
+from partway.gateway.workbench.intermediary.faults import Delay, Fault, Throttle
+from partway.gateway.workbench.intermediary.spoiler import Piece
+from partway.protocol.frames import Frame
+from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, PART_OVERHEAD, WRITE_HIGH_WATER
+
+#: Throttled bytes leave so many times in a second, where they are enough.
+_BEATS = 20
+
+
+class Outlet:
+    """Where the pieces of one spoiled stream go. Whoever puts owes :meth:`pass_due`.
+
+    Args:
+        write: takes bytes, and returns once there is room for more.
+        passed: told of each whole frame, once it is written.
+        faults: of the stream; those that take time matter here.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], Awaitable[None]],
+        passed: Callable[[Frame], None],
+        faults: Iterable[Fault],
+    ) -> None:
+        by_kind = {type(fault): fault for fault in faults}
+        delay, throttle = by_kind.get(Delay), by_kind.get(Throttle)
+        self._delay = delay.seconds if isinstance(delay, Delay) else 0.0
+        self._rate = throttle.bytes_per_second if isinstance(throttle, Throttle) else 0
+        self._write = write
+        self._passed = passed
+        self._waiting: deque[tuple[float, Piece]] = deque()
+        self._held = 0
+        self._free_at = 0.0
+        self._now = asyncio.get_running_loop().time
+
+    @property
+    def next_at(self) -> float | None:
+        """When the next piece is due, by the loop's clock; None if none waits."""
+        return self._waiting[0][0] if self._waiting else None
+
+    def put(self, pieces: Iterable[Piece]) -> None:
+        """Take pieces in; their time begins now. Before more are put there has to be room."""
+        due = self._now() + self._delay
+        for piece in pieces:
+            self._waiting.append((due, piece))
+            self._held += len(piece.data) + PART_OVERHEAD
+
+    async def make_room(self) -> None:
+        """Write, each piece at its time, until more may be put: what waits is bounded by bytes."""
+        while self._held >= WRITE_HIGH_WATER and (due := self.next_at) is not None:
+            await asyncio.sleep(due - self._now())
+            await self.pass_due()
+
+    async def pass_due(self) -> None:
+        """Write what is due."""
+        passed = 0
+        while self._waiting and self._waiting[0][0] <= self._now():
+            _, piece = self._waiting.popleft()
+            await self._pace(piece.data)
+            self._held -= len(piece.data) + PART_OVERHEAD
+            if piece.frame is not None:
+                self._passed(piece.frame)
+            passed += 1
+            if passed % FRAMES_PER_TURN == 0:
+                await asyncio.sleep(0)  # a part may have become thousands: others have their turn
+
+    async def pass_all(self) -> None:
+        """Write everything, each piece at its time."""
+        while (due := self.next_at) is not None:
+            await asyncio.sleep(due - self._now())
+            await self.pass_due()
+
+    async def _pace(self, data: bytes) -> None:
+        if not self._rate:
+            await self._write(data)
+            return
+        step = max(1, min(self._rate // _BEATS, JOIN_UP_TO))
+        for at in range(0, len(data), step):
+            await asyncio.sleep(self._free_at - self._now())
+            some = data[at : at + step]
+            await self._write(some)
+            self._free_at = max(self._free_at, self._now()) + len(some) / self._rate

@@ -1,0 +1,88 @@
+"""The intermediary: a listener on loopback that stands before one container."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from partway.gateway.dialling import Address
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.workbench.intermediary.crossing import Between, Crossing
+from partway.gateway.workbench.intermediary.faults import Rule, Rules
+from partway.gateway.workbench.intermediary.observer import Observe
+from partway.gateway.workbench.intermediary.side import READ_BYTES
+from partway.protocol.limits import ACCEPT_BACKLOG
+
+log = logging.getLogger("partway.intermediary")
+
+#: Seconds for connections that were dropped to be gone.
+_CLOSE_TIMEOUT: Final = 1.0
+
+
+class Intermediary:
+    """Stands between a gateway and one container.
+
+    Args:
+        name: the endpoint's.
+        container: its own address.
+        rules: of faults. A :class:`Rules` may be shared with others, and its rules replaced while
+            streams run: those that are open keep theirs.
+        observe: asked for each stream who wants to watch it.
+        policy: of the endpoint. Its ``connect_timeout`` is ours; ``stall_timeout`` and ``lifetime``
+            bound what nobody else ends.
+
+    Attributes:
+        rules: the same; ``rules.met`` says how many streams each has met.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        container: Address,
+        rules: Rules | Iterable[Rule] = (),
+        observe: Observe | None = None,
+        policy: StreamPolicy | None = None,
+    ) -> None:
+        self.rules = rules if isinstance(rules, Rules) else Rules(rules)
+        self._between = Between(name, container, self.rules, observe, policy or StreamPolicy())
+        self._server: asyncio.Server | None = None
+        self._crossings: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def start(self) -> Address:
+        """Listen; returns where. Whoever starts owes :meth:`aclose`."""
+        self._server = await asyncio.start_server(
+            self._accepted, "127.0.0.1", 0, limit=READ_BYTES, backlog=ACCEPT_BACKLOG
+        )
+        return Address(*self._server.sockets[0].getsockname())
+
+    async def aclose(self) -> None:
+        """Stop listening, and drop what is open."""
+        if self._server is None:
+            return
+        self._closed = True
+        self._server.close()
+        for crossing in self._crossings:
+            crossing.cancel()
+        await asyncio.gather(*self._crossings, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await self._server.wait_closed()
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed:  # it was accepted just before, and told of just now
+            writer.transport.abort()
+            return
+        crossing = asyncio.create_task(Crossing(self._between, reader, writer).run())
+        self._crossings.add(crossing)
+        crossing.add_done_callback(partial(self._crossed, writer))
+
+    def _crossed(self, writer: asyncio.StreamWriter, crossing: asyncio.Task[None]) -> None:
+        self._crossings.discard(crossing)
+        writer.transport.abort()  # cancelled before it began, a crossing does nothing itself
+        if not crossing.cancelled() and (error := crossing.exception()) is not None:
+            log.error("a crossing failed endpoint=%s", self._between.name, exc_info=error)

@@ -1,0 +1,163 @@
+"""One TCP connection of a crossing, and what an observer is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+from typing import Final
+
+from partway.gateway.workbench.intermediary.observer import Observer, Sender
+from partway.protocol.frame_codec import FrameDecoder, FrameError
+from partway.protocol.frames import Frame
+from partway.protocol.limits import (
+    FRAMES_PER_TURN,
+    LINGER_TIMEOUT,
+    MAX_PART_BYTES,
+    WRITE_HIGH_WATER,
+)
+
+#: Bytes of one read, and half of what is read ahead.
+READ_BYTES: Final = 64 * 1024
+
+
+class Watch:
+    """Tells an observer of one side's frames and end; nothing if there is none.
+
+    Args:
+        observer: of the stream.
+        sender: whose frames these are.
+    """
+
+    def __init__(self, observer: Observer | None, sender: Sender) -> None:
+        self._observer = observer
+        self._sender = sender
+        masked = sender is Sender.GATEWAY
+        self._decoder = FrameDecoder(masked=masked, max_payload=MAX_PART_BYTES)
+        self._broken = ""
+        self._ended = False
+
+    async def feed(self, data: bytes) -> None:
+        """Bytes pass; of many frames in them others have their turn between.
+
+        Behind a fault that RFC 6455 forbids there are no frames any more.
+        """
+        if self._observer is None:
+            return
+        self._decoder.feed(data)
+        told = 0
+        try:
+            while (frame := self._decoder.next_frame()) is not None:
+                self._observer.frame(self._sender, frame)
+                told += 1
+                if told % FRAMES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        except FrameError as error:
+            self._broken = error.reason
+
+    def frame(self, frame: Frame) -> None:
+        """A frame has passed, where whole frames are written."""
+        if self._observer is not None:
+            self._observer.frame(self._sender, frame)
+
+    def ended(self, error: str = "") -> None:
+        """This side has ended its connection; only the first word of it counts."""
+        if self._observer is None or self._ended:
+            return
+        self._ended = True
+        if self._decoder.buffered_bytes:
+            error = error or "in the middle of a frame"
+        self._observer.ended(self._sender, error or self._broken)
+
+
+class Side:
+    """One TCP connection.
+
+    Args:
+        reader: of it.
+        writer: of it.
+        watch: told of how it ends.
+        patience: seconds in which the peer takes some of what it is sent.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        watch: Watch,
+        patience: float,
+    ) -> None:
+        self.reader = reader
+        self.watch = watch
+        self._writer = writer
+        self._patience = patience
+        # uvloop takes nothing that is asked of a closed transport, and says so by RuntimeError.
+        if not writer.is_closing():
+            writer.transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
+
+    async def read(self) -> bytes:
+        """The next bytes; none once the peer has ended its half.
+
+        Raises:
+            OSError: the connection is gone.
+        """
+        try:
+            return await self.reader.read(READ_BYTES)
+        except OSError as error:
+            self.watch.ended(str(error))
+            raise
+
+    async def write(self, data: bytes) -> None:
+        """Write, and wait while too much is unsent.
+
+        Raises:
+            OSError: the peer is gone, or takes nothing: a TimeoutError.
+        """
+        view = memoryview(data)
+        for at in range(0, len(data), WRITE_HIGH_WATER):
+            try:
+                if self._writer.is_closing():
+                    raise ConnectionResetError("the connection is gone")
+                self._writer.write(view[at : at + WRITE_HIGH_WATER])
+                async with asyncio.timeout(self._patience):
+                    await self._writer.drain()
+            except OSError as error:
+                self.watch.ended(str(error) or f"it took nothing for {self._patience:g} s")
+                raise
+
+    def end(self) -> None:
+        """Nothing more will be sent: FIN, behind what is unsent."""
+        if not self._writer.is_closing():
+            with suppress(OSError):  # the peer was quicker
+                self._writer.write_eof()
+
+    def reset(self) -> None:
+        """Drop the connection with RST; nothing if it is closed already."""
+        if self._writer.is_closing():
+            self._writer.transport.abort()
+            return
+        connection = self._writer.get_extra_info("socket")
+        with suppress(OSError):  # the peer was quicker
+            linger = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self._writer.transport.abort()
+
+    async def close(self) -> None:
+        """Close once everything is sent; a peer that does not take it is dropped."""
+        self._writer.close()
+        with suppress(OSError):  # a TimeoutError is one
+            async with asyncio.timeout(LINGER_TIMEOUT):
+                await self._writer.wait_closed()
+
+    async def close_behind_peer(self) -> None:
+        """End our half, and close once the peer has ended its own, or has had its time.
+
+        Closed with bytes unread, a connection is reset, which may erase what the peer has not read.
+        """
+        self.end()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_TIMEOUT):
+                while await self.read():
+                    pass
+        await self.close()

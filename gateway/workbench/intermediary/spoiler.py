@@ -1,0 +1,177 @@
+"""What faults make of a container's frames. Sans-IO, without time."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from partway.gateway.workbench.intermediary.faults import (
+    Close,
+    Cut,
+    DropPongs,
+    Empty,
+    Fault,
+    Split,
+    Stall,
+)
+from partway.protocol import closing
+from partway.protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError
+from partway.protocol.frames import Frame, Opcode
+from partway.protocol.limits import MAX_PART_BYTES
+
+
+class Piece(NamedTuple):
+    """Bytes for the gateway, and the frame that they are; None where they are no whole frame."""
+
+    data: bytes
+    frame: Frame | None
+
+
+class State(enum.Enum):
+    """How far a stream is spoiled."""
+
+    OPEN = enum.auto()
+    #: A Close was made up: nothing of the container's may follow.
+    CLOSED = enum.auto()
+    #: Only Pings and Pongs pass.
+    STALLED = enum.auto()
+    #: Behind the last piece the connection ends.
+    CUT = enum.auto()
+
+
+class RawFrames:
+    """Bytes in; frames out, each with the bytes that it was.
+
+    What is no frame comes out without one: all that follows a Close, or a fault that RFC 6455
+    forbids. Whoever gets it is to see the same fault.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = FrameDecoder(masked=False, max_payload=MAX_PART_BYTES)
+        self._held = bytearray()
+        self._over = False
+
+    def feed(self, data: bytes) -> Iterator[Piece]:
+        """What has become whole with these bytes; to be used up before the next call."""
+        if self._over:
+            yield Piece(data, None)
+            return
+        self._held += data
+        self._decoder.feed(data)
+        at = 0
+        while not self._over:
+            before = self._decoder.buffered_bytes
+            try:
+                frame = self._decoder.next_frame()
+            except FrameError:
+                self._over = True
+                break
+            if frame is None:
+                break
+            self._over = frame.opcode is Opcode.CLOSE
+            # Behind a Close the decoder forgets everything, and its payload is its frame's length.
+            size = 2 + len(frame.payload) if self._over else before - self._decoder.buffered_bytes
+            yield Piece(bytes(memoryview(self._held)[at : at + size]), frame)
+            at += size
+        del self._held[:at]
+        if self._over and self._held:
+            yield Piece(self.rest(), None)
+
+    def rest(self) -> bytes:
+        """What never became a whole frame; for the end of the connection."""
+        rest = bytes(self._held)
+        self._held.clear()
+        return rest
+
+
+class Spoiler:
+    """The faults of one stream, applied to its container's frames.
+
+    Args:
+        faults: those of its rule; what takes time, and Refuse, are not for here.
+        applied: told of each fault, each time it does something.
+    """
+
+    def __init__(self, faults: Iterable[Fault], applied: Callable[[Fault], None]) -> None:
+        by_kind = {type(fault): fault for fault in faults}
+        self.state = State.OPEN
+        self._close = by_kind.get(Close)
+        self._cut = by_kind.get(Cut)
+        self._stall = by_kind.get(Stall)
+        self._drop_pongs = by_kind.get(DropPongs)
+        self._split = by_kind.get(Split)
+        self._empty = by_kind.get(Empty)
+        self._applied = applied
+        self._parts = 0
+        self._encoder = FrameEncoder(masks=False)
+
+    def begin(self) -> list[Piece]:
+        """What comes right behind the 101."""
+        return self._behind_part()
+
+    def spoil(self, piece: Piece) -> list[Piece]:
+        """What the gateway gets in a piece's place."""
+        frame = piece.frame
+        if self.state is State.CLOSED or self.state is State.CUT:
+            return []
+        if frame is not None and frame.opcode in (Opcode.PING, Opcode.PONG):
+            if frame.opcode is Opcode.PONG and self._drop_pongs is not None:
+                self._applied(self._drop_pongs)
+                return []
+            return [piece]
+        if self.state is State.STALLED:
+            return []
+        if frame is None or frame.opcode is Opcode.CLOSE:
+            return [piece]
+        pieces = self._fragments(piece, frame)
+        if isinstance(self._cut, Cut) and self._cut.after == self._parts:
+            return self._cut_off(self._cut, b"".join(each.data for each in pieces))
+        self._parts += 1
+        return pieces + self._behind_part()
+
+    def _behind_part(self) -> list[Piece]:
+        if isinstance(self._close, Close) and self._close.after == self._parts:
+            self.state = State.CLOSED
+            self._applied(self._close)
+            code = None if self._close.code == closing.NO_STATUS else self._close.code
+            payload = closing.encode_close(closing.Close(code, self._close.reason))
+            return [self._piece(Frame(Opcode.CLOSE, payload))]
+        if isinstance(self._stall, Stall) and self._stall.after == self._parts:
+            self.state = State.STALLED
+            self._applied(self._stall)
+        return []
+
+    def _cut_off(self, cut: Cut, data: bytes) -> list[Piece]:
+        self.state = State.CUT
+        self._applied(cut)
+        at = len(data) // 2 if cut.at is None else min(cut.at, len(data) - 1)
+        return [Piece(data[:at], None)] if at else []
+
+    def _fragments(self, piece: Piece, frame: Frame) -> list[Piece]:
+        """The frame as it is split, with empty fragments between."""
+        if self._split is None and self._empty is None:
+            return [piece]
+        opcode, payload, fin = frame
+        payloads = [payload]
+        if isinstance(self._split, Split) and len(payload) > 1:
+            self._applied(self._split)
+            into = min(self._split.into, len(payload))
+            bounds = [len(payload) * number // into for number in range(into + 1)]
+            payloads = [payload[a:b] for a, b in itertools.pairwise(bounds)]
+        if isinstance(self._empty, Empty):
+            self._applied(self._empty)
+            before = [b""] * self._empty.count
+            payloads = [part for each in payloads for part in (*before, each)]
+            payloads += [b""] if fin else []
+        last = len(payloads) - 1
+        return [
+            self._piece(
+                Frame(Opcode.CONTINUATION if number else opcode, each, fin and number == last)
+            )
+            for number, each in enumerate(payloads)
+        ]
+
+    def _piece(self, frame: Frame) -> Piece:
+        return Piece(b"".join(self._encoder.encode(frame)), frame)

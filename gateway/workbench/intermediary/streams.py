@@ -1,0 +1,221 @@
+"""Both directions of a crossing: as they come, or spoiled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from partway.gateway.workbench.intermediary.faults import Delay, Fault, Throttle
+from partway.gateway.workbench.intermediary.heads import AnswerReader
+from partway.gateway.workbench.intermediary.observer import Observer
+from partway.gateway.workbench.intermediary.outlet import Outlet
+from partway.gateway.workbench.intermediary.side import Side
+from partway.gateway.workbench.intermediary.spoiler import Piece, RawFrames, Spoiler, State
+
+#: Seconds for the other side, once one has ended its half: Linux gives a socket as long that its
+#: owner has closed (tcp_fin_timeout).
+HALF_OPEN_TIMEOUT: Final = 60.0
+
+
+async def splice(gateway: Side, container: Side) -> None:
+    """Pass bytes both ways, until both sides have ended."""
+    await _until_both_end(_pass_all(gateway, container), _pass_all(container, gateway))
+
+
+async def _pass_all(source: Side, sink: Side) -> None:
+    while data := await source.read():
+        await sink.write(data)
+    sink.end()
+
+
+async def _until_both_end(up: Coroutine[Any, Any, None], down: Coroutine[Any, Any, None]) -> None:
+    """Run both directions; what cuts one cuts the other, and is raised."""
+    tasks = {asyncio.create_task(up), asyncio.create_task(down)}
+    try:
+        ended, going = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
+        async with asyncio.timeout(HALF_OPEN_TIMEOUT):
+            await asyncio.gather(*going)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Stream:
+    """A stream without faults: every byte passes as it comes.
+
+    Args:
+        gateway: its connection; the request's head has been read.
+        container: its own; the head has been passed on.
+        observer: told of everything, if there is one.
+    """
+
+    def __init__(self, gateway: Side, container: Side, observer: Observer | None) -> None:
+        self._gateway = gateway
+        self._container = container
+        self._observer = observer
+
+    async def run(self) -> None:
+        """Pass everything on, until both sides have ended.
+
+        Raises:
+            OSError: a side is gone without an end, or takes nothing.
+        """
+        await _until_both_end(self._up(), self._down())
+
+    async def _up(self) -> None:
+        while data := await self._gateway.read():
+            # Told before it is written: an answer to it cannot overtake it so.
+            await self._gateway.watch.feed(data)
+            await self._container.write(data)
+        self._gateway.watch.ended()
+        self._container.end()
+
+    async def _down(self) -> None:
+        frames = await self._answer()
+        if frames is not None:
+            await self._frames(frames)
+
+    async def _answer(self) -> bytes | None:
+        """Pass the answer to the upgrade.
+
+        Returns:
+            The bytes behind a 101, which are not passed yet; None if the container has said no,
+            and ended.
+        """
+        answer = AnswerReader()
+        told = False
+        try:
+            while True:
+                data = await self._container.read()
+                answer.receive(data)
+                if answer.answer is not None and not told:
+                    told = True
+                    self._answered(answer)
+                if answer.frames is not None:
+                    await self._gateway.write(data[: len(data) - len(answer.frames)])
+                    return answer.frames
+                if not data:
+                    break
+                await self._gateway.write(data)
+        finally:
+            if not told:
+                answer.receive(b"")  # nobody waits any longer for the rest of a refusal
+                self._answered(answer)
+        self._container.watch.ended()
+        self._gateway.end()
+        return None
+
+    def _answered(self, answer: AnswerReader) -> None:
+        if self._observer is not None and answer.answer is not None:
+            self._observer.answered(answer.answer)
+
+    async def _frames(self, first: bytes) -> None:
+        """The container's frames, from the first to its end."""
+        data = first
+        while True:
+            await self._container.watch.feed(data)
+            await self._gateway.write(data)
+            data = await self._container.read()
+            if not data:
+                break
+        self._container.watch.ended()
+        self._gateway.end()
+
+
+class SpoiledStream(Stream):
+    """A stream whose container has faults.
+
+    Args:
+        gateway: see :class:`Stream`.
+        container: likewise.
+        observer: likewise; it sees what the gateway sees.
+        faults: of the stream; Refuse is not for here.
+        applied: told of each fault, each time it does something.
+    """
+
+    def __init__(
+        self,
+        gateway: Side,
+        container: Side,
+        observer: Observer | None,
+        faults: Sequence[Fault],
+        applied: Callable[[Fault], None],
+    ) -> None:
+        super().__init__(gateway, container, observer)
+        self._faults = faults
+        self._applied = applied
+        self._spoiler = Spoiler(faults, applied)
+        self._gateway_ended = asyncio.Event()
+        #: Whether what the gateway says goes nowhere any more.
+        self._container_gone = False
+
+    async def _up(self) -> None:
+        while data := await self._gateway.read():
+            await self._gateway.watch.feed(data)
+            if self._container_gone:
+                continue
+            try:
+                await self._container.write(data)
+            except OSError as error:
+                if isinstance(error, TimeoutError) and self._spoiler.state is State.OPEN:
+                    raise
+                # What it has said before it went may be on its way still: the other direction ends.
+                self._container_gone = True
+        self._gateway.watch.ended()
+        self._container.end()
+        self._gateway_ended.set()
+
+    async def _frames(self, first: bytes) -> None:
+        spoiler, frames = self._spoiler, RawFrames()
+        outlet = Outlet(self._gateway.write, self._container.watch.frame, self._faults)
+        for fault in self._faults:
+            if isinstance(fault, (Delay, Throttle)):
+                self._applied(fault)
+        outlet.put(spoiler.begin())
+        data = first
+        while True:
+            for piece in frames.feed(data):
+                outlet.put(spoiler.spoil(piece))
+                await outlet.make_room()
+            if spoiler.state is State.CUT:
+                await self._cut(outlet)
+                return
+            data = await self._read_on(outlet)
+            if not data:
+                break
+        if spoiler.state is State.STALLED:
+            await outlet.pass_all()
+            # The client is to see no end either: the gateway's limits decide how long.
+            await self._gateway_ended.wait()
+            return
+        rest = frames.rest() if spoiler.state is State.OPEN else b""
+        outlet.put([Piece(rest, None)])
+        await outlet.pass_all()
+        self._container.watch.ended("in the middle of a frame" if rest else "")
+        self._gateway.end()
+
+    async def _cut(self, outlet: Outlet) -> None:
+        await outlet.pass_all()
+        self._container.watch.ended("in the middle of a frame")
+        self._container_gone = True
+        self._container.reset()
+        self._gateway.end()
+
+    async def _read_on(self, outlet: Outlet) -> bytes:
+        """The container's next bytes, while what is due leaves."""
+        while True:
+            await outlet.pass_due()
+            waiting = asyncio.timeout_at(outlet.next_at)
+            try:
+                async with waiting:
+                    return await self._container.read()
+            except OSError:  # a TimeoutError is one
+                if not waiting.expired():
+                    if self._spoiler.state is State.OPEN:
+                        await outlet.pass_all()  # its end is as late as its frames
+                        raise
+                    return b""

@@ -1,0 +1,159 @@
+"""What a container answered then, and what it answers now."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from partway.gateway.workbench.recording.recording import Message
+
+
+class By(enum.Enum):
+    """What has to be the same."""
+
+    EXACT = "exact"  # each reply, byte by byte
+    SHAPE = "shape"  # how many replies, and whether each is text or binary
+    END = "end"  # that there is a reply if there was one, and the Close
+
+
+class Verdict(enum.Enum):
+    """What became of one reply."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    MISSING = "missing"
+    EXTRA = "extra"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A message of the container's.
+
+    Attributes:
+        message: what it said.
+        after: seconds since the client's last frame before it.
+    """
+
+    message: Message
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """All that a container did on a stream.
+
+    Attributes:
+        replies: in their order.
+        status: of its answer to the upgrade; 0 if none came.
+        code: of its Close; 1006 where the connection ended without one, None where it went on.
+        reason: of its Close.
+        trouble: what kept the stream from being whole, in words.
+    """
+
+    replies: Sequence[Reply] = ()
+    status: int = 101
+    code: int | None = None
+    reason: str = ""
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One reply, then and now.
+
+    Attributes:
+        verdict: of it.
+        recorded: None for one that is new.
+        now: None for one that has not come.
+        at: the first byte that differs, where both are of one kind.
+    """
+
+    verdict: Verdict
+    recorded: Reply | None
+    now: Reply | None
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The answers, side by side.
+
+    Attributes:
+        by: what has to be the same.
+        recorded: the answers then.
+        now: the answers now.
+        rows: one for each reply.
+        notes: what is different beside replies; a status, a close code.
+    """
+
+    by: By
+    recorded: Answers
+    now: Answers
+    rows: Sequence[Row] = ()
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def same(self) -> bool:
+        """Whether all is the same that has to be."""
+        return not self.notes and self.count(Verdict.SAME) == len(self.rows)
+
+    def count(self, verdict: Verdict) -> int:
+        """Replies of one verdict."""
+        return sum(row.verdict is verdict for row in self.rows)
+
+
+def compare(recorded: Answers, now: Answers, by: By = By.EXACT) -> Comparison:
+    """Lay two streams side by side, reply by reply."""
+    rows = [
+        _row(was, is_now, by, bool(now.replies))
+        for was, is_now in zip_longest(recorded.replies, now.replies)
+    ]
+    return Comparison(by, recorded, now, rows, tuple(_notes(recorded, now)))
+
+
+def _row(recorded: Reply | None, now: Reply | None, by: By, any_now: bool) -> Row:
+    if recorded is None:
+        return Row(Verdict.SAME if by is By.END else Verdict.EXTRA, None, now)
+    if now is None:
+        return Row(Verdict.SAME if by is By.END and any_now else Verdict.MISSING, recorded, None)
+    was, came = recorded.message, now.message
+    if by is By.END:
+        return Row(Verdict.SAME, recorded, now)
+    if (was.kind, was.whole) != (came.kind, came.whole):
+        return Row(Verdict.DIFFERS, recorded, now)
+    if by is By.SHAPE or was.payload == came.payload:
+        return Row(Verdict.SAME, recorded, now)
+    return Row(Verdict.DIFFERS, recorded, now, first_difference(was.payload, came.payload))
+
+
+def first_difference(left: bytes, right: bytes) -> int:
+    """Where two byte strings part that are not the same."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:  # halving compares long beginnings at once
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _notes(recorded: Answers, now: Answers) -> Iterator[str]:
+    if now.trouble:
+        yield now.trouble
+    if now.status and now.status != recorded.status:
+        yield f"the upgrade is answered {now.status}, and was answered {recorded.status}"
+        return
+    if recorded.code is None or now.trouble or now.code == recorded.code:
+        return
+    if now.code is None:
+        yield f"the stream goes on, and was ended with {in_words(recorded.code)}"
+    else:
+        yield f"the stream ends with {in_words(now.code)}, and ended with {in_words(recorded.code)}"
+
+
+def in_words(code: int) -> str:
+    """A close code, as a reader of a log looks for it."""
+    return "no Close (1006)" if code == 1006 else f"Close {code}"

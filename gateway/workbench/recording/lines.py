@@ -1,0 +1,226 @@
+"""The lines of a recording: what each kind holds, and how it is written.
+
+One JSON object a line, in ASCII alone: whoever prints a file is not steered by what others said.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from partway.gateway.workbench.intermediary.observer import Sender
+from partway.protocol.closing import Close
+from partway.protocol.frame_codec import FrameError, decode_close
+from partway.protocol.frames import Frame, Opcode
+
+#: Of the format; another number is another format.
+VERSION: Final = 1
+
+#: Larger payloads are base64 even if they are text: it can be written a piece at a time, so that
+#: whoever else wants the interpreter gets it.
+MAX_TEXT: Final = 256 << 10
+_PIECE: Final = 48 << 10  # a multiple of three: base64 pads at its end alone
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first line.
+
+    Attributes:
+        endpoint: its name.
+        target: path and query; the path alone where payloads are left out.
+        started: by the wall clock, with its zone.
+        payloads: whether they are kept.
+        headers: of the request, those that are kept.
+    """
+
+    endpoint: str
+    target: str
+    started: datetime
+    payloads: bool = True
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The container's answer to the upgrade.
+
+    Attributes:
+        at: seconds since the start.
+        status: 101 grants the stream.
+        headers: those that are kept.
+        body: of a refusal, as far as it was seen; empty where payloads are left out.
+    """
+
+    at: float
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A frame.
+
+    Attributes:
+        at: seconds since the start.
+        sender: whose it is.
+        opcode: of it.
+        fin: whether it ends its message.
+        payload: None where payloads are left out.
+        size: of the payload.
+        digest: in the payload's place: the same for the same payload of the same recording.
+        code: of a Close that is whole but for its reason, which is left out too.
+    """
+
+    at: float
+    sender: Sender
+    opcode: Opcode
+    fin: bool
+    payload: bytes | None
+    size: int
+    digest: str = ""
+    code: int | None = None
+
+    @classmethod
+    def of(cls, at: float, sender: Sender, frame: Frame) -> Passed:
+        """A frame with its payload."""
+        opcode, payload, fin = frame
+        return cls(at, sender, opcode, fin, payload, len(payload))
+
+    @property
+    def frame(self) -> Frame:
+        """With its payload; an empty one where it was left out."""
+        return Frame(self.opcode, self.payload or b"", self.fin)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A side has ended its TCP connection; ``error`` is empty if it did so in order."""
+
+    at: float
+    sender: Sender
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The last line.
+
+    Attributes:
+        at: seconds since the start.
+        complete: whether all that passed is above.
+        why: not.
+    """
+
+    at: float
+    complete: bool
+    why: str = ""
+
+
+Line: TypeAlias = Head | Answered | Passed | Ended | Over
+
+#: What a frame's kind is called.
+NAMES: Final = {opcode: opcode.name.lower() for opcode in Opcode}
+
+
+def left_out(line: Line, key: bytes) -> Line:
+    """The line without what people said.
+
+    What stands for a payload is keyed, with a key that nobody keeps: of a plain hash one could
+    guess what short payloads had said.
+    """
+    match line:
+        case Head():
+            path = line.target.partition("?")[0]
+            return Head(line.endpoint, path, line.started, False, line.headers)
+        case Answered():
+            return Answered(line.at, line.status, line.headers)
+        case Passed(at, sender, opcode, fin, payload, size) if payload is not None:
+            digest = hashlib.blake2b(payload, digest_size=8, key=key).hexdigest()
+            close = _close_of(opcode, payload)
+            code = None if close is None else close.code
+            return Passed(at, sender, opcode, fin, None, size, digest, code)
+    return line
+
+
+def to_json(line: Line) -> list[bytes]:
+    """The line as bytes, in pieces; the last one ends with the line's end."""
+    match line:
+        case Head():
+            return _pieces(
+                {
+                    "recording": VERSION,
+                    "endpoint": line.endpoint,
+                    "target": line.target,
+                    "started": line.started.isoformat(),
+                    "payloads": line.payloads,
+                    "headers": dict(line.headers),
+                }
+            )
+        case Answered():
+            members = {"at": line.at, "answer": line.status, "headers": dict(line.headers)}
+            return _pieces(members, line.body or None)
+        case Passed():
+            return _frame(line)
+        case Ended():
+            return _pieces({"at": line.at, "ended": line.sender.value, "error": line.error})
+        case Over():
+            return _pieces({"at": line.at, "complete": line.complete, "why": line.why})
+
+
+def _frame(line: Passed) -> list[bytes]:
+    members: dict[str, Any] = {
+        "at": line.at,
+        "from": line.sender.value,
+        "frame": NAMES[line.opcode],
+        "fin": line.fin,
+    }
+    if line.payload is None:
+        members |= {"size": line.size, "hash": line.digest}
+        if line.opcode is Opcode.CLOSE:
+            members["code"] = line.code
+        return _pieces(members)
+    close = _close_of(line.opcode, line.payload)
+    if close is not None:
+        return _pieces(members | {"code": close.code, "reason": close.reason})
+    return _pieces(members, line.payload)
+
+
+def _close_of(opcode: Opcode, payload: bytes) -> Close | None:
+    """What a Close says; None if it is no Close, or none that may travel."""
+    if opcode is not Opcode.CLOSE:
+        return None
+    try:
+        return decode_close(payload)
+    except FrameError:
+        return None
+
+
+def _pieces(members: Mapping[str, Any], payload: bytes | None = None) -> list[bytes]:
+    if payload is None:
+        return [json.dumps(members).encode() + b"\n"]
+    text = _as_text(payload)
+    if text is not None:
+        return [json.dumps({**members, "text": text}).encode() + b"\n"]
+    head = json.dumps(members)[:-1] + ', "base64": "'
+    encoded = (
+        base64.b64encode(payload[start : start + _PIECE])
+        for start in range(0, len(payload), _PIECE)
+    )
+    return [head.encode(), *encoded, b'"}\n']
+
+
+def _as_text(payload: bytes) -> str | None:
+    """A payload that can be read: much of what is sent as binary is JSON."""
+    if len(payload) > MAX_TEXT or b"\0" in payload:
+        return None
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,200 @@
+"""The lines of a recording, read strictly: a file may come from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, NoReturn, TypeVar
+
+from partway.gateway.workbench.intermediary.observer import Sender
+from partway.gateway.workbench.recording.lines import (
+    NAMES,
+    VERSION,
+    Answered,
+    Ended,
+    Head,
+    Line,
+    Over,
+    Passed,
+)
+from partway.protocol.closing import Close, encode_close
+from partway.protocol.frames import Opcode
+from partway.protocol.limits import MAX_CONTROL_BYTES
+
+_Kind = TypeVar("_Kind")
+
+_SENDERS: Final = {sender.value: sender for sender in Sender}
+_OPCODES: Final = {name: opcode for opcode, name in NAMES.items()}
+
+#: Seconds of a stream; more than any lives.
+_MOST_SECONDS: Final = 1e7
+
+
+class LineError(ValueError):
+    """A line that is none of this format; says why."""
+
+
+def from_json(data: bytes) -> Line:
+    """Read a line.
+
+    Raises:
+        LineError: it is not of this format.
+    """
+    try:
+        found = json.loads(data, parse_constant=_no_number)
+    except RecursionError:
+        raise LineError("no line of a recording is as deep as this") from None
+    except ValueError as error:
+        raise LineError(f"it is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise LineError("it is no JSON object")
+    for mark, read in _READERS.items():
+        if mark in found:
+            line = read(_Members(found))
+            if found:
+                raise LineError(f"{min(found)!r} does not belong there")
+            return line
+    raise LineError(f"it has none of {', '.join(_READERS)}")
+
+
+class _Members:
+    """An object's members, each taken once: what is left does not belong there."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self._found = found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._found
+
+    def take(self, name: str, kind: type[_Kind]) -> _Kind:
+        """A member of that kind.
+
+        Raises:
+            LineError: there is none.
+        """
+        if name not in self._found:
+            raise LineError(f"{name!r} is missing")
+        value = self._found.pop(name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+            raise LineError(f"{name!r}: {kind.__name__} is wanted, not {type(value).__name__}")
+        return value
+
+    def at(self) -> float:
+        """Seconds since the start."""
+        value = self.take("at", object)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise LineError("'at': a number is wanted")
+        if not 0 <= value <= _MOST_SECONDS:
+            raise LineError(f"'at': {value} is no time since the start")
+        return float(value)
+
+    def count(self, name: str, most: int) -> int:
+        """A number from 0 on."""
+        value = self.take(name, int)
+        if not 0 <= value <= most:
+            raise LineError(f"{name!r}: {value} is not from 0 to {most}")
+        return value
+
+    def one_of(self, name: str, choices: Mapping[str, _Kind]) -> _Kind:
+        """What one of several words stands for."""
+        value = self.take(name, str)
+        if value not in choices:
+            raise LineError(f"{name!r}: {value!r} is none of {', '.join(choices)}")
+        return choices[value]
+
+    def texts(self, name: str) -> dict[str, str]:
+        """An object whose members are text."""
+        found = self.take(name, dict)
+        if not all(isinstance(value, str) for value in found.values()):
+            raise LineError(f"{name!r}: a member is no text")
+        return found
+
+    def payload(self) -> bytes:
+        """Bytes, as text or in base64."""
+        name = "text" if "text" in self else "base64"
+        value = self.take(name, str)
+        try:
+            return value.encode() if name == "text" else base64.b64decode(value, validate=True)
+        except ValueError as error:
+            raise LineError(f"{name!r}: {error}") from None
+
+
+def _no_number(text: str) -> NoReturn:
+    raise LineError(f"{text} is no number")
+
+
+# --- The kinds of lines ---------------------------------------------------------------------------
+
+
+def _head(members: _Members) -> Head:
+    version = members.take("recording", int)
+    if version != VERSION:
+        raise LineError(f"a recording of format {version}; known is {VERSION}")
+    target = members.take("target", str)
+    if not target.startswith("/") or not all("!" <= char <= "~" for char in target):
+        raise LineError(f"'target': {target!r} is no path and query")
+    try:
+        started = datetime.fromisoformat(members.take("started", str))
+    except ValueError as error:
+        raise LineError(f"'started': {error}") from None
+    if started.tzinfo is None:
+        raise LineError("'started': it has no time zone")
+    endpoint, payloads = members.take("endpoint", str), members.take("payloads", bool)
+    return Head(endpoint, target, started, payloads, members.texts("headers"))
+
+
+def _answered(members: _Members) -> Answered:
+    at, status = members.at(), members.count("answer", 999)
+    body = members.payload() if "text" in members or "base64" in members else b""
+    return Answered(at, status, members.texts("headers"), body)
+
+
+def _passed(members: _Members) -> Passed:
+    at, sender = members.at(), members.one_of("from", _SENDERS)
+    opcode, fin = members.one_of("frame", _OPCODES), members.take("fin", bool)
+    code = _code(members) if opcode is Opcode.CLOSE and "code" in members else None
+    payload: bytes | None = None
+    if "size" in members:
+        size, digest = members.count("size", 1 << 40), members.take("hash", str)
+        return Passed(at, sender, opcode, fin, None, size, digest, code)
+    if "reason" in members:
+        try:
+            payload = encode_close(Close(code, members.take("reason", str)))
+        except ValueError as error:
+            raise LineError(f"'code': {error}") from None
+    else:
+        payload = members.payload()
+    if opcode >= Opcode.CLOSE and (not fin or len(payload) > MAX_CONTROL_BYTES):
+        raise LineError(f"a {NAMES[opcode]} is one frame, of {MAX_CONTROL_BYTES} bytes at most")
+    return Passed(at, sender, opcode, fin, payload, len(payload))
+
+
+def _code(members: _Members) -> int | None:
+    value = members.take("code", object)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise LineError("'code': a number is wanted, or null")
+    return value
+
+
+def _ended(members: _Members) -> Ended:
+    at = members.at()
+    return Ended(at, members.one_of("ended", _SENDERS), members.take("error", str))
+
+
+def _over(members: _Members) -> Over:
+    at = members.at()
+    return Over(at, members.take("complete", bool), members.take("why", str))
+
+
+#: By the member that only they have.
+_READERS: Final[Mapping[str, Callable[[_Members], Line]]] = {
+    "recording": _head,
+    "frame": _passed,
+    "answer": _answered,
+    "ended": _ended,
+    "complete": _over,
+}

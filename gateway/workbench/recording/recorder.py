@@ -1,0 +1,350 @@
+"""Keeping what passes: a file for each stream, written by a thread.
+
+The event loop does nothing but queue what it is told of. When the disk is slower than the streams,
+or full, recordings end and say so; the streams go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from io import FileIO
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, Protocol
+
+from partway.gateway.streams.container_leg import REQUEST_ID
+from partway.gateway.workbench.intermediary.observer import (
+    Observer,
+    Sender,
+    UpgradeAnswer,
+    UpgradeRequest,
+)
+from partway.gateway.workbench.recording.lines import (
+    Answered,
+    Ended,
+    Head,
+    Line,
+    Over,
+    Passed,
+    left_out,
+    to_json,
+)
+from partway.protocol.frames import Frame
+from partway.protocol.limits import MAX_ENDPOINT_NAME
+
+log = logging.getLogger("partway.record")
+
+#: Bytes of one recording: half an hour of speech as 16-bit PCM at 16 kHz is 73 MiB of base64.
+MAX_BYTES: Final = 128 << 20
+
+#: Recordings of one recorder, and bytes of all of them: what others say fills no disk.
+MAX_RECORDINGS: Final = 1000
+MAX_BYTES_IN_ALL: Final = 16 << 30
+
+#: Payload bytes that wait for the disk, of all streams together: two of the largest frames, or
+#: seconds of anything that a disk can be expected to keep up with.
+MAX_WAITING: Final = 32 << 20
+
+#: Seconds that the end of a recorder waits for the disk.
+CLOSE_TIMEOUT: Final = 5.0
+
+#: What is kept of headers. Neither credentials nor signatures: whoever adds one thinks of both.
+KEPT_OF_REQUEST: Final = frozenset({REQUEST_ID.lower(), "user-agent"})
+KEPT_OF_ANSWER: Final = frozenset({"server", "content-type", "retry-after"})
+_MAX_HEADER: Final = 256
+
+#: What a waiting line costs beside its payload, so that a flood of empty frames is bounded too.
+_OVERHEAD: Final = 512
+
+_OTHERS_NAME: Final = 1000
+_SLOW: Final = "the disk was slower than the streams"
+
+
+class Sink(Protocol):
+    """A file, as far as a recording needs it; unbuffered."""
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Write some of the bytes; returns how many."""
+
+    def truncate(self, size: int, /) -> object:
+        """Forget what is behind so many bytes."""
+
+    def seek(self, at: int, /) -> object:
+        """Write there next."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+#: Makes a file that was not there.
+Create = Callable[[Path], Sink]
+
+
+def create(path: Path) -> Sink:
+    """A new file that its owner alone can read.
+
+    Raises:
+        FileExistsError: there is one of that name.
+    """
+    return FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
+
+
+class Recorder:
+    """Records streams; see :class:`partway.gateway.workbench.intermediary.observer.Observer`.
+
+    Whoever makes it owes it :meth:`close`. Everything but that is called by the loop's thread.
+
+    Args:
+        directory: where to; made if it is not there, for its owner alone.
+        payloads: whether to keep what was said, or its size alone.
+        max_bytes: of one recording; then it ends.
+        max_recordings: then no stream is recorded any more.
+        max_bytes_in_all: then all of them end, and there are no more.
+        max_waiting: bytes that wait for the disk, half of them of one stream at most; beyond it
+            recordings end.
+        create: opens a recording's file.
+
+    Raises:
+        OSError: the directory cannot be made, or not be written to.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        payloads: bool = True,
+        *,
+        max_bytes: int = MAX_BYTES,
+        max_recordings: int = MAX_RECORDINGS,
+        max_bytes_in_all: int = MAX_BYTES_IN_ALL,
+        max_waiting: int = MAX_WAITING,
+        create: Create = create,
+    ) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(f"{directory}: cannot be written to")
+        self.payloads = payloads
+        self.max_bytes = max_bytes
+        self._directory = directory
+        self._create = create
+        self._max_recordings = max_recordings
+        self._max_bytes_in_all = max_bytes_in_all
+        self._written = 0  # the thread's
+        self._full = False  # set by the thread, once
+        self._begun = 0
+        self._max_waiting = max_waiting
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._open: set[_Stream] = set()
+        self._closed = False
+        self._queue: SimpleQueue[tuple[_Stream, Line, int] | None] = SimpleQueue()
+        # A daemon: a disk that hangs keeps no process from ending.
+        self._thread = threading.Thread(target=self._write, name="recorder", daemon=True)
+        self._thread.start()
+
+    def observe(self, endpoint: str, request: UpgradeRequest) -> Observer | None:
+        """Record a stream; None if no more are recorded."""
+        if self._closed or self._full or self._begun > self._max_recordings:
+            return None
+        self._begun += 1
+        if self._begun > self._max_recordings:
+            log.warning("%d streams are recorded: no more will be", self._max_recordings)
+            return None
+        stream = _Stream(self, endpoint, request)
+        if stream.over:  # the disk is behind already
+            return None
+        self._open.add(stream)
+        return stream
+
+    def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
+        """End all recordings, and wait for the disk.
+
+        It blocks: off the loop it is ``asyncio.to_thread(recorder.close)``, once no stream is left.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for stream in list(self._open):
+            stream.end("the recorder was stopped before the stream's end")
+        self._queue.put(None)
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            log.warning(
+                "the disk has not taken the last %d bytes of recordings in %g s",
+                self._waiting,
+                timeout,
+            )
+
+    # --- For streams, on the loop's thread --------------------------------------------------------
+
+    def put(self, stream: _Stream, line: Line, size: int) -> bool:
+        """Queue a line; False if too much waits already."""
+        cost = size + _OVERHEAD
+        with self._lock:
+            # A frame may be larger than all that may wait: it has its turn when nothing else does.
+            if self._waiting and self._waiting + cost > self._max_waiting:
+                return False
+            # Half is for others: what one stream floods ends no other's recording.
+            if stream.waiting and stream.waiting + cost > self._max_waiting // 2:
+                return False
+            self._waiting += cost
+            stream.waiting += cost
+        self._queue.put((stream, line, cost))
+        return True
+
+    def put_last(self, stream: _Stream, line: Over) -> None:
+        """Queue a recording's last line, for which there is always room."""
+        self._open.discard(stream)
+        self._queue.put((stream, line, 0))
+
+    # --- The thread -------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        while (item := self._queue.get()) is not None:
+            stream, line, cost = item
+            stream.write(line)
+            with self._lock:
+                self._waiting -= cost
+                stream.waiting -= cost
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more may be written, which then count."""
+        self._full = self._full or self._written + size > self._max_bytes_in_all
+        if self._full:
+            return False
+        self._written += size
+        return True
+
+    def create_for(self, head: Head) -> tuple[Path, Sink]:
+        """A file for a recording, of a name that none has.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        endpoint = re.sub(r"[^A-Za-z0-9-]", "_", head.endpoint)[:MAX_ENDPOINT_NAME]
+        name = f"{head.started:%Y%m%dT%H%M%S.%f}Z-{endpoint}"
+        for number in range(1, _OTHERS_NAME):
+            path = self._directory / (f"{name}.jsonl" if number == 1 else f"{name}-{number}.jsonl")
+            with suppress(FileExistsError):
+                return path, self._create(path)
+        raise FileExistsError(f"{_OTHERS_NAME} recordings are called {name}")
+
+
+class _Stream(Observer):
+    """One recording.
+
+    Its methods up to :meth:`end` are the loop's, :meth:`write` is the thread's.
+    """
+
+    def __init__(self, recorder: Recorder, endpoint: str, request: UpgradeRequest) -> None:
+        self._recorder = recorder
+        self._began = time.monotonic()
+        #: Whether the last line has been queued.
+        self.over = False
+        #: Bytes of it that wait for the disk; under the recorder's lock.
+        self.waiting = 0
+        # The thread's.
+        self._key = os.urandom(32)
+        self._path: Path | None = None
+        self._sink: Sink | None = None
+        self._written = 0
+        #: Set by the thread, once: nothing more is written.
+        self._broken = False
+        headers = _kept(request.headers, KEPT_OF_REQUEST)
+        self._put(Head(endpoint, request.target, datetime.now(UTC), headers=headers))
+
+    def answered(self, answer: UpgradeAnswer) -> None:
+        headers = _kept(answer.headers, KEPT_OF_ANSWER)
+        self._put(Answered(self._at(), answer.status, headers, answer.body), len(answer.body))
+
+    def frame(self, sender: Sender, frame: Frame) -> None:
+        self._put(Passed.of(self._at(), sender, frame), len(frame.payload))
+
+    def ended(self, sender: Sender, error: str = "") -> None:
+        self._put(Ended(self._at(), sender, error))
+
+    def closed(self) -> None:
+        self.end()
+
+    def end(self, why: str = "") -> None:
+        """Write the last line, if it has not been written."""
+        if not self.over:
+            self.over = True
+            self._recorder.put_last(self, Over(self._at(), not why, why))
+
+    def _put(self, line: Line, size: int = 0) -> None:
+        if not self.over and not self._broken and not self._recorder.put(self, line, size):
+            self.end(_SLOW)
+
+    def _at(self) -> float:
+        return round(time.monotonic() - self._began, 6)
+
+    # --- The thread -------------------------------------------------------------------------------
+
+    def write(self, line: Line) -> None:
+        """Write a line; the last one closes the file."""
+        if self._broken:
+            return
+        try:
+            if isinstance(line, Head):
+                self._path, self._sink = self._recorder.create_for(line)
+            if not self._recorder.payloads:
+                line = left_out(line, self._key)
+            pieces = to_json(line)
+            size = sum(map(len, pieces))
+            if isinstance(line, Over):
+                if line.why:
+                    self._say(line.why)
+            elif self._written + size > self._recorder.max_bytes:
+                self._give_up(line, f"it may have {self._recorder.max_bytes} bytes")
+                return
+            elif not self._recorder.has_room(size):
+                self._give_up(line, "all recordings have as many bytes as they may")
+                return
+            self._append(pieces)
+            self._written += size
+            if isinstance(line, Over):
+                self._close()
+        except OSError as error:
+            self._give_up(line, error.strerror or str(error))
+
+    def _append(self, pieces: Iterable[bytes]) -> None:
+        if self._sink is None:  # its head found no place in the queue
+            return
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[self._sink.write(rest) :]
+
+    def _give_up(self, line: Line, why: str) -> None:
+        """End the recording behind its last whole line."""
+        self._broken = True
+        self._say(why)
+        if self._sink is None:
+            return
+        at = 0.0 if isinstance(line, Head) else line.at
+        with suppress(OSError):  # a full disk may have no room for it
+            self._sink.truncate(self._written)
+            self._sink.seek(self._written)
+            if self._written:
+                self._append(to_json(Over(at, False, why)))
+        with suppress(OSError):
+            self._close()
+
+    def _close(self) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.close()
+
+    def _say(self, why: str) -> None:
+        log.warning("the recording %s ends before its stream: %s", self._path or "of a stream", why)
+
+
+def _kept(headers: Iterable[tuple[str, str]], names: frozenset[str]) -> Mapping[str, str]:
+    return {name: value[:_MAX_HEADER] for name, value in headers if name.lower() in names}

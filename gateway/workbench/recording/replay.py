@@ -1,0 +1,196 @@
+"""Saying a recording's client side again, to a container."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from partway.gateway.dialling import Address, Unreachable, dial
+from partway.gateway.streams.container_leg import REQUEST_ID
+from partway.gateway.workbench.intermediary.observer import Sender
+from partway.gateway.workbench.recording.comparison import Answers, Reply
+from partway.gateway.workbench.recording.recording import (
+    Joining,
+    Recording,
+    RecordingError,
+    close_in,
+)
+from partway.gateway.workbench.recording.talk import Talk
+from partway.protocol.closing import ABNORMAL, NO_STATUS, NORMAL, Close, encode_close
+from partway.protocol.frames import Frame, Opcode
+from partway.protocol.handshake import ClientHandshake, HandshakeRefused
+from partway.protocol.limits import CONTAINER_HANDSHAKE_TIMEOUT, STREAM_LIFETIME
+
+#: Seconds for a container to accept: one on another machine may be further away than a gateway's.
+CONNECT_TIMEOUT: Final = 5.0
+
+#: Seconds of silence that end a wait: the next message's for the replies that had come before it,
+#: and the end's for the rest.
+PATIENCE: Final = 10.0
+
+#: Who has let so many messages wait in vain, and has said nothing since, is waited for no more.
+WAITS_IN_VAIN: Final = 3
+
+#: What a container may say beyond what it had said: replies, and bytes of them.
+MAX_MORE_REPLIES: Final = 1000
+MAX_MORE_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One frame of the client's.
+
+    Attributes:
+        gap: seconds since the one before it, or since the stream's beginning.
+        frame: data, or the Close.
+        replies: of the container's that had come before it.
+    """
+
+    gap: float
+    frame: Frame
+    replies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What to do, and what came of it then.
+
+    Attributes:
+        steps: in their order.
+        answers: the container's, then.
+        ends: whether a Close was said, or the container ended the stream: then nothing came behind.
+        cut: whether the client's side ended without a Close.
+    """
+
+    steps: tuple[Step, ...]
+    answers: Answers
+    ends: bool
+    cut: bool
+
+
+def script_of(recording: Recording) -> Script:
+    """What a recording has to be said again.
+
+    Pings and pongs are the platform's affair, and not of the script.
+
+    Raises:
+        RecordingError: its payloads were left out, or the stream was never answered.
+    """
+    path = recording.path
+    if not recording.head.payloads:
+        raise RecordingError(f"{path}: its payloads were left out: there is nothing to say again")
+    if recording.answer is None:
+        raise RecordingError(f"{path}: its stream was never answered: nothing can be compared")
+    at, said_at = recording.answer.at, recording.answer.at
+    steps: list[Step] = []
+    replies: list[Reply] = []
+    joining = Joining()
+    closed = False  # by the client
+    code, reason = None, ""
+    for passed in recording.frames:
+        container = passed.sender is Sender.CONTAINER
+        if passed.opcode in (Opcode.PING, Opcode.PONG):
+            continue
+        if passed.opcode is Opcode.CLOSE and container:
+            close = close_in(passed)
+            code, reason = close.code or NO_STATUS, close.reason
+            break  # what passes behind it means nothing, the client's Close is the answer to it
+        if container:
+            message = joining.add(passed.frame, passed.at)
+            if message is not None:
+                replies.append(Reply(message, passed.at - said_at))
+        else:
+            steps.append(Step(passed.at - at, passed.frame, len(replies)))
+            at = said_at = passed.at
+            closed = closed or passed.opcode is Opcode.CLOSE
+    ends = [each.sender for each in recording.ends]
+    granted = recording.answer.status == HTTPStatus.SWITCHING_PROTOCOLS
+    if code is None and granted and ends[:1] == [Sender.CONTAINER]:
+        code = ABNORMAL
+    rest = joining.rest()
+    if rest is not None and (closed or code is not None):  # else nobody knows how it went on
+        replies.append(Reply(rest, rest.at - said_at))
+    return Script(
+        steps=tuple(steps),
+        answers=Answers(replies, recording.answer.status, code, reason),
+        ends=closed or code is not None,
+        cut=ends[:1] == [Sender.GATEWAY],
+    )
+
+
+async def replay(
+    script: Script,
+    address: Address,
+    target: str,
+    *,
+    speed: float = 1.0,
+    patience: float = PATIENCE,
+) -> Answers:
+    """Say it to a container.
+
+    Args:
+        script: what to say.
+        address: where the container listens.
+        target: path and query.
+        speed: of its pace; 0 for as fast as the replies come.
+        patience: seconds that a missing reply is waited for.
+
+    Returns:
+        What the container answers, whatever that is.
+    """
+    headers = [(REQUEST_ID, str(uuid.uuid4()))]
+    try:
+        upgraded = await dial(
+            address,
+            ClientHandshake(str(address), target, headers),
+            connect_timeout=CONNECT_TIMEOUT,
+            handshake_timeout=CONTAINER_HANDSHAKE_TIMEOUT,
+        )
+    except HandshakeRefused as refusal:
+        return Answers(status=refusal.status)
+    except Unreachable as error:
+        return Answers(status=0, trouble=f"no stream with {address}: {error}")
+    answers = script.answers
+    talk = Talk(
+        upgraded,
+        patience,
+        most_replies=len(answers.replies) + MAX_MORE_REPLIES,
+        most_bytes=sum(len(reply.message.payload) for reply in answers.replies) + MAX_MORE_BYTES,
+    )
+    try:
+        async with asyncio.timeout(STREAM_LIFETIME / (speed if 0 < speed < 1 else 1)):
+            await _hold(talk, script, speed)
+    except TimeoutError:
+        talk.trouble = talk.trouble or "the stream was not over when any stream would have been"
+    finally:
+        talk.abort()
+    replies = talk.replies()
+    if not script.ends:  # what may have come later then is in no recording
+        replies = replies[: len(answers.replies)]
+    return Answers(replies, HTTPStatus.SWITCHING_PROTOCOLS, talk.code, talk.reason, talk.trouble)
+
+
+async def _hold(talk: Talk, script: Script, speed: float) -> None:
+    """Say the steps, each in its time; then see the stream to its end."""
+    excused = 0  # replies that have been waited for in vain
+    came = silent = 0
+    for step in script.steps:
+        await talk.pause(step.gap / speed if speed else 0.0)
+        if talk.count != came:
+            came, silent = talk.count, 0
+        if silent < WAITS_IN_VAIN and not await talk.until_replies(step.replies - excused):
+            excused = step.replies - talk.count
+            silent += 1
+        if not await talk.say(step.frame):
+            break
+    if not script.ends:
+        await talk.until_replies(len(script.answers.replies) - excused)
+        if script.cut:
+            return
+        await talk.say(Frame(Opcode.CLOSE, encode_close(Close(NORMAL))))
+    await talk.until_ended()
+    if not talk.trouble:  # else it is cut: who takes nothing takes no Close
+        await talk.finish()

@@ -1,0 +1,69 @@
+"""What partway adds to pytest. Where partway is installed, each start of pytest imports this.
+
+So it imports nothing but pytest: the rest comes with the first file or test that needs it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from partway.gateway.workbench.testing.container_checks import ConformanceFile
+    from partway.gateway.workbench.testing.running import RunningGateway
+
+# --- For containers: a file that names one is its checks, each a test -----------------------------
+
+_FILE = "conformance.toml"
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ConformanceFile | None:
+    """Take ``conformance.toml`` and ``*.conformance.toml`` as files of tests."""
+    if file_path.name != _FILE and not file_path.name.endswith(f".{_FILE}"):
+        return None
+    from partway.gateway.workbench.testing.container_checks import ConformanceFile
+
+    return ConformanceFile.from_parent(parent, path=file_path)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what could be better though no test has failed of it."""
+    known = [
+        (report.nodeid, text)
+        for outcome in ("passed", "xfailed")
+        for report in terminalreporter.stats.get(outcome, ())
+        for title, text in report.sections
+        if title == "Captured partway call"  # pytest's words for a section of ours
+    ]
+    if known:
+        terminalreporter.section("partway: what could be better")
+    for node, text in known:
+        terminalreporter.line(f"{node}: {text}")
+
+
+# --- For clients: an endpoint that says what a test wants -----------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line(
+        "markers", "partway(**settings): of the streams of this test's partway_gateway"
+    )
+
+
+@pytest.fixture
+def partway_gateway(request: pytest.FixtureRequest) -> Iterator[RunningGateway]:
+    """A running gateway before a container that says what the test wants."""
+    from partway.gateway.workbench.testing.running import RunningGateway, log_shown
+
+    settings: dict[str, object] = {}
+    for marker in request.node.iter_markers("partway"):  # the nearest first
+        if marker.args:
+            pytest.fail(f"@pytest.mark.partway takes settings by name, not {marker.args[0]!r}")
+        settings = {**marker.kwargs, **settings}
+    with log_shown(), RunningGateway(**settings) as gateway:
+        yield gateway

@@ -1,0 +1,293 @@
+"""A container that says what a test's script says, and remembers what it was told.
+
+It lives on an event loop; its script and its memory are for tests on any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from partway.gateway.dialling import Address
+from partway.gateway.serving.exchange import Exchange, UpgradableExchange
+from partway.gateway.serving.http1 import Http1Server
+from partway.gateway.workbench.testing.script import (
+    CloseWith,
+    Lines,
+    Message,
+    Reply,
+    Script,
+    frames_of,
+)
+from partway.protocol.closing import TOO_BIG, Close
+from partway.protocol.connection import FrameConnection, Side
+from partway.protocol.errors import NotFound, ServiceUnavailable, UpgradeRefused
+from partway.protocol.frame_codec import FrameError
+from partway.protocol.frames import Frame, FramesToParts, PartsToFrames
+from partway.protocol.handshake import UpgradeError, check_upgrade, is_upgrade, upgrade_headers
+from partway.protocol.limits import MIB, PART_OVERHEAD
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
+
+log = logging.getLogger("partway.testing")
+
+#: All that one container remembers; what a test sends is far from it.
+MEMORY_BYTES = 64 * MIB
+
+#: What a stream costs in that memory beside its path, query and headers.
+_STREAM_OVERHEAD = 1024
+
+#: Seconds that connections have to go when the container does.
+_SHUTDOWN = 1.0
+
+
+@dataclass(slots=True, repr=False)
+class ReceivedStream:
+    """What one stream has brought. Any thread may look at it, also while it goes on.
+
+    Attributes:
+        path: without its first slash, as in ``connect(path=…)``.
+        query: as it came, percent-encoded.
+        headers: of the upgrade.
+        parts: every frame so far.
+        close: the Close that the gateway began with: 1000 after the input's end, 1001 after a
+            cancel. None until then, and where the container closed first or the connection broke.
+        ended: whether its connection is gone.
+    """
+
+    path: str
+    query: str
+    headers: CIMultiDictProxy[str]
+    parts: list[PayloadPart] = field(default_factory=list)
+    close: Close | None = None
+    ended: bool = False
+
+    def __repr__(self) -> str:
+        state = "ended" if self.ended else "open"
+        return f"<stream on {self.path}: {len(self.parts)} parts, {state}>"
+
+    @property
+    def messages(self) -> list[Message]:
+        """Every whole message so far; one that was never finished is seen in ``parts``."""
+        messages = []
+        begun = 0
+        parts = list(self.parts)
+        for index, part in enumerate(parts, 1):
+            if part.completion is CompletionState.COMPLETE:
+                messages.append(message_of(parts[begun:index]))
+                begun = index
+        return messages
+
+
+class ScriptedContainer(Script):
+    """The container. It takes streams on every path, and answers ``/ping``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = threading.Condition()
+        self._streams: list[ReceivedStream] = []
+        self._remembered = 0
+        self._conversations: set[_Conversation] = set()
+        self._http: Http1Server | None = None
+        self._server: asyncio.Server | None = None
+
+    # --- For tests, on any thread -----------------------------------------------------------------
+
+    @property
+    def streams(self) -> list[ReceivedStream]:
+        """Every stream that reached it, in the order of their upgrades."""
+        return list(self._streams)
+
+    @property
+    def received(self) -> list[Message]:
+        """The whole messages of all streams, one stream after the other."""
+        return [message for stream in self.streams for message in stream.messages]
+
+    def wait_for(self, condition: Callable[[], object], timeout: float = 5.0) -> None:
+        """Wait until something is true, which is tried whenever the container is told something.
+
+        It blocks: from an event loop, ``await asyncio.to_thread(container.wait_for, …)``.
+
+        Raises:
+            TimeoutError: it has not come true; says what there is instead.
+        """
+        with self._changed:
+            if not self._changed.wait_for(condition, timeout):
+                seen = f"there are {self._streams}" if self._streams else "no stream has come"
+                raise TimeoutError(f"not within {timeout:g} s; {seen}")
+
+    # --- Its life, on its loop --------------------------------------------------------------------
+
+    async def start(self) -> Address:
+        """Listen, on a free port of this machine.
+
+        Raises:
+            OSError: it cannot.
+        """
+        self._http = Http1Server(self._dispatch)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._http.protocol, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        return Address(host, port)
+
+    async def aclose(self) -> None:
+        """Cut what is open."""
+        if self._server is not None and self._http is not None:
+            self._server.close()
+            for conversation in self._conversations:
+                conversation.abort()
+            await self._http.shutdown(_SHUTDOWN)
+
+    # --- Requests ---------------------------------------------------------------------------------
+
+    async def _dispatch(self, exchange: Exchange) -> None:
+        if exchange.path == "/ping":
+            exchange.respond(200)
+            return
+        if not isinstance(exchange, UpgradableExchange) or not is_upgrade(exchange.headers):
+            exchange.fail(NotFound("there is /ping, and streams on every path"))
+            return
+        try:
+            key = check_upgrade(exchange.method, exchange.headers)
+        except UpgradeError as error:
+            exchange.fail(UpgradeRefused(error.reason, error.status, error.headers))
+            return
+        headers = CIMultiDictProxy(CIMultiDict(exchange.headers))
+        stream = ReceivedStream(exchange.path.removeprefix("/"), exchange.query, headers)
+        if not self._remember(_STREAM_OVERHEAD + sum(map(len, headers.values()))):
+            exchange.fail(ServiceUnavailable("the scripted container's memory is full"))
+            return
+        with self._changed:
+            self._streams.append(stream)
+            self._changed.notify_all()
+        conversation = _Conversation(self._lines, stream, self._changed, self._remember)
+        self._conversations.add(conversation)
+        try:
+            await exchange.upgrade(upgrade_headers(key))
+            conversation.begin(exchange)
+            await conversation.over.wait()
+        finally:
+            conversation.abort()
+            self._conversations.discard(conversation)
+
+    def _remember(self, size: int) -> bool:
+        """Whether there is room for so many bytes, which then are taken."""
+        if self._remembered + size > MEMORY_BYTES:
+            log.error("the scripted container remembers %d bytes at most", MEMORY_BYTES)
+            return False
+        self._remembered += size
+        return True
+
+
+class _Conversation:
+    """One stream: a :class:`~partway.protocol.connection.FrameHandler` that follows the script.
+
+    Everything is said within the callback that calls for it: there is no task to look after.
+    """
+
+    def __init__(
+        self,
+        lines: Lines,
+        stream: ReceivedStream,
+        changed: threading.Condition,
+        remember: Callable[[int], bool],
+    ) -> None:
+        self._lines = lines
+        self._stream = stream
+        self._changed = changed
+        self._remember = remember
+        self._connection = FrameConnection(self, Side.SERVER, check_text=True, answer_close=False)
+        self._parts_of = FramesToParts()
+        self._message: list[PayloadPart] = []
+        self._closing = False
+        self.over = asyncio.Event()
+
+    def begin(self, exchange: UpgradableExchange) -> None:
+        """Take the connection over, and say the first words."""
+        exchange.hand_over(self._connection)
+        self._say(self._lines.first)
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        self._connection.abort()
+
+    # --- What the connection tells ----------------------------------------------------------------
+
+    def frame_received(self, frame: Frame) -> None:
+        if not self._remember(len(frame.payload) + PART_OVERHEAD):
+            self._finish(Close(TOO_BIG, "the scripted container's memory is full"))
+            return
+        part = self._parts_of.part(frame)
+        with self._changed:
+            self._stream.parts.append(part)
+            self._changed.notify_all()
+        if self._lines.echoes_frames:
+            self._connection.send(frame)
+            return
+        self._message.append(part)
+        if frame.fin:
+            self._answer()
+
+    def pong_received(self, payload: bytes) -> None:
+        """It sends no pings: liveness is the gateway's to watch (clause 1.4-1)."""
+
+    def close_received(self, close: Close) -> None:
+        with self._changed:
+            self._stream.close = close
+            self._changed.notify_all()
+        self._say(self._lines.last)
+        self._finish(close)
+
+    def peer_failed(self, error: FrameError) -> None:
+        log.error("the scripted container was sent what RFC 6455 forbids: %s", error)
+        self._closing = True
+        self._connection.finish()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        with self._changed:
+            self._stream.ended = True
+            self._changed.notify_all()
+        self.over.set()
+
+    def writing_paused(self) -> None:
+        self._connection.pause_reading()
+
+    def writing_resumed(self) -> None:
+        self._connection.resume_reading()
+
+    # --- What it says -----------------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        """Answer a whole message; an echo has its fragments."""
+        parts, self._message = self._message, []
+        answers = self._lines.answers(message_of(parts))
+        if answers is not None:
+            self._say(answers)
+            return
+        frames_of_parts = PartsToFrames()
+        for part in parts:
+            self._connection.send(frames_of_parts.frame(part))
+
+    def _say(self, replies: Iterable[Reply]) -> None:
+        for reply in replies:
+            if isinstance(reply, CloseWith):
+                self._finish(reply.close)
+                return
+            for frame in frames_of(reply):
+                self._connection.send(frame)
+
+    def _finish(self, close: Close) -> None:
+        """Say Close, unless that was done."""
+        if not self._closing:
+            self._closing = True
+            self._connection.finish(close)
+
+
+def message_of(parts: Sequence[PayloadPart]) -> Message:
+    """The message that its parts make; text is known to be UTF-8, or the stream had ended."""
+    payload = b"".join(part.payload for part in parts)
+    return payload.decode() if parts[0].data_type is DataType.UTF8 else payload

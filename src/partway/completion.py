@@ -1,0 +1,64 @@
+"""Completion of the commands' words by bash, zsh and fish: a script that the shell reads once.
+
+It is made from the command's own parser by shtab, which is imported when a script is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+SHELLS: Final = ("bash", "zsh", "fish")
+
+_EPILOG = """\
+where each shell looks for it:
+  {prog} completion bash > ~/.local/share/bash-completion/completions/{prog}
+  {prog} completion zsh > ~/.zfunc/_{prog}         # with fpath+=~/.zfunc before compinit
+  {prog} completion fish > ~/.config/fish/completions/{prog}.fish
+"""
+
+
+def add_to(commands: Commands, whole: Callable[[], argparse.ArgumentParser], *, prog: str) -> None:
+    """Add ``completion SHELL``, which prints a script.
+
+    Args:
+        commands: what the command's ``add_subparsers()`` has returned.
+        whole: makes the command's parser with everything that it knows.
+        prog: the command's name.
+    """
+    parser = commands.add_parser(
+        "completion",
+        help="print a shell's completion of this command",
+        description="Print what makes a shell complete this command's words.",
+        epilog=_EPILOG.format(prog=prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("shell", choices=SHELLS, help="the shell that reads it")
+    parser.set_defaults(run=lambda options: _print_script(whole(), options.shell))
+
+
+def _print_script(parser: argparse.ArgumentParser, shell: str) -> int:
+    import shtab
+
+    for action in _actions(parser):
+        if action.type is Path:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(parser, shell=shell))
+    return 0
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Every argument of a command and of its commands."""
+    # Without underscores argparse has no way to list them; shtab does the same.
+    for action in parser._actions:  # noqa: SLF001
+        yield action
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for below in action.choices.values():
+                yield from _actions(below)

@@ -1,0 +1,39 @@
+"""For tests of clients: a gateway beside a test, its container's script, and faults.
+
+The fixture ``partway_gateway`` has one running; these are the names that a test may want besides.
+A model's own test uses :func:`partway.container.testing.serving`.
+"""
+
+from __future__ import annotations
+
+from partway.gateway.workbench.testing.running import (
+    Close,
+    CloseWith,
+    Cut,
+    Delay,
+    DropPongs,
+    Empty,
+    Fragmented,
+    GatewayDidNotRun,
+    Refuse,
+    RunningGateway,
+    Split,
+    Stall,
+    Throttle,
+)
+
+__all__ = [
+    "Close",
+    "CloseWith",
+    "Cut",
+    "Delay",
+    "DropPongs",
+    "Empty",
+    "Fragmented",
+    "GatewayDidNotRun",
+    "Refuse",
+    "RunningGateway",
+    "Split",
+    "Stall",
+    "Throttle",
+]

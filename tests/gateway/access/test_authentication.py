@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import hmac
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from unittest.mock import patch
+from urllib.parse import urlsplit
+
+import pytest
+from botocore.auth import SigV4Auth, SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from partway.gateway.access.authentication import NoAuthentication, SigV4Authentication
+from partway.gateway.access.principals import Principals
+from partway.protocol.errors import (
+    AccessDenied,
+    ExpiredToken,
+    IncompleteSignature,
+    InvalidSignature,
+    MissingAuthenticationToken,
+    UnrecognizedClient,
+)
+from partway.protocol.sigv4 import EventSignatureInvalid, SignableRequest
+
+REGION = "eu-west-1"
+AT = datetime(2026, 11, 20, 20, 30, tzinfo=UTC)
+STREAM = "InvokeEndpointWithBidirectionalStream"
+EMPTY = sha256(b"").hexdigest()
+TOKEN = "0123456789abcdef+/=="
+SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
+
+FILE = f"""
+[[principals]]
+name = "chat-backend"
+operations = ["{STREAM}"]
+endpoints = ["echo"]
+tokens = ["{TOKEN}"]
+[[principals.keys]]
+access_key_id = "AKIDONE"
+secret_access_key = "{SECRET}"
+[[principals.keys]]
+access_key_id = "AKIDTWO"
+secret_access_key = "second"
+[[principals.keys]]
+access_key_id = "ASIAOLD"
+secret_access_key = "expired"
+session_token = "session"
+expires = 2020-01-01T00:00:00Z
+
+[[principals]]
+name = "other"
+[[principals.keys]]
+access_key_id = "AKIDOTHER"
+secret_access_key = "others"
+"""
+
+BOTH = pytest.mark.parametrize("bearer_allowed", [True, False])
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = AT.timestamp()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "principals.toml"
+    path.write_text(FILE)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def authenticate(file, clock):
+    authentication = SigV4Authentication(Principals(file, clock), REGION, clock)
+
+    def authenticate(
+        request, operation=STREAM, endpoint="echo", payload_hash=lambda: EMPTY, bearer_allowed=True
+    ):
+        return authentication.authenticate(
+            request, operation, endpoint, payload_hash, bearer_allowed=bearer_allowed
+        )
+
+    return authenticate
+
+
+def signed(key="AKIDONE", secret=SECRET, token=None, url="https://gw/endpoints/echo/x"):
+    request = AWSRequest("GET", url)
+    with patch("botocore.auth.get_current_datetime", lambda: AT):
+        SigV4Auth(Credentials(key, secret, token), "sagemaker", REGION).add_auth(request)
+    return on_the_wire(request)
+
+
+def presigned(url="https://gw/endpoints/echo/x?path=v1"):
+    request = AWSRequest("GET", url)
+    with patch("botocore.auth.get_current_datetime", lambda: AT):
+        SigV4QueryAuth(Credentials("AKIDONE", SECRET), "sagemaker", REGION, 60).add_auth(request)
+    return on_the_wire(request)
+
+
+def on_the_wire(request: AWSRequest) -> SignableRequest:
+    url = urlsplit(request.url)
+    headers = (("Host", url.netloc), *request.headers.items())
+    return SignableRequest(request.method, url.path, url.query, headers)
+
+
+def bearer(value=f"Bearer {TOKEN}", query=""):
+    headers = (("Host", "gw"), *([("Authorization", value)] if value else []))
+    return SignableRequest("GET", "/endpoints/echo/x", query, headers)
+
+
+def event(secret: str, date_ms: int, prior: str, payload: bytes) -> bytes:
+    moment = datetime.fromtimestamp(date_ms // 1000, UTC)
+    day = moment.strftime("%Y%m%d")
+    lines = (
+        "AWS4-HMAC-SHA256-PAYLOAD",
+        moment.strftime("%Y%m%dT%H%M%SZ"),
+        f"{day}/{REGION}/sagemaker/aws4_request",
+        prior,
+        sha256(b"\x05:date\x08" + date_ms.to_bytes(8, "big")).hexdigest(),
+        sha256(payload).hexdigest(),
+    )
+    key = ("AWS4" + secret).encode()
+    for part in (day, REGION, "sagemaker", "aws4_request"):
+        key = hmac.new(key, part.encode(), sha256).digest()
+    return hmac.new(key, "\n".join(lines).encode(), sha256).digest()
+
+
+def test_nobody_asks():
+    request = SignableRequest("GET", "/", "access_token=x", (("authorization", "Basic dTpw"),))
+    for bearer_allowed in (True, False):
+        identity = NoAuthentication().authenticate(
+            request, STREAM, "echo", EMPTY, bearer_allowed=bearer_allowed
+        )
+        assert identity.principal is None
+        assert identity.event_chain() is None
+
+
+@pytest.mark.clause("2.4-3", "3-5")
+@BOTH
+@pytest.mark.parametrize("request_", [signed(), presigned()], ids=["header", "presigned"])
+def test_a_signature(authenticate, request_, bearer_allowed):
+    identity = authenticate(request_, bearer_allowed=bearer_allowed)
+    assert identity.principal == "chat-backend"
+    assert SECRET not in repr(identity)
+
+
+@pytest.mark.clause("3-5")
+@pytest.mark.parametrize(
+    "request_",
+    [
+        bearer(),
+        bearer(f"bearer  {TOKEN}"),
+        bearer("", "path=v1&access_token=0123456789abcdef%2B%2F%3D%3D"),
+        bearer("", f"access_token={TOKEN}"),
+    ],
+)
+def test_a_token(authenticate, request_):
+    identity = authenticate(request_)
+    assert identity.principal == "chat-backend"
+    assert identity.event_chain() is None
+
+
+@pytest.mark.clause("3-5")
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (bearer(), IncompleteSignature),
+        (bearer("", f"access_token={TOKEN}"), MissingAuthenticationToken),
+    ],
+)
+def test_a_token_where_none_is_taken(authenticate, request_, error):
+    with pytest.raises(error) as caught:
+        authenticate(request_, bearer_allowed=False)
+    assert TOKEN not in caught.value.message
+
+
+@pytest.mark.clause("2.4-6", "3-5")
+@pytest.mark.parametrize(
+    "request_",
+    [
+        bearer(f"Bearer {TOKEN}x"), bearer("Bearer"), bearer("Bearer "),
+        bearer("", "access_token="), bearer("", f"access_token={TOKEN}%20"),
+        bearer("", "access_token=%ff"), bearer("", f"access_token={TOKEN[:-1]}"),
+    ],
+)  # fmt: skip
+def test_a_token_of_nobody(authenticate, request_):
+    with pytest.raises(UnrecognizedClient, match="bearer token included in the request is invalid"):
+        authenticate(request_)
+
+
+@pytest.mark.clause("3-5")
+@pytest.mark.parametrize(
+    "request_",
+    [
+        bearer(f"Bearer {TOKEN}", f"access_token={TOKEN}"),
+        bearer("", f"access_token={TOKEN}&access_token={TOKEN}"),
+        replace(bearer(), headers=bearer().headers * 2),
+        signed(url=f"https://gw/endpoints/echo/x?access_token={TOKEN}"),
+        presigned(f"https://gw/endpoints/echo/x?access_token={TOKEN}"),
+        replace(presigned(), headers=bearer().headers),
+    ],
+)
+def test_two_ways_at_once(authenticate, request_):
+    with pytest.raises(IncompleteSignature, match="more than one way") as caught:
+        authenticate(request_)
+    assert TOKEN not in caught.value.message
+
+
+@pytest.mark.clause("2.4-6")
+@BOTH
+def test_nothing_said(authenticate, bearer_allowed):
+    with pytest.raises(MissingAuthenticationToken):
+        authenticate(bearer(""), bearer_allowed=bearer_allowed)
+
+
+@pytest.mark.clause("2.4-6")
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (signed("AKIDNOBODY"), UnrecognizedClient),
+        (signed(secret="wrong"), InvalidSignature),
+        (signed("ASIAOLD", "expired", "session"), ExpiredToken),
+        (signed("AKIDONE", SECRET, "session"), UnrecognizedClient),
+        (replace(signed(), path="/endpoints/echo/y"), InvalidSignature),
+        (bearer("Basic dTpw"), IncompleteSignature),
+    ],
+)
+def test_what_is_refused(authenticate, request_, error):
+    with pytest.raises(error):
+        authenticate(request_)
+
+
+@pytest.mark.clause("2.4-1")
+def test_the_payload_is_part_of_it(authenticate):
+    with pytest.raises(InvalidSignature):
+        authenticate(signed(), payload_hash=lambda: sha256(b"x").hexdigest())
+
+
+@pytest.mark.clause("2.4-5")
+def test_by_the_clock_given(authenticate, clock):
+    request = signed()
+    clock.now += 301
+    with pytest.raises(InvalidSignature, match="Signature expired"):
+        authenticate(request)
+
+
+@pytest.mark.clause("2.4-6")
+@pytest.mark.parametrize("request_", [signed(), presigned(), bearer()])
+@pytest.mark.parametrize(
+    ("operation", "endpoint", "message"),
+    [
+        ("InvokeEndpoint", "echo", "'chat-backend' may not call InvokeEndpoint at endpoint 'echo'"),
+        (STREAM, "voice", f"'chat-backend' may not call {STREAM} at endpoint 'voice'"),
+        ("CreateModel", "", "'chat-backend' may not call CreateModel"),
+        ("x", "\x1b" * 900, "'chat-backend' may not call x at endpoint '" + r"\x1b" * 64 + "'"),
+    ],
+)
+def test_what_is_not_allowed(authenticate, request_, operation, endpoint, message):
+    with pytest.raises(AccessDenied) as caught:
+        authenticate(request_, operation, endpoint)
+    assert caught.value.message == message
+
+
+@pytest.mark.clause("2.4-6")
+def test_who_may_not_learns_nothing_without_a_signature(authenticate):
+    with pytest.raises(InvalidSignature):
+        authenticate(signed(secret="wrong"), "CreateModel", "")
+
+
+@pytest.mark.clause("2.4-4", "2.4-5")
+def test_the_chain_of_events(authenticate, clock):
+    request = signed()
+    identity = authenticate(request)
+    prior = dict(request.headers)["Authorization"].rpartition("=")[2]
+    chain = identity.event_chain()
+    date_ms = int(clock.now * 1000)
+    for secret, payload in ((SECRET, b"one"), ("second", b"two"), ("second", b"")):
+        signature = event(secret, date_ms, prior, payload)
+        chain.check(date_ms, signature, payload, clock.now)
+        prior = signature.hex()
+    first = dict(request.headers)["Authorization"].rpartition("=")[2]
+    for secret, fits in (("second", True), ("expired", False), ("others", False)):
+        chain = identity.event_chain()
+        signature = event(secret, date_ms, first, b"")
+        with nullcontext() if fits else pytest.raises(EventSignatureInvalid):
+            chain.check(date_ms, signature, b"", clock.now)
+
+
+@pytest.mark.clause("2.4-5")
+def test_a_key_that_came_while_the_stream_was_open(authenticate, clock, file):
+    request = signed()
+    chain = authenticate(request).event_chain()
+    prior = dict(request.headers)["Authorization"].rpartition("=")[2]
+    file.write_text(FILE.replace('"second"', '"brand-new"'))
+    clock.now += 2
+    date_ms = int(clock.now * 1000)
+    chain.check(date_ms, event("brand-new", date_ms, prior, b""), b"", clock.now)
+
+
+@pytest.mark.clause("2.4-5")
+def test_a_principal_that_went_while_the_stream_was_open(authenticate, clock, file):
+    request = signed()
+    chain = authenticate(request).event_chain()
+    prior = dict(request.headers)["Authorization"].rpartition("=")[2]
+    file.write_text(FILE.replace("chat-backend", "renamed"))
+    clock.now += 2
+    date_ms = int(clock.now * 1000)
+    with pytest.raises(EventSignatureInvalid):
+        chain.check(date_ms, event("brand-new", date_ms, prior, b""), b"", clock.now)
+
+
+@pytest.mark.clause("2.4-6")
+def test_what_only_a_signature_is_about_is_not_looked_at_before_there_is_one(authenticate):
+    def refuse():
+        raise AssertionError("the payload's hash is of no interest yet")
+
+    with pytest.raises(MissingAuthenticationToken):
+        authenticate(
+            SignableRequest("POST", "/endpoints/echo/x", "", (("host", "gw"),)),
+            payload_hash=refuse,
+        )

@@ -1,4 +1,0 @@
-"""Platforms that are broken in one place.
-
-:data:`~tests.gateway.conformance.platform.broken.catalogue.BROKEN` has them all.
-"""

@@ -1,0 +1,50 @@
+"""Containers on the usual libraries pass every *must*, and fast."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from partway.gateway.workbench.conformance.verdict import Severity, Verdict
+from tests.gateway.workbench.conformance.mutants.trying import failed, tried
+
+GOOD = Path(__file__).with_name("good")
+
+#: Commands and environments, by what the containers are built on.
+CONTAINERS = {
+    "partway": ((sys.executable, "-m", "partway.container"), {"PARTWAY_MODEL": "echo"}),
+    "fastapi": ((sys.executable, str(GOOD / "on_fastapi.py")), {}),
+    "websockets": ((sys.executable, str(GOOD / "on_websockets.py")), {}),
+    "aiohttp": ((sys.executable, str(GOOD / "on_aiohttp.py")), {}),
+}
+
+#: What is left to their authors, and is no *must*.
+KNOWN = {
+    # The echo model and the sample answer with one piece of known length.
+    "partway": {"invocations.chunked"},
+    "fastapi": {"invocations.chunked"},
+    # websockets takes no request with a body.
+    "websockets": {"invocations.post"},
+    # aiohttp does not look for the mask.
+    "aiohttp": {"violations.unmasked"},
+}
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop is enough: the containers have their own."""
+    return "asyncio"
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+async def test_every_must_is_kept(name: str) -> None:
+    command, environment = CONTAINERS[name]
+    report = await tried(command, environment)
+    found = failed(report)
+    assert set(found) == KNOWN[name], found
+    assert not report.count(Verdict.FAIL, Severity.MUST)
+    assert not report.count(Verdict.BLOCKED, Severity.MUST)
+    assert report.conformant
+    assert report.seconds < 20

@@ -1,0 +1,4 @@
+"""Platforms that are broken in one place.
+
+:data:`~tests.gateway.workbench.conformance.platform.broken.catalogue.BROKEN` has them all.
+"""

@@ -1,0 +1,201 @@
+"""Probes from files."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import container_address
+from partway.gateway.workbench.conformance import probes
+from partway.gateway.workbench.conformance.checks import ALL
+from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, ProbeError, load_probe
+from partway.gateway.workbench.conformance.run import Run
+from partway.gateway.workbench.conformance.subject import Subject
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Verdict
+from tests.frame_factory import TEXT, frame
+from tests.gateway.workbench.recording.recordings import (
+    GRANTED,
+    HEAD,
+    OVER,
+    both_close,
+    came,
+    said,
+    whole,
+)
+from tests.gateway.workbench.recording.recordings import (
+    written as recorded,
+)
+from tests.processes import running
+from tests.wire.peers import switching
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "probe.toml"
+    path.write_text(text)
+    return path
+
+
+def test_all_that_can_be_said(tmp_path: Path) -> None:
+    (tmp_path / "hello.pcm").write_bytes(b"\x01\x02")
+    probe = load_probe(
+        written(
+            tmp_path,
+            'messages = ["start", { hex = "00 ff" }, { file = "hello.pcm" }]\n'
+            'expect = "hel+o"\nreplies = 2\ntimeout = 30\necho = false\nname = "mine"\n',
+        )
+    )
+    assert probe.messages == ("start", b"\x00\xff", b"\x01\x02")
+    assert (probe.name, probe.expect, probe.replies, probe.timeout) == ("mine", "hel+o", 2, 30.0)
+
+
+def test_what_need_not_be_said(tmp_path: Path) -> None:
+    probe = load_probe(written(tmp_path, 'messages = ["hi"]'))
+    assert (probe.name, probe.expect, probe.replies, probe.echo) == ("probe", "", 1, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "messages: a list of what to send is missing"),
+        ("messages = []", "messages: a list of what to send is missing"),
+        ("messages = [1]", r'messages\[0\]: use a string, \{ hex = "00 ff" \}'),
+        ('messages = ["a", { hex = "0" }]', r"messages\[1\]: hex: "),
+        ('messages = [{ file = "none" }]', r"messages\[0\]: file: .*No such file"),
+        ('messages = ["a"]\nexpected = "b"', "expected: unknown; known are echo, expect,"),
+        ('messages = ["a"]\nexpect = "("', "expect: "),
+        ('messages = ["a"]\nexpect = 1', "expect: str is wanted, not int"),
+        ('messages = ["a"]\nreplies = true', "replies: int is wanted, not bool"),
+        ('messages = ["a"]\nreplies = -1', "replies is 0 or more"),
+        ('messages = ["a"]\ntimeout = 0', "timeout over 0"),
+        ('messages = ["a"]\ntimeout = inf', "timeout over 0"),
+        ("messages = ", "Invalid value"),
+        (f"messages = {'[' * 20_000}", "recursion"),
+        (f'messages = ["a"]\nreplies = {"9" * 5000}', "digits"),
+        (f'messages = ["a"]\ntimeout = {"9" * 400}', "timeout over 0"),
+        ('messages = ["a"]\nexpect = "a{99999999999999999999}"', "expect: "),
+        (f'messages = ["a"]\nexpect = "{"(" * 5000}{")" * 5000}"', "expect: "),
+        ('messages = [{ file = "../hello.pcm" }]', r"messages\[0\]: file: .* not in the probe's"),
+        ('messages = [{ file = "/etc/passwd" }]', r"messages\[0\]: file: .* not in the probe's"),
+    ],
+)
+def test_a_file_that_says_something_else(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(ProbeError, match=reason) as caught:
+        load_probe(written(tmp_path, text))
+    assert str(caught.value).startswith(f"{tmp_path}/probe.toml: ")
+
+
+def test_files_that_never_end_are_read_no_further_than_they_may(tmp_path: Path) -> None:
+    for name in ("endless.toml", "endless.pcm"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(1 << 40)  # it takes up nothing
+    with pytest.raises(ProbeError, match="more than 8388608 bytes"):
+        load_probe(tmp_path / "endless.toml")
+    with pytest.raises(ProbeError, match=r"messages\[0\]: file: more than 8388608 bytes"):
+        load_probe(written(tmp_path, 'messages = [{ file = "endless.pcm" }]'))
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ProbeError, match="No such file"):
+        load_probe(tmp_path / "none.toml")
+
+
+def test_those_that_ship() -> None:
+    assert set(BUILT_IN) == {"echo", "chat", "speech"}
+    assert all(probe.messages for probe in BUILT_IN.values())
+
+
+# --- Of recordings --------------------------------------------------------------------------------
+
+
+def test_a_recording_is_a_probe(tmp_path: Path) -> None:
+    path = whole(
+        tmp_path / "call.jsonl",
+        said(0.1, "he", fin=False),
+        said(0.2, "llo", frame="continuation"),
+        came(0.3, "hi"),
+        came(0.4, "how are you?"),
+        said(1.0, b"AP8="),
+        came(30.0, "b", fin=False),
+        said(30.0, "unfinished", fin=False),
+    )
+    probe = load_probe(path)
+    assert probe.messages == ("hello", b"\x00\xff")
+    assert (probe.name, probe.expect, probe.replies, probe.echo) == ("call", "", 2, False)
+    assert probe.timeout == 60.0
+
+
+def test_a_recorded_echo_is_a_probe_of_echoes(tmp_path: Path) -> None:
+    path = whole(
+        tmp_path / "echo.jsonl",
+        said(0.1, "hello"),
+        came(0.2, "hel", fin=False),
+        came(0.2, "lo", frame="continuation"),
+        said(0.3, b"/w=="),
+        came(0.4, b"/w=="),
+        *both_close(0.5),
+    )
+    probe = load_probe(path)
+    assert probe.echo
+    assert (probe.messages, probe.replies, probe.timeout) == (("hello", b"\xff"), 2, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "head", "reason"),
+    [
+        ([GRANTED, OVER], {}, "its client said no whole message"),
+        ([GRANTED, said(0, "a", fin=False), OVER], {}, "its client said no whole message"),
+        ([GRANTED, OVER], {"payloads": False}, "its payloads were left out: there is nothing"),
+        ([said(0, b"/w==", frame="text")], {}, "a text message, at 0 s, is not UTF-8"),
+        (["{}"], {}, ":2: it has none of"),
+    ],
+)
+def test_a_recording_of_no_use(tmp_path: Path, lines, head, reason) -> None:
+    path = recorded(tmp_path / "call.jsonl", *lines, head=HEAD | head)
+    with pytest.raises(ProbeError, match=reason) as caught:
+        load_probe(path)
+    assert str(caught.value).startswith(f"{path}:")
+
+
+def test_a_recording_has_the_bound_of_a_probe(tmp_path: Path, monkeypatch) -> None:
+    path = whole(tmp_path / "call.jsonl", said(0, "a" * 1000))
+    monkeypatch.setattr(probes, "MAX_PROBE_BYTES", 1000)
+    with pytest.raises(ProbeError, match="more than 1000 bytes"):
+        load_probe(path)
+
+
+async def test_an_echo_passes_what_a_recording_of_it_asks(tmp_path: Path) -> None:
+    path = whole(tmp_path / "echo.jsonl", said(0, "hello"), came(0.1, "hello"), *both_close(0.2))
+    only = ["messages.answer", "streams.many"]
+    with running("partway.container", "serve", "--port", "0", "--host", "127.0.0.1") as url:
+        run = Run(ALL, load_probe(path), fast=True, only=only)
+        report = await run.run(Subject(container_address(url)))
+    found = {result.check.id: result.verdict for result in report.results}
+    assert {found[each] for each in only} == {Verdict.PASS}
+    assert report.probe == "echo"
+
+
+@pytest.mark.parametrize("replies", [1, 8, 12, 13])
+async def test_as_many_replies_as_a_probe_wants(replies: int) -> None:
+    """Nothing is kept of them but the last, and all are counted."""
+    probe = Probe("list", ("go",), replies=12, timeout=0.3)
+
+    async def model(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.readuntil(b"\r\n\r\n")
+        writer.write(switching(request) + b"".join(frame(TEXT, b"x") for _ in range(replies)))
+        await reader.read(-1)
+        writer.close()
+
+    async with await asyncio.start_server(model, "127.0.0.1", 0) as server:
+        trial = Trial(Subject(Address(*server.sockets[0].getsockname())), probe)
+        said = ""
+        try:
+            async with trial.stream() as peer:
+                await trial.answered(peer, "asked")
+        except Broken as broken:
+            said = broken.what
+    short = f"asked: within 0.3 s {replies} replies came, text 'x' the last; the probe wants 12"
+    assert said == (short if replies < 12 else "")

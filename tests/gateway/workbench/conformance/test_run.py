@@ -1,0 +1,433 @@
+"""In which order checks are tried, and what becomes of each."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from partway.gateway.dialling import Address
+from partway.gateway.workbench.conformance import link, peer, subject, trial
+from partway.gateway.workbench.conformance.check import Check, Need
+from partway.gateway.workbench.conformance.checks import ALL
+from partway.gateway.workbench.conformance.evidence import Exchange
+from partway.gateway.workbench.conformance.link import Link
+from partway.gateway.workbench.conformance.peer import Peer
+from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe
+from partway.gateway.workbench.conformance.run import (
+    Report,
+    Result,
+    Run,
+    blocked_by,
+    chosen,
+    in_turn,
+)
+from partway.gateway.workbench.conformance.subject import Launched, Subject, command_of
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict
+
+NOWHERE = Subject(Address("127.0.0.1", 9))
+ECHO = BUILT_IN["echo"]
+
+
+async def kept(_trial: Trial) -> None:
+    pass
+
+
+async def broken(_trial: Trial) -> None:
+    raise Broken("it is not so")
+
+
+def check(id: str, body: Callable[[Trial], Awaitable[None]] = kept, **members: object) -> Check:
+    usual = {"clauses": ("1.1-2",), "severity": Severity.MUST, "title": id, "remedy": "mend it"}
+    return Check(id=id, body=body, **(usual | members))
+
+
+async def verdicts(*checks: Check, **options: object) -> dict[str, Verdict]:
+    report = await Run(checks, options.pop("probe", ECHO), **options).run(NOWHERE)
+    return {result.check.id: result.verdict for result in report.results}
+
+
+# --- The checks there are -------------------------------------------------------------------------
+
+
+def test_each_is_behind_those_it_requires() -> None:
+    seen: set[str] = set()
+    for each in ALL:
+        assert set(each.requires) <= seen, each.id
+        assert each.id not in seen
+        seen.add(each.id)
+
+
+@pytest.mark.parametrize("each", ALL, ids=lambda each: each.id)
+def test_each_says_what_it_is_in_a_line(each: Check, contract_clauses: set[str]) -> None:
+    assert set(each.clauses) <= contract_clauses
+    assert each.clauses
+    for line in (each.title, each.remedy):
+        assert line
+        assert "\n" not in line
+        assert len(line) <= 140
+        assert not line.endswith(".")
+
+
+@pytest.fixture(scope="module")
+def contract_clauses() -> set[str]:
+    from tests.conftest import contract_ids
+
+    return set(contract_ids())
+
+
+# --- Verdicts -------------------------------------------------------------------------------------
+
+
+async def test_what_requires_a_broken_one_is_blocked() -> None:
+    found = await verdicts(
+        check("a", broken),
+        check("b", requires=("a",)),
+        check("c", requires=("b",)),
+        check("d"),
+    )
+    assert found == {
+        "a": Verdict.FAIL,
+        "b": Verdict.BLOCKED,
+        "c": Verdict.BLOCKED,
+        "d": Verdict.PASS,
+    }
+
+
+async def test_one_that_cannot_be_tried_blocks_nothing() -> None:
+    async def untried(_trial: Trial) -> None:
+        raise Untried("not here")
+
+    found = await verdicts(check("a", untried), check("b", requires=("a",)))
+    assert found == {"a": Verdict.SKIP, "b": Verdict.PASS}
+
+
+@pytest.mark.parametrize("need", [Need.PROCESS, Need.ECHO])
+async def test_what_is_not_at_hand(need: Need) -> None:
+    chat = Probe("chat", ("hello",))
+    found = await verdicts(check("a", broken, needs=frozenset({need})), probe=chat)
+    assert found == {"a": Verdict.SKIP}
+
+
+async def test_a_note_is_none_that_fails() -> None:
+    report = await Run([check("a"), check("b", broken, severity=Severity.NOTE)], ECHO).run(NOWHERE)
+    assert [each.verdict for each in report.results] == [Verdict.PASS, Verdict.NOTE]
+    assert report.conformant
+
+
+@pytest.mark.parametrize(
+    ("severity", "conformant"), [(Severity.MUST, False), (Severity.SHOULD, True)]
+)
+async def test_only_a_must_makes_it_not_conformant(severity: Severity, conformant: bool) -> None:
+    report = await Run([check("a"), check("b", broken, severity=severity)], ECHO).run(NOWHERE)
+    assert report.conformant is conformant
+    assert report.status == (0 if conformant else 1)
+
+
+def test_of_nothing_tried_nothing_is_said() -> None:
+    assert not Report([Result(check("a"), Verdict.SKIP)]).conformant
+
+
+async def test_one_that_takes_too_long() -> None:
+    async def hang(_trial: Trial) -> None:
+        await asyncio.Event().wait()
+
+    run = Run([check("a", hang, limit=0.01)], ECHO)
+    (result,) = (await run.run(NOWHERE)).results
+    assert (result.verdict, result.said) == (Verdict.FAIL, "not done within 0.01 s")
+
+
+async def test_what_was_wrong_comes_with_its_evidence() -> None:
+    async def connect(trial: Trial) -> None:
+        async with trial.link("a connection"):
+            pass
+
+    (result,) = (await Run([check("a", connect)], ECHO).run(NOWHERE)).results
+    assert result.said.startswith("nothing accepts connections at 127.0.0.1:9: ")
+    assert result.remedy == "mend it"
+    assert [exchange.title for exchange in result.exchanges] == ["a connection"]
+
+
+async def test_one_that_only_waits_is_tried_beside_the_others() -> None:
+    went_on = asyncio.Event()
+
+    async def wait(_trial: Trial) -> None:
+        await went_on.wait()
+
+    async def go_on(_trial: Trial) -> None:
+        went_on.set()
+
+    checks = [check("a", wait, aside=True, limit=5), check("b", go_on), check("shutdown.c")]
+    report = await Run(checks, ECHO).run(NOWHERE)
+    assert [each.check.id for each in report.results] == ["b", "a", "shutdown.c"]
+    assert report.count(Verdict.PASS) == 3
+
+
+async def test_one_that_waits_is_tried_no_longer_than_whoever_takes_the_checks() -> None:
+    ended = asyncio.Event()
+
+    async def wait(_trial: Trial) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def let_it_begin(_trial: Trial) -> None:
+        await asyncio.sleep(0)
+
+    first, waiting = check("a", let_it_begin), check("b", wait, aside=True)
+    run = Run([first, waiting], ECHO)
+    assert (await run.take(first, NOWHERE)).verdict is Verdict.PASS
+    async with asyncio.timeout(5):
+        await run.aclose()
+    assert ended.is_set()
+    assert list(run.results) == ["a"]
+
+
+async def test_taken_one_by_one_each_comes_after_those_it_requires_and_once() -> None:
+    tried = []
+
+    def noted(id: str, **members: object) -> Check:
+        async def body(_trial: Trial) -> None:
+            tried.append(id)
+
+        return check(id, body, **members)
+
+    a, b, c = noted("a"), noted("b", requires=("a",)), noted("c", requires=("b",))
+    run = Run([a, b, c], ECHO)
+    assert (await run.take(c, NOWHERE)).check is c
+    assert (await run.take(a, NOWHERE)).check is a
+    assert tried == ["a", "b", "c"]
+    assert list(run.results) == ["a", "b", "c"]
+
+
+async def test_what_blocks_is_named_by_its_root() -> None:
+    checks = [check("a", broken), check("b", requires=("a",)), check("c", requires=("b",))]
+    run = Run(checks, ECHO)
+    result = await run.take(checks[2], NOWHERE)
+    assert (result.verdict, result.said) == (Verdict.BLOCKED, "a comes first")
+    assert blocked_by(checks[2], run.results) is run.results["a"]
+    assert blocked_by(checks[0], run.results) is None
+
+
+def test_those_of_the_end_come_last_and_those_that_wait_before_them() -> None:
+    checks = [check("a", aside=True), check("shutdown.b"), check("c")]
+    assert [each.id for each in in_turn(checks, fast=False)] == ["c", "a", "shutdown.b"]
+    assert [each.id for each in in_turn(checks, fast=True)] == ["a", "c", "shutdown.b"]
+
+
+# --- Which ----------------------------------------------------------------------------------------
+
+
+def test_those_that_are_asked_for_and_what_they_require() -> None:
+    all_of_them = [
+        check("a.x"),
+        check("a.y", requires=("a.x",)),
+        check("b.z", requires=("a.y",)),
+        check("c.w"),
+    ]
+    assert [each.id for each in chosen(all_of_them, None)] == ["a.x", "a.y", "b.z", "c.w"]
+    assert [each.id for each in chosen(all_of_them, ["b.z"])] == ["a.x", "a.y", "b.z"]
+    assert [each.id for each in chosen(all_of_them, ["a"])] == ["a.x", "a.y"]
+    with pytest.raises(ValueError, match=r"there is no check 'a\.q'"):
+        chosen(all_of_them, ["a.q"])
+
+
+# --- A container's process ------------------------------------------------------------------------
+
+DYING = """
+import os, socket, sys
+assert sys.argv[1] == "serve"
+server = socket.create_server(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])))
+while True:
+    connection, _ = server.accept()
+    if connection.recv(100) == b"die":
+        print("a last word", flush=True)
+        os._exit(7)
+"""
+
+
+@pytest.fixture
+async def dying(tmp_path: Path):
+    program = tmp_path / "dying.py"
+    program.write_text(DYING)
+    launched = Launched([sys.executable, str(program)])
+    yield Subject(await launched.start(), process=launched)
+    await launched.aclose()
+
+
+async def test_a_container_that_dies_is_that_checks_fault_and_starts_again(dying: Subject) -> None:
+    async def kill(trial: Trial) -> None:
+        async with trial.link("its end") as link:
+            await link.send(b"die", "die")
+            await link.read(5)
+
+    async def connect(trial: Trial) -> None:
+        async with trial.link("a connection"):
+            pass
+
+    first = dying.process.pid
+    await dying.process.listening(10)
+    report = await Run([check("a", kill), check("b", connect)], ECHO).run(dying)
+    a, b = report.results
+    assert a.verdict is Verdict.FAIL
+    assert a.said == "the container ended, with status 7"
+    assert b.verdict is Verdict.PASS
+    assert dying.process.pid not in (None, first)
+
+
+PATIENT = """
+import os, socket, threading
+server = socket.create_server(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])))
+def serve(connection):
+    while said := connection.recv(100):
+        if said == b"die":
+            os._exit(7)
+while True:
+    connection, _ = server.accept()
+    threading.Thread(target=serve, args=(connection,), daemon=True).start()
+"""
+
+
+async def test_a_container_that_dies_is_not_the_fault_of_one_beside(tmp_path: Path) -> None:
+    """One that waits on a stream loses it too: it has another try."""
+    tries = 0
+    waiting = asyncio.Event()
+
+    async def silent(trial: Trial) -> None:
+        nonlocal tries
+        tries += 1
+        async with trial.link("silence") as link:
+            waiting.set()
+            try:
+                await link.read(0.3 if tries > 1 else 10)
+            except TimeoutError:
+                return
+        raise Broken("the connection ended")
+
+    async def kill(trial: Trial) -> None:
+        await waiting.wait()
+        async with trial.link("its end") as link:
+            await link.send(b"die", "die")
+            await link.read(5)
+
+    (tmp_path / "patient.py").write_text(PATIENT)
+    launched = Launched([sys.executable, str(tmp_path / "patient.py")])
+    try:
+        subject = Subject(await launched.start(), process=launched)
+        await launched.listening(10)
+        checks = [check("a", silent, aside=True), check("b", kill)]
+        report = await Run(checks, ECHO).run(subject)
+    finally:
+        await launched.aclose()
+    assert {each.check.id: each.said for each in report.results} == {
+        "b": "the container ended, with status 7",
+        "a": "",
+    }
+    assert tries == 2
+
+
+async def test_after_a_check_of_its_end_the_container_is_there_again(dying: Subject) -> None:
+    async def end(trial: Trial) -> None:
+        await trial.process.kill()
+
+    async def connect(trial: Trial) -> None:
+        async with trial.link("a connection"):
+            pass
+
+    checks = [check("a", connect), check("shutdown.b", end), check("c", connect)]
+    await dying.process.listening(10)
+    run = Run(checks, ECHO)
+    taken = [(await run.take(checks[at], dying)).verdict for at in (0, 1, 2)]
+    assert taken == [Verdict.PASS] * 3
+
+
+async def test_what_it_printed_is_told(dying: Subject) -> None:
+    async def kill(trial: Trial) -> None:
+        async with trial.link("its end") as link:
+            await link.send(b"die", "die")
+            await link.read(5)
+        raise Broken("gone")
+
+    await dying.process.listening(10)
+    (result,) = (await Run([check("a", kill)], ECHO).run(dying)).results
+    (exchange,) = result.exchanges
+    assert [step.what for step in exchange.steps] == ["die", "end of the connection", "gone"]
+    assert (result.said, result.output) == ("gone", "a last word\n")
+
+
+async def test_artifacts_that_were_written(dying: Subject) -> None:
+    assert dying.process.changed_artifacts() == []
+    written = dying.process.model_dir / "cache"
+    dying.process.model_dir.chmod(0o700)
+    written.write_text("x")
+    assert dying.process.changed_artifacts() == [str(written)]
+
+
+async def test_who_never_accepts_is_waited_for_no_longer_than_it_may(monkeypatch) -> None:
+    monkeypatch.setattr(subject, "CONNECT_TIMEOUT", 0.1)
+    launched = Launched(["none"])
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as full:
+        launched.port = server.getsockname()[1]
+        for _ in range(4):  # then its backlog is full, and the system drops what comes
+            waiting = full.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        async with asyncio.timeout(5):
+            assert not await launched.accepts()
+    await launched.aclose()
+
+
+# --- A container that means it --------------------------------------------------------------------
+
+
+def told(data: bytes) -> Peer:
+    """A stream on which a container has said this."""
+    reader = asyncio.StreamReader()
+    reader.feed_data(data)
+    return Peer(Link(reader, None, Exchange("a stream")), {}, b"")
+
+
+async def test_a_message_without_an_end_is_read_no_further_than_it_may(monkeypatch) -> None:
+    monkeypatch.setattr(peer, "MAX_FRAME", 1000)
+    with pytest.raises(Broken, match="a message of the container's has more than 1000 bytes"):
+        await told(b"\x01\x01a" + (b"\x00\x64" + b"a" * 100) * 10).message()
+
+
+async def test_pongs_without_an_end_are_not_all_kept(monkeypatch) -> None:
+    monkeypatch.setattr(peer, "MAX_PONGS", 10)
+    with pytest.raises(Broken, match="the container sent more than 10 Pongs"):
+        await told(b"\x8a\x00" * 11).message()
+
+
+async def test_an_answer_in_pieces_without_an_end_is_not_all_kept(monkeypatch) -> None:
+    monkeypatch.setattr(link, "MAX_PIECES", 10)
+    stream = told(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 11)
+    with pytest.raises(Broken, match="comes in more than 10 pieces"):
+        await link.read_answer(stream.link, "GET", time.monotonic(), 5)
+
+
+def test_what_is_expected_is_not_looked_for_for_ever(monkeypatch) -> None:
+    monkeypatch.setattr(trial, "MATCH_TIMEOUT", 0.05)
+    before, left = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0]
+    with pytest.raises(Broken, match=r"in a reply of 61 characters for 0\.05 s"):
+        trial._matches("(a+)+$", "a" * 60 + "b")
+    assert trial._matches("a+", "a")
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == pytest.approx(left, abs=5)
+
+
+def test_a_command_line_needs_no_shell() -> None:
+    assert command_of("python 'my model.py' $HOME") == ("python", "my model.py", "$HOME")
+    with pytest.raises(ValueError, match="empty"):
+        command_of(" ")
+    with pytest.raises(ValueError, match="quotation"):
+        command_of("python 'model.py")

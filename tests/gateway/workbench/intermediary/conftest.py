@@ -1,0 +1,97 @@
+"""A gateway whose container is reached through an intermediary, and raw peers at both ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from partway.gateway.dialling import Address
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.workbench.intermediary.faults import Fault, Rule, Rules
+from partway.gateway.workbench.intermediary.observer import Sender, UpgradeAnswer, UpgradeRequest
+from partway.gateway.workbench.intermediary.relay import Intermediary
+from partway.protocol.frames import Frame
+from tests.wire.conftest import PATIENT, GatewayFor, short_linger
+from tests.wire.peers import ENDPOINT, RawContainer, RunningGateway
+
+__all__ = ["Between", "Seen", "between", "between_for", "short_linger"]
+
+
+class Seen:
+    """What an observer was told of one stream, in order."""
+
+    def __init__(self, endpoint: str, request: UpgradeRequest) -> None:
+        self.endpoint = endpoint
+        self.request = request
+        self.told: list[tuple[Any, ...]] = []
+
+    def answered(self, answer: UpgradeAnswer) -> None:
+        self.told.append(("answered", answer))
+
+    def frame(self, sender: Sender, frame: Frame) -> None:
+        self.told.append((sender.value, *frame))
+
+    def ended(self, sender: Sender, error: str = "") -> None:
+        self.told.append(("ended", sender.value, error))
+
+    def closed(self) -> None:
+        self.told.append(("closed",))
+
+
+class Between:
+    """An intermediary with a gateway before it and a raw container behind it."""
+
+    def __init__(self, gateway: RunningGateway, rules: Rules, seen: list[Seen]) -> None:
+        self.gateway = gateway
+        self.rules = rules
+        #: What was observed, stream by stream.
+        self.seen = seen
+        self.open = gateway.open
+
+    def break_with(self, *faults: Fault, **which: Any) -> None:
+        """Let streams that open from now on have these faults."""
+        self.rules.replace([Rule(faults, **which)])
+
+
+BetweenFor = Callable[..., Awaitable[Between]]
+
+
+@pytest.fixture
+async def between_for(
+    gateway_for: GatewayFor, container: RawContainer, anyio_backend: object
+) -> AsyncIterator[BetweenFor]:
+    """Starts a gateway and the intermediary before its container.
+
+    Arguments: the rules, the endpoint's policy, and where its container listens.
+    """
+    async with AsyncExitStack() as running:
+
+        async def start(
+            rules: Iterable[Rule] = (),
+            policy: StreamPolicy = PATIENT,
+            where: Address | None = None,
+            **others: Any,
+        ) -> Between:
+            seen: list[Seen] = []
+
+            def observe(endpoint: str, request: UpgradeRequest) -> Seen:
+                seen.append(Seen(endpoint, request))
+                return seen[-1]
+
+            where = where or Address("127.0.0.1", container.port)
+            intermediary = Intermediary(ENDPOINT, where, rules, observe, policy)
+            running.push_async_callback(intermediary.aclose)
+            address = await intermediary.start()
+            gateway = await gateway_for(policy=policy, address=address, **others)
+            return Between(gateway, intermediary.rules, seen)
+
+        yield start
+
+
+@pytest.fixture
+async def between(between_for: BetweenFor) -> Between:
+    """One without rules."""
+    return await between_for()

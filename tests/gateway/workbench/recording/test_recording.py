@@ -1,0 +1,105 @@
+"""A recording is loaded, or it is said which line of it is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.gateway.workbench.intermediary.observer import Sender
+from partway.gateway.workbench.recording import recording as module
+from partway.gateway.workbench.recording.recording import Message, RecordingError, load_recording
+from partway.protocol.closing import Close
+from partway.protocol.frames import Opcode
+from tests.gateway.workbench.recording.recordings import (
+    GRANTED,
+    HEAD,
+    OVER,
+    both_close,
+    came,
+    closed,
+    said,
+    whole,
+    written,
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "recording.jsonl"
+
+
+def test_fragments_are_joined_each_side_by_itself(path):
+    whole(
+        path,
+        said(0.1, "he", fin=False),
+        came(0.2, "hel", fin=False),
+        {"at": 0.25, "from": "gateway", "frame": "ping", "fin": True, "text": "1"},
+        said(0.3, "llo", frame="continuation"),
+        came(0.4, "lo", frame="continuation"),
+        came(0.5, b"/w==", fin=False),
+        *both_close(0.6),
+    )
+    found = load_recording(path)
+    assert found.messages(Sender.GATEWAY) == [Message(Opcode.TEXT, b"hello", 0.3)]
+    assert found.messages(Sender.CONTAINER) == [
+        Message(Opcode.TEXT, b"hello", 0.4),
+        Message(Opcode.BINARY, b"\xff", 0.5, whole=False),
+    ]
+    assert found.close_of(Sender.CONTAINER) == Close(1000, "")
+    assert (found.complete, found.seconds) == (True, 0.6)
+
+
+def test_what_a_crash_leaves_is_read_up_to_its_last_whole_line(path):
+    whole(path, said(0.1, "hello"))
+    text = path.read_bytes()
+    ends = [number + 1 for number, byte in enumerate(text) if byte == ord("\n")]
+    for size in range(ends[0], len(text)):
+        path.write_bytes(text[:size])
+        found = load_recording(path)
+        assert not found.complete
+        assert found.over is None
+        assert len(found.frames) == (size >= ends[2])
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ([HEAD], ":2: it is a second head"),
+        (["{"], ":2: it is not JSON"),
+        ([GRANTED, GRANTED], ":3: an answer to the upgrade is behind"),
+        ([said(0.2, "a"), said(0.1, "b")], ":3: it is of 0.1 s, and behind a line of 0.2 s"),
+        ([said(0, "a", frame="continuation")], ":2: a continuation frame continues nothing"),
+        ([said(0, "a", fin=False), said(0, "b")], ":3: a message begins inside another"),
+        ([OVER, OVER], ":3: it is behind the last line"),
+        (
+            [{"at": 0, "from": "gateway", "frame": "text", "fin": True, "size": 1, "hash": ""}],
+            ":2: it has a payload, or has none, against what the head says",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(path, lines, why):
+    written(path, *lines)
+    with pytest.raises(RecordingError) as caught:
+        load_recording(path)
+    assert str(caught.value).startswith(f"{path}{why}")
+
+
+def test_files_that_are_none(path):
+    with pytest.raises(RecordingError, match="No such file"):
+        load_recording(path)
+    path.write_text("")
+    with pytest.raises(RecordingError, match="no whole line"):
+        load_recording(path)
+    path.write_text('{"at": 0, "complete": true, "why": ""}\n')
+    with pytest.raises(RecordingError, match=":1: the first line is no head"):
+        load_recording(path)
+
+
+def test_what_is_loaded_has_a_bound(path, monkeypatch):
+    whole(path, said(0.1, "hello"), closed(0.2, "gateway"))
+    size = path.stat().st_size
+    assert load_recording(path, size).complete
+    with pytest.raises(RecordingError, match=f"more than {size - 1} bytes"):
+        load_recording(path, size - 1)
+    monkeypatch.setattr(module, "MAX_LINE", 100)
+    with pytest.raises(RecordingError, match=":1: the line has more than 100 bytes"):
+        load_recording(path)
