@@ -1,4 +1,6 @@
-"""The HTTP and WebSocket surface of the contract (section 1.1), before one model.
+"""The HTTP and WebSocket surface of the contract, before one model.
+
+Its clauses are those of section 1.1; streams are 1.1-4.
 
 aiohttp parses every request, upgrades included. An upgrade's connection then belongs to its
 :class:`~partway.container.websocket_stream.WebSocketStream`.

@@ -1,4 +1,7 @@
-"""Connecting to a server, and to a WebSocket's: a container's, or for our client the gateway's."""
+"""Connecting to a server, and to a WebSocket's: a container's, or for our client the gateway's.
+
+What becomes of a container that cannot be reached is clause 4-6.
+"""
 
 from __future__ import annotations
 

@@ -408,7 +408,8 @@ class FrameConnection(asyncio.Protocol):
         if frame.opcode is _PONG:
             handler.pong_received(frame.payload)
         elif frame.opcode is _PING:
-            # Clause 1.4-3. Over the high-water mark only the latest is owed (RFC 6455 §5.5.3).
+            # Clauses 1.1-4, 1.4-3. Over the high-water mark only the latest is owed (RFC 6455
+            # §5.5.3).
             if self._writing_paused:
                 self._owed_pong = frame.payload
             elif not self._close_sent:

@@ -128,7 +128,7 @@ class SigV4Authentication(Authenticator):
         now = self._clock()
         found = self._principals.by_access_key(claim.access_key_id)
         if found is None:
-            raise UnrecognizedClient
+            raise UnrecognizedClient  # clause 2.4-6
         principal, key = found
         if key.expired(now):
             raise ExpiredToken

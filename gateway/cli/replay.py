@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
-from partway.gateway.console import console_for
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.operations.asked import Asked, container_target
 from partway.gateway.plain_text import safe
+from partway.gateway.terminal import console_for
 from partway.gateway.workbench.recording.comparison import By, Comparison, compare
 from partway.gateway.workbench.recording.recording import Recording, RecordingError, load_recording
 from partway.gateway.workbench.recording.replay import PATIENCE, Script, replay, script_of

@@ -1,4 +1,4 @@
-"""Both bodies of an HTTP/1.1 exchange, chunked, open at once (clause 2.7)."""
+"""Both bodies of an HTTP/1.1 exchange, chunked, open at once (clauses 2.5-4, 2.7-1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The listener: accepts connections, looks at their first bytes, hands them on (clause 2.5-6)."""
+"""The listener: accepts connections, looks at their first bytes, hands them on.
+
+Clauses 2.5-1 to 2.5-6: what each client needs of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leg toward a client that speaks event streams, over HTTP/2 or HTTP/1.1 (section 2)."""
+"""The leg toward a client that speaks event streams, over HTTP/2 or HTTP/1.1 (section 2, 2.6-1)."""
 
 from __future__ import annotations
 
