@@ -79,7 +79,7 @@ class Http2Connection(asyncio.Protocol):
         )
         peer = transport.get_extra_info("peername")
         self._peer = peer[0] if peer else ""
-        self._out = Outlet(self._transport, self._peer)
+        self._out = Outlet(self._transport, self._peer, self._loop.call_later)
         self._siblings.open.add(self)
         self._out.write(settings_frame(self._siblings.max_streams))
         self._out.write(window_update(limits.HTTP2_CONNECTION_WINDOW - limits.HTTP2_OPENING_WINDOW))
