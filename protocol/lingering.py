@@ -26,7 +26,7 @@ class Lingering:
 
     def __init__(self, unsent: int, interval: float | None = None) -> None:
         self.interval = limits.LINGER_TIMEOUT if interval is None else interval
-        self._looks_left = max(1, round(limits.FINISH_TIMEOUT / self.interval))
+        self._looks_left = round(limits.FINISH_TIMEOUT / self.interval)
         self._unsent_before = unsent
 
     def look(self, unsent: int) -> bool:

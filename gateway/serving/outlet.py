@@ -23,6 +23,8 @@ class Outlet:
 
     Attributes:
         written: bytes written since the beginning.
+        peer: as above.
+        gone: whether the transport is gone.
     """
 
     def __init__(
@@ -30,22 +32,22 @@ class Outlet:
     ) -> None:
         self.written = 0
         self._transport = transport
-        self._peer = peer
+        self.peer = peer
+        self.gone = False
         self._call_later = call_later
         self._encrypted = transport.get_extra_info("sslcontext") is not None
         self._shut = False
-        self._lost = False
         self._finishing: Cancellable | None = None
 
     @property
     def closed(self) -> bool:
         """Whether nothing more goes out, and nothing that comes in matters."""
-        return self._lost or self._shut or self._transport.is_closing()
+        return self.gone or self._shut or self._transport.is_closing()
 
     @property
     def unsent(self) -> int:
         """Bytes that the socket has not taken."""
-        return 0 if self._lost else self._transport.get_write_buffer_size()
+        return 0 if self.gone else self._transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
         """Write; a client that takes nothing while it provokes more and more is cut."""
@@ -54,7 +56,7 @@ class Outlet:
         self.written += len(data)
         self._transport.write(data)
         if self.unsent > limits.WRITE_HIGH_WATER + limits.HTTP2_MAX_UNSENT:
-            log.warning("a client takes no answers to its own frames peer=%s", self._peer)
+            log.warning("a client takes no answers to its own frames peer=%s", self.peer)
             self._transport.abort()
 
     def close(self, *, gently: bool = False) -> None:
@@ -75,12 +77,12 @@ class Outlet:
 
     def abort(self) -> None:
         """End the transport at once."""
-        if not self._lost:
+        if not self.gone:
             self._transport.abort()
 
     def lost(self) -> None:
         """The transport is gone."""
-        self._lost = True
+        self.gone = True
         if self._finishing is not None:
             self._finishing.cancel()
 
