@@ -17,14 +17,13 @@ from h2.errors import ErrorCodes
 from partway.gateway.serving.exchange import NO_HEADERS, Duplex, DuplexHandler, Exchange
 from partway.protocol.connection import Cancellable
 from partway.protocol.limits import (
-    FINISH_TIMEOUT,
     HTTP2_MAX_FRAME,
     HTTP2_OPENING_WINDOW,
     HTTP2_STREAM_WINDOW,
-    LINGER_TIMEOUT,
     WRITE_HIGH_WATER,
     WRITE_LOW_WATER,
 )
+from partway.protocol.lingering import Lingering
 
 #: Stream credit is given back in steps of this size.
 _CREDIT_STEP = HTTP2_OPENING_WINDOW // 2
@@ -106,8 +105,6 @@ class Http2Stream(Duplex):
         self._last: bytes | None = None
         self._otherwise = b""
         self._finishing: Cancellable | None = None
-        self._lingers_left = round(FINISH_TIMEOUT / LINGER_TIMEOUT)
-        self._unsent_before = 0
         self._over = False
         self._was_cancelled = False
 
@@ -148,8 +145,7 @@ class Http2Stream(Duplex):
         self._drop_input()
         self._carrier.wants_to_send(self)
         if not self._over:
-            self._unsent_before = self._queued
-            self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
+            self._look_later(Lingering(self._queued))
 
     def abort(self) -> None:
         self._reset(ErrorCodes.CANCEL)
@@ -316,12 +312,12 @@ class Http2Stream(Duplex):
             self._carrier.reset_late(self.stream_id)
         self._end(cancelled=False)
 
-    def _keep_finishing(self) -> None:
-        """An ended response lives while its unsent bytes shrink, within bounds (1.5-13)."""
-        self._lingers_left -= 1
-        if self._queued < self._unsent_before and self._lingers_left:
-            self._unsent_before = self._queued
-            self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
+    def _look_later(self, lingering: Lingering) -> None:
+        self._finishing = self._call_later(lingering.interval, self._keep_finishing, lingering)
+
+    def _keep_finishing(self, lingering: Lingering) -> None:
+        if lingering.look(self._queued):
+            self._look_later(lingering)
             return
         window = self._carrier.window(self.stream_id, whole=True)
         if self._begun or not self._otherwise or len(self._otherwise) > window:

@@ -940,8 +940,8 @@ async def test_a_drain_says_nothing_to_a_connection_that_is_closed_to_new_stream
     """GOAWAY's last stream never goes up (RFC 9113 §6.8)."""
     gateway = await gateway_for()
     client, _ = await gateway.open("http2")
-    (connection,) = gateway.gateway._http2._connections.open
-    connection._close_to_new(Code.ENHANCE_YOUR_CALM)
+    (lifetime,) = gateway.gateway._http2._connections.open
+    lifetime._close_to_new(Code.ENHANCE_YOUR_CALM)
     gateway.gateway._http2.announce_end()
     await client.client.settled()
     goaways = [frame for frame in client.client.seen if isinstance(frame, GoAwayFrame)]

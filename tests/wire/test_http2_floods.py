@@ -356,7 +356,6 @@ def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines of a tenth of a second."""
     monkeypatch.setattr(limits, "HTTP2_IDLE_TIMEOUT", 0.1)
     monkeypatch.setattr(limits, "LINGER_TIMEOUT", 0.1)
-    monkeypatch.setattr("partway.gateway.serving.http2_stream.LINGER_TIMEOUT", 0.1)
 
 
 async def test_a_client_that_takes_none_of_its_responses_is_cut(

@@ -16,6 +16,7 @@ from hyperframe.frame import DataFrame, SettingsFrame, WindowUpdateFrame
 
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
+from partway.protocol import limits
 from partway.protocol.limits import KIB, LINGER_TIMEOUT, MAX_PART_BYTES, MAX_SOCKET_READ, MIB
 from tests.frame_factory import BINARY, CLOSE, close, frame
 from tests.wire.event_dialect import as_event
@@ -81,7 +82,7 @@ async def slow_container(anyio_backend: object) -> AsyncIterator[RawContainer]:
 @pytest.fixture
 def short_linger(monkeypatch: pytest.MonkeyPatch) -> None:
     """A response that does not move is given up soon."""
-    monkeypatch.setattr("partway.gateway.serving.http2_stream.LINGER_TIMEOUT", 0.1)
+    monkeypatch.setattr(limits, "LINGER_TIMEOUT", 0.1)
 
 
 def updates(client: RawHttp2Client, stream_id: int) -> list[int]:
