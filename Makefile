@@ -1,6 +1,8 @@
-# Everything runs in .venv, made here on first use. PYTHON picks the interpreter (3.11 or newer).
+# Everything runs in an environment made here on first use. PYTHON is the interpreter it is made with
+# (3.11 or newer), VENV its folder: another Python needs another one.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 # The language model has an environment of its own, so that nothing else comes to need torch. TORCH
 # is what pip installs for it: here one without CUDA, gigabytes smaller.
 TORCH ?= torch --index-url https://download.pytorch.org/whl/cpu
@@ -11,54 +13,54 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 .PHONY: demo test test-text mutants tutorial lint format bench bench-codecs bench-http2 bench-container bench-speech bench-text browser interop interop-js sdk-python \
 	image image-tools wheel clean
 
-demo: .venv/installed  ## start a gateway and an echo container, hold one conversation, stop
+demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
 	$(BIN)/python docs/examples/first_stream.py
 
-test: .venv/installed-test  ## the whole suite, on two cores
+test: $(VENV)/installed-test  ## the whole suite, on two cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-text: .venv-text/installed  ## the language model, on the CPU; TORCH says which torch
 	$(TEXT_BIN)/python -m pytest $(PYTEST_ARGS) $(TEXT_CHECKS)
 
-lint: .venv/installed-lint  ## ruff and mypy
+lint: $(VENV)/installed-lint  ## ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-format: .venv/installed-lint
+format: $(VENV)/installed-lint
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-mutants: .venv/installed-test  ## good containers pass; broken ones, and broken platforms, fail where they should
+mutants: $(VENV)/installed-test  ## good containers pass; broken ones, and broken platforms, fail where they should
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_check.py
 	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/workbench/conformance/mutants_check.py \
 		tests/gateway/workbench/conformance/platform/broken_platforms_check.py
 
-tutorial: .venv/installed-test  ## the conformant container's tutorial: each step as it is printed
+tutorial: $(VENV)/installed-test  ## the conformant container's tutorial: each step as it is printed
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/tutorial_check.py
 
-bench: .venv/installed-bench  ## the gateway beside HAProxy, where there is one
+bench: $(VENV)/installed-bench  ## the gateway beside HAProxy, where there is one
 	$(BIN)/python -m benchmarks.relay $(BENCH_ARGS)
 
-bench-codecs: .venv/installed-bench  ## the frame codecs that were weighed, behind one relay
+bench-codecs: $(VENV)/installed-bench  ## the frame codecs that were weighed, behind one relay
 	$(BIN)/python -m benchmarks.codecs $(BENCH_ARGS)
 
-bench-http2: .venv/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn's
+bench-http2: $(VENV)/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn's
 	$(BIN)/python -m benchmarks.http2 $(BENCH_ARGS)
 
-bench-container: .venv/installed-bench  ## the container runtime beside websockets' server
+bench-container: $(VENV)/installed-bench  ## the container runtime beside websockets' server
 	$(BIN)/python -m benchmarks.container_load $(BENCH_ARGS)
 
-bench-speech: .venv/installed-bench  ## voice activity beside another detector; needs espeak-ng
+bench-speech: $(VENV)/installed-bench  ## voice activity beside another detector; needs espeak-ng
 	$(BIN)/python -m benchmarks.speech $(BENCH_ARGS)
 
 bench-text: .venv-text/installed  ## the language model beside its bare engine
 	$(TEXT_BIN)/python -m benchmarks.gpu_text $(BENCH_ARGS)
 
-browser: .venv/installed-test  ## the pages of the docs and of partway dev in a real Chromium
+browser: $(VENV)/installed-test  ## the pages of the docs and of partway dev in a real Chromium
 	$(BIN)/python -m pytest tests/interop/browser_check.py tests/interop/dev_page_check.py
 
-interop: sdk-python .venv/installed-test  ## AWS's SDK for Python; SDK_PYTHON is an interpreter that has it
+interop: sdk-python $(VENV)/installed-test  ## AWS's SDK for Python; SDK_PYTHON is an interpreter that has it
 	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest tests/interop/aws_sdk_check.py
 
 sdk-python:
@@ -67,10 +69,10 @@ sdk-python:
 		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
 
-interop-js: .venv/installed-test  ## AWS's SDK for JavaScript, and a container in it; needs node and npm
+interop-js: $(VENV)/installed-test  ## AWS's SDK for JavaScript, and a container in it; needs node and npm
 	$(BIN)/python -m pytest tests/interop/js_check.py tests/gateway/workbench/conformance/good_js_check.py
 
-image: image-tools .venv/installed-test  ## the images, built and run as the platform runs them; needs root
+image: image-tools $(VENV)/installed-test  ## the images, built and run as the platform runs them; needs root
 	$(BIN)/python -m pytest tests/interop/image_check.py
 
 image-tools:
@@ -79,16 +81,16 @@ image-tools:
 	@for tool in buildah mmdebstrap unshare; do command -v $$tool >/dev/null || { \
 		echo "make image needs $$tool: apt-get install buildah mmdebstrap util-linux" >&2; exit 1; }; done
 
-wheel: .venv/installed  ## dist/partway-*.whl
+wheel: $(VENV)/installed  ## dist/partway-*.whl
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf .venv .venv-text build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-newest .venv-text .pythons build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.venv/bin/pip:
+$(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Partway needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv $(VENV)
 
 .venv-text/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -98,10 +100,10 @@ clean:
 	$(TEXT_BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,text,bench]'
 	@touch $@
 
-.venv/installed: .venv/bin/pip pyproject.toml
+$(VENV)/installed: $(VENV)/bin/pip pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-.venv/installed-%: .venv/bin/pip pyproject.toml
+$(VENV)/installed-%: $(VENV)/bin/pip pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@

@@ -15,6 +15,7 @@ from partway.protocol.closing import NORMAL, Close, encode_close
 from partway.protocol.frame_codec import FrameDecoder, FrameEncoder, FrameError, decode_close
 from partway.protocol.frames import Frame, Opcode
 from partway.protocol.gathering import gathering, joined
+from partway.protocol.half_close import half_close
 from partway.protocol.limits import (
     FRAMES_PER_TURN,
     FRAMES_TOGETHER,
@@ -423,8 +424,8 @@ class FrameConnection(asyncio.Protocol):
 
     def _half_close(self) -> None:
         """Not close(): unread input would make TCP send RST, which erases our Close."""
-        if self._transport is not None and self._transport.can_write_eof():
-            self._transport.write_eof()
+        if self._transport is not None:
+            half_close(self._transport)
 
     def _end_tcp(self) -> None:
         """After both Closes: the server ends TCP, the client waits for it (RFC 6455 §7.1.1)."""

@@ -9,6 +9,7 @@ from aiohttp import StreamReader, web
 
 from partway.gateway.serving.exchange import Duplex, DuplexHandler
 from partway.protocol.connection import Cancellable
+from partway.protocol.half_close import half_close
 from partway.protocol.lingering import Lingering
 
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -80,8 +81,7 @@ class Http1Duplex(Duplex):
             self._transport.close()  # once what is unsent is flushed
             return
         # Not close(): unread input would make TCP send RST, which erases the last event.
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
+        half_close(self._transport)
         self._may_read.set()  # and what comes is dropped
 
     def abort(self) -> None:

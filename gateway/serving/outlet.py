@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
+from partway.protocol.half_close import half_close
 from partway.protocol.lingering import Lingering
 
 log = logging.getLogger("partway.http2")
@@ -67,9 +68,8 @@ class Outlet:
         """
         if self.closed:
             return
-        if gently and self._transport.can_write_eof():
+        if gently and half_close(self._transport):
             self._shut = True
-            self._transport.write_eof()
             self._transport.resume_reading()  # it may have waited for its turn
         else:
             self._transport.close()

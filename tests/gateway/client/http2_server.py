@@ -136,6 +136,10 @@ class AtGateway:
         self.seen.remove(first)
         return first
 
+    def settings_answered(self) -> bool:
+        """Whether the client's ACK has come, the last of what it says by itself."""
+        return any(isinstance(each, SettingsFrame) and "ACK" in each.flags for each in self.seen)
+
     async def event(self) -> EventMessage:
         """The next message of the request."""
         message: list[EventMessage] = []
