@@ -113,6 +113,20 @@ class NotFound(ApiError):
     status = 404
 
 
+class RequestTooLarge(ApiError):
+    """The request's body is over the limit (RFC 9110 §15.5.14)."""
+
+    name = "RequestEntityTooLargeException"
+    status = 413
+
+
+class RequestTimeout(ApiError):
+    """The request's body has not come in time (RFC 9110 §15.5.9)."""
+
+    name = "RequestTimeoutException"
+    status = 408
+
+
 class ModelError(ApiError):
     """The container refused the stream or could not be reached (clauses 4-3, 4-6).
 

@@ -6,15 +6,13 @@ RFC 9113 §5, §8. What the bytes mean is the operation's business.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from email.utils import formatdate
+from collections.abc import Callable
 from typing import Protocol
 
 from h2.errors import ErrorCodes
 
-from partway.gateway.serving.exchange import NO_HEADERS, Duplex, DuplexHandler, Exchange
+from partway.gateway.serving.exchange import Duplex, DuplexHandler
 from partway.protocol.connection import Cancellable
 from partway.protocol.limits import (
     HTTP2_MAX_FRAME,
@@ -187,6 +185,10 @@ class Http2Stream(Duplex):
             self._queued += len(body)
         self.finish(b"", b"")
 
+    def break_off(self) -> None:
+        """Say that the response is not whole (RFC 9113 §5.4.2)."""
+        self._reset(ErrorCodes.INTERNAL_ERROR)
+
     # --- From the connection ---------------------------------------------------------------------
 
     def data_received(self, data: bytes, flow_controlled: int) -> None:
@@ -358,54 +360,3 @@ class Http2Stream(Duplex):
             asyncio.get_running_loop().call_soon(
                 lambda: handler.connection_lost(cancelled=cancelled)
             )
-
-
-class Http2Exchange(Exchange):
-    """An exchange on an HTTP/2 stream."""
-
-    def __init__(
-        self,
-        stream: Http2Stream,
-        carrier: Carrier,
-        raw_headers: Sequence[tuple[str, str]],
-        peer: str,
-    ) -> None:
-        pseudo = {name: value for name, value in raw_headers if name.startswith(":")}
-        path, _, query = pseudo.get(":path", "").partition("?")
-        fields = [pair for pair in raw_headers if pair[0] == ":authority" or pair[0][:1] != ":"]
-        super().__init__(pseudo.get(":method", ""), path, query, fields, "2", peer)
-        self._stream = stream
-        self._carrier = carrier
-
-    @property
-    def answered(self) -> bool:
-        return self._stream.answered
-
-    def respond(
-        self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
-    ) -> None:
-        sized = {"content-length": str(len(body)), **headers}
-        self._stream.answered = True
-        self._carrier.send_head(self._stream.stream_id, self._head(status, sized))
-        self._stream.send_whole(b"" if self.method == "HEAD" else body)
-
-    async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
-        self._stream.answered = True
-        self._carrier.send_head(self._stream.stream_id, self._head(status, headers))
-        self._carrier.wants_to_send(self._stream)
-        return self._stream
-
-    def abort(self) -> None:
-        self._stream.abort()
-
-    def _head(self, status: int, headers: Mapping[str, str]) -> list[tuple[str, str]]:
-        return [
-            (":status", str(status)),
-            (
-                "date",
-                formatdate(time.time(), usegmt=True),
-            ),  # clients set their clocks by it (2.2-1)
-            ("server", "partway"),
-            ("x-amzn-requestid", self.request_id),
-            *((name.lower(), value) for name, value in headers.items()),
-        ]

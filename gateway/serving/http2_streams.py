@@ -22,9 +22,10 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from partway.gateway.serving.http2_connections import Dispatch
+from partway.gateway.serving.http2_exchange import Http2Exchange
 from partway.gateway.serving.http2_library import PlainData, ServerLibrary, text
 from partway.gateway.serving.http2_lifetime import Http2Lifetime
-from partway.gateway.serving.http2_stream import Http2Exchange, Http2Stream
+from partway.gateway.serving.http2_stream import Http2Stream
 from partway.gateway.serving.http2_turns import SendingTurns
 from partway.gateway.serving.outlet import Outlet
 from partway.protocol import limits
