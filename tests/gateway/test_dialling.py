@@ -201,6 +201,27 @@ async def test_no_descriptor_left(host):
         await soon(reach(host, port))
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EBUSY, "Device or resource busy"),  # with mdns4_minimal in nsswitch.conf
+        socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+    ],
+    ids=["EBUSY", "EAI_AGAIN", "EAI_NONAME"],
+)
+async def test_no_descriptor_left_whatever_the_resolver_says(monkeypatch, error):
+    """Its error is that of a name without address only where a descriptor was left for it."""
+
+    async def getaddrinfo(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "getaddrinfo", getaddrinfo)
+    with no_descriptor_left(), pytest.raises(OutOfDescriptors, match="open files"):
+        await soon(reach("model.internal", 80))
+    assert (await unreachable("model.internal", 80)).startswith("the host model.internal has no")
+
+
 async def test_no_descriptor_left_on_the_machine(monkeypatch):
     async def create_connection(*_: object, **__: object) -> None:
         raise OSError(errno.ENFILE, "Too many open files in system")
