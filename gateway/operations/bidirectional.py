@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from partway.gateway.access.authentication import Authenticator, Identity
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
+from partway.gateway.fleet.dialler import Dialler
 from partway.gateway.fleet.endpoints import Endpoint, Endpoints
 from partway.gateway.operations.asked import check_variant, container_target
 from partway.gateway.operations.event_stream_front import EventStreamFront, event_check
 from partway.gateway.operations.websocket_front import WebSocketFront
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.streams.container_leg import WebSocketContainerLeg, dial
+from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
 from partway.protocol.errors import ModelError
@@ -38,6 +39,7 @@ class BidirectionalStream:
         authenticator: who may call.
         allow_origins: web pages' origins that may open streams.
         wall_clock: epoch seconds, for the signatures of events.
+        dialler: opens the connections with containers.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class BidirectionalStream:
         authenticator: Authenticator,
         allow_origins: frozenset[str],
         wall_clock: Callable[[], float],
+        dialler: Dialler,
     ) -> None:
         self._endpoints = endpoints
         self._streams = streams
         self._authenticator = authenticator
         self._allow_origins = allow_origins
         self._wall_clock = wall_clock
+        self._dialler = dialler
 
     async def __call__(self, exchange: Exchange, named: Mapping[str, str]) -> None:
         """Answer one request; returns when its stream is over."""
@@ -103,7 +107,7 @@ class BidirectionalStream:
 
     async def _dial(self, endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
         try:
-            return await dial(endpoint.container, target, request_id, endpoint.policy)
+            return await self._dialler(endpoint, target, request_id)
         except ModelError as error:
             # Where the container runs is for the operator to see, not for the client.
             log.warning(

@@ -340,7 +340,7 @@ def test_a_setting_that_is_none_is_an_error_that_names_the_others() -> None:
 
 
 def test_a_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise SettingsError("no such thing")
 
     monkeypatch.setattr(running, "Gateway", fails)
