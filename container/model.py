@@ -6,15 +6,13 @@ import re
 from collections.abc import AsyncIterable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from multidict import CIMultiDictProxy, MultiMapping
 
 from partway.container.stream import Stream
+from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
-
-if TYPE_CHECKING:
-    from partway.container.workers import Processes, Threads, Workers
 
 #: Where the platform finds a model's streams unless a client names another path (clause 1.1-4).
 DEFAULT_PATH = "invocations-bidirectional-stream"

@@ -1,9 +1,11 @@
-"""Where a model computes, as its author says it."""
+"""Where a model computes, as its author says it, and what its workers expect of it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
 
 from partway.container.limits import JOB_DEADLINE, QUEUE_LENGTH
 
@@ -51,3 +53,16 @@ class Processes(Settings):
     """
 
     __slots__ = ()
+
+
+class Loadable(Protocol):
+    """A :class:`~partway.container.model.Model`, as far as its workers know it.
+
+    Attributes:
+        runs_on: where its methods are called; None for one thread.
+    """
+
+    runs_on: ClassVar[Threads | Processes | None]
+
+    def load(self, model_dir: Path) -> None:
+        """See :meth:`partway.container.model.Model.load`."""

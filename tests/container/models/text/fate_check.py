@@ -12,7 +12,7 @@ from transformers.generation.continuous_batching.continuous_api import Backgroun
 from partway.container.errors import ModelError
 from partway.container.models.text import engine as engines
 from partway.container.models.text.asks import MAX_TURNS, Turn
-from partway.container.models.text.engine import Generation
+from partway.container.models.text.generation import Generation
 from partway.container.models.text.prompts import Prompts
 from partway.container.models.text.settings import TextSettings
 from tests.container.models.text.engine_check import GREEDY, until

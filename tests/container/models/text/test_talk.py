@@ -9,52 +9,24 @@ import pytest
 
 from partway.container.errors import Busy, ModelError
 from partway.container.models.text.asks import Refused, Sampling, Turn
+from partway.container.models.text.generation import Finish, Generation
 from partway.container.models.text.prompts import Conversation
 from partway.container.models.text.replies import Reply
+from partway.container.models.text.settings import Sample
 from partway.container.models.text.talk import Talk
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 COMPLETE = CompletionState.COMPLETE
 
 
-class Generation:
+class Said(Generation):
     """An engine's reply whose tokens are code points, let out by the test."""
 
     def __init__(self, prompt: str) -> None:
-        self.prompt = list(prompt)
-        self.tokens: list[int] = []
-        self.finish: str | None = None
-        self._taken = 0
-        self._error: ModelError | None = None
-        self._news = asyncio.Event()
+        super().__init__(lambda _: None, list(map(ord, prompt)), 100, Sample())
 
-    def say(self, text: str, finish: str | None = None) -> None:
-        self.tokens += map(ord, text)
-        self.finish = finish
-        self._news.set()
-
-    def fail(self, error: ModelError) -> None:
-        self._error = error
-        self._news.set()
-
-    def cancel(self) -> None:
-        if self.finish is None:
-            self.finish = "cancelled"
-            self._news.set()
-
-    async def __anext__(self) -> list[int]:
-        while True:
-            if self.finish == "cancelled":
-                raise StopAsyncIteration
-            if self._taken < len(self.tokens):
-                new, self._taken = self.tokens[self._taken :], len(self.tokens)
-                return new
-            if self._error is not None:
-                raise self._error
-            if self.finish is not None:
-                raise StopAsyncIteration
-            self._news.clear()
-            await self._news.wait()
+    def say(self, text: str, finish: Finish | None = None) -> None:
+        self.extend(list(map(ord, text)), finish)
 
 
 class Scene:
@@ -62,7 +34,7 @@ class Scene:
 
     def __init__(self, queued: int = 3) -> None:
         self._messages: asyncio.Queue[str | None] = asyncio.Queue()
-        self._generations: asyncio.Queue[Generation] = asyncio.Queue()
+        self._generations: asyncio.Queue[Said] = asyncio.Queue()
         self.prompts: list[list[Turn]] = []
         self.sent: list[PayloadPart] = []
         self.hold: asyncio.Event | None = None  # while set and not over, no reply begins
@@ -84,7 +56,7 @@ class Scene:
         self.prompts.append(list(conversation.turns))
         if self.hold is not None:
             await self.hold.wait()
-        generation = Generation("p")
+        generation = Said("p")
         self._generations.put_nowait(generation)
         return Reply(generation, lambda tokens: "".join(map(chr, tokens)), sampling.stop)
 
@@ -97,7 +69,7 @@ class Scene:
     def end(self) -> None:
         self._messages.put_nowait(None)
 
-    async def reply(self) -> Generation:
+    async def reply(self) -> Said:
         async with asyncio.timeout(5):
             return await self._generations.get()
 
@@ -278,7 +250,7 @@ async def test_the_input_is_over_before_the_reply(scene: Scene) -> None:
     ids=["a request", "a reply"],
 )
 async def test_what_ends_the_stream_gives_the_reply_up(
-    fault: Callable[[Scene, Generation], None], kind: type[ModelError], scene: Scene
+    fault: Callable[[Scene, Said], None], kind: type[ModelError], scene: Scene
 ) -> None:
     scene.ask("one")
     reply = await scene.reply()
@@ -286,7 +258,7 @@ async def test_what_ends_the_stream_gives_the_reply_up(
     with pytest.raises(ExceptionGroup) as caught:
         await scene.ended()
     assert caught.group_contains(kind)
-    assert reply.finish == "cancelled"
+    assert reply.over
 
 
 async def test_a_client_that_leaves_gives_its_reply_up(scene: Scene) -> None:
