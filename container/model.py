@@ -168,7 +168,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class StreamRoute:
     """One path that takes streams.
 
     Attributes:
@@ -217,7 +217,7 @@ def route(
     known = None if query is None else frozenset(query) | frozenset(required)
 
     def mount(handler: _Handler) -> _Handler:
-        handler.__partway_route__ = Route(path, known, frozenset(required))  # type: ignore[attr-defined]
+        handler.__partway_route__ = StreamRoute(path, known, frozenset(required))  # type: ignore[attr-defined]
         return handler
 
     return mount

@@ -193,6 +193,36 @@ def test_the_check_of_circles_sees(texts, expected):
     assert set(circle(import_graph(texts))) == expected
 
 
+# --- One noun, one place -------------------------------------------------------------------------
+
+
+def public_classes(text: str) -> set[str]:
+    """The classes at the top of a module whose names others may use."""
+    classes = (node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+    return {name for name in classes if not name.startswith("_")}
+
+
+def recurring(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """Of modules by name: the public classes that more than one of them defines."""
+    places: dict[str, list[str]] = {}
+    for module, text in sorted(texts.items()):
+        for name in public_classes(text):
+            places.setdefault(name, []).append(module)
+    return {name: modules for name, modules in places.items() if len(modules) > 1}
+
+
+def test_each_public_class_has_its_name_for_itself():
+    paths = [path for package in ALLOWED for path in sources(package)]
+    texts = {module_name(path): path.read_text("utf-8") for path in paths}
+    assert "Session" in public_classes(texts["partway.gateway.streams.session"])
+    assert recurring(texts) == {}
+
+
+def test_the_check_of_names_sees():
+    texts = {"a": "class X: pass\nclass _Y: pass", "b": "class X: pass\nclass _Y: pass\nclass Z: 1"}
+    assert recurring(texts) == {"X": ["a", "b"]}
+
+
 # --- What lies where -----------------------------------------------------------------------------
 
 

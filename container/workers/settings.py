@@ -11,7 +11,7 @@ from partway.container.limits import JOB_DEADLINE, QUEUE_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WorkerSettings:
     """What threads and processes have in common.
 
     Attributes:
@@ -36,7 +36,7 @@ class Settings:
             raise ValueError(f"a deadline of {self.deadline} s: it is finite, and more than 0")
 
 
-class Threads(Settings):
+class Threads(WorkerSettings):
     """Worker threads in this process. The model is loaded once, and they share it.
 
     For code that leaves the interpreter while it computes, as numpy, torch and ONNX do.
@@ -45,7 +45,7 @@ class Threads(Settings):
     __slots__ = ()
 
 
-class Processes(Settings):
+class Processes(WorkerSettings):
     """Worker processes. Each makes the model, by calling its class, and loads it.
 
     For code that computes in Python, that crashes, or that must be stopped when its client leaves:

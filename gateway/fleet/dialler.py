@@ -25,7 +25,7 @@ class Dialler(Protocol):
             request_id: the stream's, which goes along.
 
         Raises:
-            ModelError: the container refused the stream, or there is no connection with it.
+            ContainerError: the container refused the stream, or there is no connection with it.
             ServiceUnavailable: the gateway itself has nothing left to dial with.
         """
 

@@ -20,7 +20,7 @@ from partway.gateway.serving.exchange import Exchange
 from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
-from partway.protocol.errors import ModelError
+from partway.protocol.errors import ContainerError
 from partway.protocol.handshake import is_upgrade
 from partway.protocol.sigv4 import SignableRequest, payload_hash_of_stream
 
@@ -108,7 +108,7 @@ class BidirectionalStream:
     async def _dial(self, endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
         try:
             return await self._dialler(endpoint, target, request_id)
-        except ModelError as error:
+        except ContainerError as error:
             # Where the container runs is for the operator to see, not for the client.
             log.warning(
                 "no stream endpoint=%s container=%s request_id=%s: %s",

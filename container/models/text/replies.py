@@ -10,7 +10,7 @@ from partway.container.models.text.generation import Finish, Generation
 from partway.container.models.text.stops import Stops
 
 
-class Reply:
+class TextReply:
     """The pieces of one reply.
 
     Args:

@@ -37,7 +37,7 @@ from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import (
-    Close,
+    CloseEarly,
     Cut,
     Delay,
     DropPongs,
@@ -56,7 +56,7 @@ from partway.gateway.workbench.testing.scripted import ReceivedStream, ScriptedC
 from partway.protocol.sigv4 import Credentials
 
 __all__ = [
-    "Close",
+    "CloseEarly",
     "CloseWith",
     "Cut",
     "Delay",

@@ -8,7 +8,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.dialler import dial_container
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.streams.policy import StreamPolicy
-from partway.protocol.errors import ModelError
+from partway.protocol.errors import ContainerError
 from tests.wire.conftest import PATIENT
 from tests.wire.event_dialect import EVENT_STREAMS
 from tests.wire.peers import ENDPOINT, MSGPACK, STREAM_PATH, RawContainer, soon
@@ -44,6 +44,6 @@ async def test_the_plain_one_keeps_to_the_endpoints_times():
     async with RawContainer(lambda _: None) as silent:
         policy = StreamPolicy(connect_timeout=5, handshake_timeout=0.05)
         endpoint = Endpoint("model", Address("127.0.0.1", silent.port), policy)
-        with pytest.raises(ModelError) as caught:
+        with pytest.raises(ContainerError) as caught:
             await soon(dial_container(endpoint, "/", "id"))
     assert "no answer to the upgrade within 0.05 s" in caught.value.message

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from partway.gateway.serving.exchange import NO_HEADERS, Exchange
-from partway.protocol.errors import ModelError, ServiceUnavailable
+from partway.protocol.errors import ContainerError, ServiceUnavailable
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ class Recorded(Exchange):
             {"Message": "full", "ErrorCode": "ServiceUnavailable"},
         ),
         (
-            ModelError("no", 403, "who?"),
+            ContainerError("no", 403, "who?"),
             424,
             "ModelError",
             {

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from partway.container.errors import Busy, ModelError
-from partway.container.models.text.asks import Refused, Sampling, Turn
+from partway.container.models.text.asks import ChatTurn, Refused, Sampling
 from partway.container.models.text.generation import Finish, Generation
 from partway.container.models.text.prompts import Conversation
-from partway.container.models.text.replies import Reply
+from partway.container.models.text.replies import TextReply
 from partway.container.models.text.settings import Sample
 from partway.container.models.text.talk import Talk
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
@@ -35,7 +35,7 @@ class Scene:
     def __init__(self, queued: int = 3) -> None:
         self._messages: asyncio.Queue[str | None] = asyncio.Queue()
         self._generations: asyncio.Queue[Said] = asyncio.Queue()
-        self.prompts: list[list[Turn]] = []
+        self.prompts: list[list[ChatTurn]] = []
         self.sent: list[PayloadPart] = []
         self.hold: asyncio.Event | None = None  # while set and not over, no reply begins
         self._news = asyncio.Condition()
@@ -52,13 +52,13 @@ class Scene:
             self.sent.append(part)
             self._news.notify_all()
 
-    async def _begin(self, conversation: Conversation, sampling: Sampling) -> Reply:
+    async def _begin(self, conversation: Conversation, sampling: Sampling) -> TextReply:
         self.prompts.append(list(conversation.turns))
         if self.hold is not None:
             await self.hold.wait()
         generation = Said("p")
         self._generations.put_nowait(generation)
-        return Reply(generation, lambda tokens: "".join(map(chr, tokens)), sampling.stop)
+        return TextReply(generation, lambda tokens: "".join(map(chr, tokens)), sampling.stop)
 
     # What the test does.
 
@@ -127,7 +127,7 @@ async def test_what_was_said_is_remembered(scene: Scene) -> None:
     scene.ask("three")
     await scene.reply()
     turns = [("user", "one"), ("assistant", "1"), ("user", "two"), ("assistant", "2")]
-    assert scene.prompts[-1] == [Turn(*turn) for turn in [*turns, ("user", "three")]]
+    assert scene.prompts[-1] == [ChatTurn(*turn) for turn in [*turns, ("user", "three")]]
 
 
 async def test_messages_take_the_place_of_what_is_remembered(scene: Scene) -> None:
@@ -139,7 +139,7 @@ async def test_messages_take_the_place_of_what_is_remembered(scene: Scene) -> No
     await scene.sent_are("1|", "2|")
     scene.ask("next")
     await scene.reply()
-    assert scene.prompts[1] == [Turn("user", "anew")]
+    assert scene.prompts[1] == [ChatTurn("user", "anew")]
     assert [turn.content for turn in scene.prompts[2]] == ["anew", "2", "next"]
 
 
@@ -155,9 +155,9 @@ async def test_a_request_interrupts_the_reply_that_is_under_way(scene: Scene) ->
     second.say("ok", "stop")
     await scene.sent_are("once upon", "|", "ok|")
     assert scene.prompts[1] == [
-        Turn("user", "tell me"),
-        Turn("assistant", "once upon"),
-        Turn("user", "stop"),
+        ChatTurn("user", "tell me"),
+        ChatTurn("assistant", "once upon"),
+        ChatTurn("user", "stop"),
     ]
 
 
@@ -220,7 +220,7 @@ async def test_a_stop_string_ends_the_reply(scene: Scene) -> None:
     assert reply.finish == "cancelled"
     scene.ask("two")
     await scene.reply()
-    assert scene.prompts[1][1] == Turn("assistant", "abc")
+    assert scene.prompts[1][1] == ChatTurn("assistant", "abc")
 
 
 async def test_what_is_held_back_for_a_stop_string_leaves_with_the_end(scene: Scene) -> None:
