@@ -15,6 +15,7 @@ from partway.gateway.access.authentication import (
     SigV4Authentication,
 )
 from partway.gateway.access.principals import Principals
+from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.endpoints import Endpoints
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.status import Status
@@ -47,6 +48,7 @@ class Gateway:
         tls: what the TLS port shows; None for none.
         wall_clock: epoch seconds, for signatures.
         further_routes: operations besides the gateway's own, which go first.
+        dialler: opens every stream's connection with its container.
 
     Raises:
         PrincipalsError: the file of principals is of no use.
@@ -58,6 +60,7 @@ class Gateway:
         tls: ssl.SSLContext | None = None,
         wall_clock: Callable[[], float] = time.time,
         further_routes: tuple[Route, ...] = (),
+        dialler: Dialler = dial_container,
     ) -> None:
         self.settings = settings
         self.streams = Streams(settings.max_streams)
@@ -66,7 +69,7 @@ class Gateway:
             (
                 *Status(self.streams).routes,
                 *BidirectionalStream(
-                    Endpoints(settings.endpoints), self.streams, wall_clock
+                    Endpoints(settings.endpoints), self.streams, wall_clock, dialler
                 ).routes,
                 *further_routes,
             ),

@@ -127,8 +127,8 @@ class RequestTimeout(ApiError):
     status = 408
 
 
-class ModelError(ApiError):
-    """The container refused the stream or could not be reached (clauses 4-3, 4-6).
+class ContainerError(ApiError):
+    """The container refused the stream or could not be reached: AWS's ``ModelError`` (4-3, 4-6).
 
     Args:
         message: what happened.

@@ -1,11 +1,12 @@
-"""Rules of the house that no linter knows: who may import whom, and what lies at the top."""
+"""Rules of the house that no linter knows: who may import whom, and what lies where."""
 
 from __future__ import annotations
 
 import ast
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,93 @@ def test_import_directions(package):
 )  # fmt: skip
 def test_the_check_of_imports_sees(package, relative, text, expected):
     assert forbidden_imports(package, relative, text) == expected
+
+
+# --- No circles ----------------------------------------------------------------------------------
+
+
+def module_name(path: Path) -> str:
+    """The dotted name under which a source is imported."""
+    relative = path.relative_to(ROOT / "src" if "src" in path.parts else ROOT).with_suffix("")
+    parts = [part for part in relative.parts if part != "__init__"]
+    return ".".join(parts if parts[0] == "partway" else ["partway", *parts])
+
+
+def import_graph(texts: Mapping[str, str]) -> dict[str, set[str]]:
+    """Of modules by name: which others each names in an import, also for a type checker alone."""
+    graph: dict[str, set[str]] = {}
+    for module, text in texts.items():
+        graph[module] = set()
+        for name in imported(ast.parse(text)):
+            while name and name not in texts:  # what is imported may be in a module, not one
+                name = name.rpartition(".")[0]
+            graph[module] |= {name} - {"", module}
+    return graph
+
+
+def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    """Modules that import each other in a circle, the first one again at its end; or none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    paths = [path for package in ALLOWED for path in sources(package)]
+    graph = import_graph({module_name(path): path.read_text("utf-8") for path in paths})
+    assert "partway.gateway.streams.legs" in graph["partway.gateway.streams.session"]
+    assert circle(graph) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ({"p.a": "import p.b", "p.b": "from p import c", "p.c": "import os"}, set()),
+        ({"p.a": "import p.b", "p.b": "from p import a"}, {"p.a", "p.b"}),
+        ({"p.a": "from p.b import x", "p.b": "def f():\n    import p.a"}, {"p.a", "p.b"}),
+        ({"p.a": "if TYPE_CHECKING:\n    from p.b import x", "p.b": "import p.a"}, {"p.a", "p.b"}),
+        ({"p.a": "import p.q", "p.q": "from p.q.b import x", "p.q.b": "import p.a"},
+         {"p.a", "p.q", "p.q.b"}),
+        ({"p.q": "from p.q.b import x", "p.q.b": "import p.q.c", "p.q.c": ""}, set()),
+    ],
+)  # fmt: skip
+def test_the_check_of_circles_sees(texts, expected):
+    assert set(circle(import_graph(texts))) == expected
+
+
+# --- One noun, one place -------------------------------------------------------------------------
+
+
+def public_classes(text: str) -> set[str]:
+    """The classes at the top of a module whose names others may use."""
+    classes = (node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+    return {name for name in classes if not name.startswith("_")}
+
+
+def recurring(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """Of modules by name: the public classes that more than one of them defines."""
+    places: dict[str, list[str]] = {}
+    for module, text in sorted(texts.items()):
+        for name in public_classes(text):
+            places.setdefault(name, []).append(module)
+    return {name: modules for name, modules in places.items() if len(modules) > 1}
+
+
+def test_each_public_class_has_its_name_for_itself():
+    paths = [path for package in ALLOWED for path in sources(package)]
+    texts = {module_name(path): path.read_text("utf-8") for path in paths}
+    assert "Session" in public_classes(texts["partway.gateway.streams.session"])
+    assert recurring(texts) == {}
+
+
+def test_the_check_of_names_sees():
+    texts = {"a": "class X: pass\nclass _Y: pass", "b": "class X: pass\nclass _Y: pass\nclass Z: 1"}
+    assert recurring(texts) == {"X": ["a", "b"]}
+
+
+# --- What lies where -----------------------------------------------------------------------------
 
 
 def test_the_folders_are_linked_into_the_package():

@@ -23,7 +23,7 @@ from partway.container.hosting.asgi_messages import (
     refuse,
     refuse_upgrade,
 )
-from partway.container.hosting.asgi_request import Answer, BoundedBody, HeldAnswer
+from partway.container.hosting.asgi_request import BoundedBody, HeldAnswer, PassedAnswer
 from partway.container.hosting.asgi_stream import HostedStream
 from partway.container.limits import BODY_TIMEOUT, HEALTH_TIMEOUT, MAX_BODY_BYTES, MAX_RUNNING
 from partway.container.model import Model
@@ -119,7 +119,9 @@ class Guard:
             return
         body = BoundedBody(receive, self._max_body, self._body_timeout)
         stands_in = scope["path"] == EXECUTION_PARAMETERS and scope["method"] == "GET"
-        said = Answer(send, lambda status: body.fault is not None or (stands_in and status == 404))
+        said = PassedAnswer(
+            send, lambda status: body.fault is not None or (stands_in and status == 404)
+        )
         with self.activity.counted():
             if body.fits(scope):
                 try:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from partway.gateway.access.authentication import Identity
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
+from partway.gateway.fleet.dialler import Dialler
 from partway.gateway.fleet.endpoints import Endpoint, Endpoints
 from partway.gateway.operations.asked import check_variant, container_target
 from partway.gateway.operations.event_stream_front import EventStreamFront, event_check
@@ -19,10 +20,10 @@ from partway.gateway.operations.websocket_front import WebSocketFront
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import DUPLEX_PAYLOAD
 from partway.gateway.serving.routes import Access, Route
-from partway.gateway.streams.container_leg import WebSocketContainerLeg, dial
+from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
-from partway.protocol.errors import ModelError
+from partway.protocol.errors import ContainerError
 from partway.protocol.handshake import is_upgrade
 
 log = logging.getLogger("partway.gateway")
@@ -41,6 +42,7 @@ class BidirectionalStream:
         endpoints: whose containers answer.
         streams: where a stream is admitted and kept.
         wall_clock: epoch seconds, for the signatures of events.
+        dialler: opens the connections with containers.
     """
 
     def __init__(
@@ -48,10 +50,12 @@ class BidirectionalStream:
         endpoints: Endpoints,
         streams: Streams,
         wall_clock: Callable[[], float],
+        dialler: Dialler,
     ) -> None:
         self._endpoints = endpoints
         self._streams = streams
         self._wall_clock = wall_clock
+        self._dialler = dialler
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -105,8 +109,8 @@ class BidirectionalStream:
 
     async def _dial(self, endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
         try:
-            return await dial(endpoint.container, target, request_id, endpoint.policy)
-        except ModelError as error:
+            return await self._dialler(endpoint, target, request_id)
+        except ContainerError as error:
             # Where the container runs is for the operator to see, not for the client.
             log.warning(
                 "no stream endpoint=%s container=%s request_id=%s: %s",

@@ -25,7 +25,7 @@ from partway.gateway.dialling import (
 )
 from partway.gateway.streams.container_leg import dial as dial_container
 from partway.gateway.streams.policy import StreamPolicy
-from partway.protocol.errors import ModelError, ServiceUnavailable
+from partway.protocol.errors import ContainerError, ServiceUnavailable
 from partway.protocol.handshake import ClientHandshake, HandshakeBroken, HandshakeRefused
 from tests.wire.peers import soon, switching
 
@@ -261,7 +261,7 @@ async def test_a_full_backlog_is_waited_for_250_ms():
             waiting.setblocking(False)
             waiting.connect_ex(("127.0.0.1", port))
         started = time.monotonic()
-        with pytest.raises(ModelError) as caught:
+        with pytest.raises(ContainerError) as caught:
             await soon(dial_container(Address("127.0.0.1", port), "/", "id", StreamPolicy()))
         waited = time.monotonic() - started
     assert "no connection was accepted within 250 ms" in caught.value.message

@@ -853,12 +853,11 @@ async def test_a_full_gateway(gateway_for, version):
 
 
 @pytest.mark.clause("4-4")
-async def test_a_fault_of_the_gateway(gateway_for, version, monkeypatch):
+async def test_a_fault_of_the_gateway(gateway_for, version):
     async def fail(*_: object) -> None:
         raise RuntimeError("internal detail")
 
-    monkeypatch.setattr("partway.gateway.operations.bidirectional.dial", fail)
-    response = await answered(await gateway_for(), version, bidirectional_request())
+    response = await answered(await gateway_for(dialler=fail), version, bidirectional_request())
     assert_error(response, 500, "InternalServerError", {"Message"})
     assert b"detail" not in response.body
 

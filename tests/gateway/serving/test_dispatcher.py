@@ -13,7 +13,7 @@ from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Route
-from partway.protocol.errors import AccessDenied, ModelError, RequestTooLarge
+from partway.protocol.errors import AccessDenied, ContainerError, RequestTooLarge
 from tests.gateway.serving.test_exchange import Recorded
 
 SOMEBODY = Identity("somebody")
@@ -127,7 +127,7 @@ async def test_what_lies_nowhere_asks_nobody():
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(ModelError("no"), 424), (ZeroDivisionError("secret"), 500)]
+    ("error", "status"), [(ContainerError("no"), 424), (ZeroDivisionError("secret"), 500)]
 )
 async def test_errors_are_told_in_the_routes_dialect(error, status, caplog):
     async def fail(exchange):
@@ -146,7 +146,7 @@ async def test_errors_are_told_in_the_routes_dialect(error, status, caplog):
 async def test_an_error_behind_the_head_breaks_the_response_off():
     async def fail(exchange):
         await exchange.begin(200)
-        raise ModelError("no")
+        raise ContainerError("no")
 
     exchange = await Steps(fail).ask()
     assert exchange.responses == []
@@ -175,7 +175,7 @@ async def test_a_client_that_left_is_answered_nothing(error, caplog):
 
 async def test_the_log_has_one_line_of_what_can_be_printed(caplog):
     async def fail(exchange):
-        raise ModelError("a\nb\x1b" + "c" * 1000)
+        raise ContainerError("a\nb\x1b" + "c" * 1000)
 
     with caplog.at_level(logging.INFO, "partway.gateway"):
         await Steps(fail).ask()

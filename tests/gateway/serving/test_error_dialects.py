@@ -5,7 +5,7 @@ import json
 import pytest
 
 from partway.gateway.serving.error_dialects import aws_rest_json
-from partway.protocol.errors import ModelError, ServiceUnavailable, UpgradeRefused
+from partway.protocol.errors import ContainerError, ServiceUnavailable, UpgradeRefused
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _no_leaks():
             {"Message": "full", "ErrorCode": "ServiceUnavailable"},
         ),
         (
-            ModelError("no", 403, "who?"),
+            ContainerError("no", 403, "who?"),
             424,
             "ModelError",
             {
