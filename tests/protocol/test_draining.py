@@ -12,8 +12,8 @@ from partway.protocol.limits import SHUTDOWN_BURST, SHUTDOWN_SPREAD, SHUTDOWN_ST
 #: A step may begin this early, as a loop's timer may.
 TICK = 0.001
 
-counts = st.integers(0, 3000)
-windows = st.floats(0, 60) | st.sampled_from([0.0, SHUTDOWN_STEP, SHUTDOWN_SPREAD])
+counts = st.integers(0, 1500)
+windows = st.floats(0, 20) | st.sampled_from([0.0, SHUTDOWN_STEP, SHUTDOWN_SPREAD])
 
 
 @pytest.fixture(autouse=True)
