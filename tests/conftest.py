@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pairwise import thinned
+
 ROOT = Path(__file__).parent.parent
 CONTRACT = ROOT / "docs" / "reference" / "contract.md"
 
@@ -90,6 +92,15 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
     for item in items:
         stash = item.config.stash
         stash[_DESELECTED] = stash.get(_DESELECTED, 0) + 1
+
+
+# --- Cases ---------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of those marked ``pairwise`` as many cases as it takes (see ``tests/pairwise.py``)."""
+    items[:] = thinned(items)
 
 
 # --- One name ------------------------------------------------------------------------------------
