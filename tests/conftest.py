@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
+from tests.pairwise import thinned
+
 ROOT = Path(__file__).parent.parent
 CONTRACT = ROOT / "docs" / "reference" / "contract.md"
 
@@ -95,6 +97,15 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
     for item in items:
         stash = item.config.stash
         stash[_DESELECTED] = stash.get(_DESELECTED, 0) + 1
+
+
+# --- Cases ---------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of those marked ``pairwise`` as many cases as it takes (see ``tests/pairwise.py``)."""
+    items[:] = thinned(items)
 
 
 # --- One name ------------------------------------------------------------------------------------
