@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.pairwise import thinned
+
 #: How long an example takes says what else the machine does. What a test allows is counted in work.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
-
-from tests.pairwise import thinned
 
 ROOT = Path(__file__).parent.parent
 CONTRACT = ROOT / "docs" / "reference" / "contract.md"
