@@ -51,7 +51,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ProcessEnd:
     """How a container's process has ended.
 
     Attributes:
@@ -98,7 +98,7 @@ class ContainerProcess:
     ) -> None:
         self.address = address
         self.ready = asyncio.Event()
-        self.ended: End | None = None
+        self.ended: ProcessEnd | None = None
         self._child = child
         self._clock = clock
         self._wait_for_all = wait_for_all
@@ -125,7 +125,7 @@ class ContainerProcess:
         """
         return self._child.status
 
-    async def wait(self) -> End:
+    async def wait(self) -> ProcessEnd:
         """Wait for its end, for as long as it lives."""
         return await asyncio.shield(self._life)
 
@@ -165,7 +165,7 @@ class ContainerProcess:
         if self._giving_up is None:
             self._giving_up = self._clock.call_later(KILL_TIMEOUT, self._given_up.set)
 
-    async def _live(self, readiness: Readiness | None, start_timeout: float) -> End:
+    async def _live(self, readiness: Readiness | None, start_timeout: float) -> ProcessEnd:
         """Own the start's watch, the group and its output, from the start to the end."""
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -184,7 +184,7 @@ class ContainerProcess:
             if self._child.status is None:
                 log.error("process %d does not end by SIGKILL: it is left", self._child.pid)
             self._child.release()
-            self.ended = End(self._child.status, self._reason)
+            self.ended = ProcessEnd(self._child.status, self._reason)
         return self.ended
 
     async def _watch_start(self, readiness: Readiness | None, timeout: float) -> None:

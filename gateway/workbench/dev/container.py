@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from partway.gateway.fleet.launchers.process import Command, ContainerProcess, End, launch
+from partway.gateway.fleet.launchers.process import Command, ContainerProcess, ProcessEnd, launch
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.limits import START_TIMEOUT, STOP_GRACE
 
@@ -62,7 +62,7 @@ class Container:
         return self._says_ready.is_set()
 
     @property
-    def ended(self) -> End:
+    def ended(self) -> ProcessEnd:
         """How it has ended, once it is over."""
         assert self._process.ended is not None, "it is over"
         return self._process.ended

@@ -17,7 +17,7 @@ from partway.gateway.fleet.launchers.process import (
     HOST,
     Command,
     ContainerProcess,
-    End,
+    ProcessEnd,
     free_port,
     launch,
 )
@@ -95,7 +95,7 @@ async def test_what_it_is_told_and_what_it_says(anyio_backend, no_leaks, leash, 
     process = await launch(command, leash, output.take)
     assert process.address == Address(HOST, 4321)
     end = await soon(process.wait())
-    assert (end, process.ended, process.status, process.pid) == (End(3), end, 3, None)
+    assert (end, process.ended, process.status, process.pid) == (ProcessEnd(3), end, 3, None)
     assert output.data.decode() == f"4321 hello\n{tmp_path}\nbad\n"
 
 
@@ -139,7 +139,7 @@ async def test_it_is_ready_once_it_answers_ping(anyio_backend, no_leaks, leash, 
     await soon(process.ready.wait())
     reader, writer = await asyncio.open_connection(HOST, command.port)
     writer.write(b"end\r\n")
-    assert await soon(process.wait()) == End(0), output.data
+    assert await soon(process.wait()) == ProcessEnd(0), output.data
     assert await reader.read() == b""
     writer.close()
 
@@ -151,14 +151,14 @@ async def test_one_that_never_listens_is_killed(start, clock):
     clock.advance(START_TIMEOUT - 0.1)
     assert process.pid is not None
     clock.advance(0.1)
-    assert await soon(process.wait()) == End(-signal.SIGKILL, "is not ready after 480 s")
+    assert await soon(process.wait()) == ProcessEnd(-signal.SIGKILL, "is not ready after 480 s")
     assert not process.ready.is_set()
     assert clock.armed == []
 
 
 async def test_one_that_ends_at_once_is_watched_no_longer(start, clock):
     process = await start("exit 1", readiness=never)
-    assert await soon(process.wait()) == End(1)
+    assert await soon(process.wait()) == ProcessEnd(1)
     assert not process.ready.is_set()
     assert clock.armed == []
 
@@ -179,7 +179,7 @@ async def test_a_fault_in_finding_out_ends_it(anyio_backend, no_leaks, leash, ou
     with pytest.raises(ExceptionGroup) as caught:
         await soon(process.wait())
     assert caught.group_contains(ZeroDivisionError)
-    assert process.ended == End(-signal.SIGKILL)
+    assert process.ended == ProcessEnd(-signal.SIGKILL)
 
 
 # --- Ending by itself ----------------------------------------------------------------------------
@@ -188,10 +188,10 @@ async def test_a_fault_in_finding_out_ends_it(anyio_backend, no_leaks, leash, ou
 @pytest.mark.parametrize(
     ("script", "end", "words"),
     [
-        ("exit 0", End(0), "ended with status 0"),
-        ("exit 3", End(3), "ended with status 3"),
-        ("kill -SEGV $$", End(-signal.SIGSEGV), "was ended by SIGSEGV"),
-        ("kill -35 $$", End(-35), "was ended by signal 35"),
+        ("exit 0", ProcessEnd(0), "ended with status 0"),
+        ("exit 3", ProcessEnd(3), "ended with status 3"),
+        ("kill -SEGV $$", ProcessEnd(-signal.SIGSEGV), "was ended by SIGSEGV"),
+        ("kill -35 $$", ProcessEnd(-35), "was ended by signal 35"),
     ],
 )
 async def test_its_end_in_words(start, script, end, words):
@@ -204,12 +204,12 @@ async def test_its_death_is_noticed_without_a_question(start, output):
     process = await start(f"echo; {STAY}", readiness=lambda *_: output.has_line.wait())
     await soon(process.ready.wait())
     os.kill(process.pid, signal.SIGKILL)
-    assert await soon(process.wait()) == End(-signal.SIGKILL)
+    assert await soon(process.wait()) == ProcessEnd(-signal.SIGKILL)
 
 
 async def test_what_it_has_started_ends_with_it(start, output):
     process = await start("sleep 1000 & echo $!")
-    assert await soon(process.wait()) == End(0)
+    assert await soon(process.wait()) == ProcessEnd(0)
     await until_gone(int(output.data))
 
 
@@ -219,7 +219,7 @@ async def test_what_holds_no_output_ends_with_it_too(start, output):
         "import subprocess as s; print(s.Popen(['sleep', '1000'], stdout=-3, stderr=-3).pid)"
     )
     process = await start(f'{sys.executable} -c "{start_silent}"', wait_for_all=True)
-    assert await soon(process.wait()) == End(0)
+    assert await soon(process.wait()) == ProcessEnd(0)
     await until_gone(int(output.data))
 
 
@@ -235,7 +235,7 @@ async def test_what_it_has_started_can_be_waited_for(start, clock, output):
     assert await soon(ending) is False
     assert (process.pid, process.ended) == (None, None)
     process.kill()
-    assert await soon(process.wait()) == End(-signal.SIGTERM)
+    assert await soon(process.wait()) == ProcessEnd(-signal.SIGTERM)
 
 
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="no setsid")
@@ -250,7 +250,7 @@ async def test_what_has_left_its_group_holds_nothing_up(start, clock, output, wa
         process.kill()
         await waits_for(clock, LAST_OUTPUT_TIMEOUT)
         clock.advance(LAST_OUTPUT_TIMEOUT)
-        assert await soon(process.wait()) == End(-signal.SIGKILL)
+        assert await soon(process.wait()) == ProcessEnd(-signal.SIGKILL)
         assert not is_gone(stranger), "it is out of reach"
     finally:
         os.kill(stranger, signal.SIGKILL)
@@ -264,7 +264,7 @@ async def test_sigterm_ends_it(start, clock, output):
     process = await start(f"trap 'exit 5' TERM; echo; {STAY}")
     await output.first_line()
     assert await soon(process.stop()) is True
-    assert process.ended == End(5)
+    assert process.ended == ProcessEnd(5)
     assert await soon(process.stop()) is True, "nothing is left to do"
     process.kill()
     assert clock.armed == []
@@ -281,7 +281,7 @@ async def test_sigkill_comes_last(start, clock, output):
     assert process.pid is not None
     clock.advance(0.1)
     assert await soon(stopping) is False
-    assert process.ended == End(-signal.SIGKILL)
+    assert process.ended == ProcessEnd(-signal.SIGKILL)
     assert clock.armed == []
 
 
@@ -289,7 +289,7 @@ async def test_one_that_prints_without_end_can_be_ended(start, output):
     process = await start("while echo more; do :; done")
     await output.first_line()
     assert await soon(process.stop()) is True
-    assert process.ended == End(-signal.SIGTERM)
+    assert process.ended == ProcessEnd(-signal.SIGTERM)
     assert set(output.data.split(b"\n")[:-1]) == {b"more"}
 
 
@@ -301,14 +301,14 @@ async def test_killed_while_it_is_being_stopped(start, clock, output):
     process.kill()
     process.kill()
     assert await soon(stopping) is True
-    assert process.ended == End(-signal.SIGKILL)
+    assert process.ended == ProcessEnd(-signal.SIGKILL)
 
 
 async def test_dead_before_it_is_stopped(start):
     process = await start(STAY)
     os.kill(process.pid, signal.SIGKILL)
     assert await soon(process.stop()) is True
-    assert process.ended == End(-signal.SIGKILL)
+    assert process.ended == ProcessEnd(-signal.SIGKILL)
 
 
 async def test_whoever_stops_waiting_does_not_end_it(start):
@@ -337,7 +337,7 @@ async def test_one_that_cannot_be_killed_is_left(start, clock, output, monkeypat
             await waits_for(clock, seconds)
             clock.advance(seconds)
         assert await soon(stopping) is False
-    assert process.ended == End(None)
+    assert process.ended == ProcessEnd(None)
     assert str(process.ended) == "could not be killed, and is left to itself"
     assert caplog.messages == [f"process {pid} does not end by SIGKILL: it is left"]
     assert (process.pid, clock.armed) == (None, [])
