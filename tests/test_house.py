@@ -283,3 +283,59 @@ def test_modules_without_tests_of_their_name_are_on_the_page():
         assert paths
         assert [path for path in paths if not (ROOT / path).exists()] == []
     assert sorted(listed) == sorted(without_tests_of_their_name())
+
+
+# --- The gateway's floors ------------------------------------------------------------------------
+
+#: From the ground up: a room imports from its own floor and from those below it. The picture is in
+#: ``docs/discussion/architecture.md``.
+FLOORS = (
+    {"clock", "configuration", "dialling", "files", "limits", "plain_text", "terminal", "waiting",
+     "watch"},
+    {"access", "client", "tls"},
+    {"serving"},
+    {"streams"},
+    {"fleet"},
+    {"operations", "settings"},
+    {"gateway"},
+    {"workbench"},
+    {"cli"},
+)  # fmt: skip
+
+
+def floor_of(name: str) -> int:
+    """Of ``partway.gateway.ROOM…``."""
+    room = name.split(".")[2]
+    (floor,) = [number for number, rooms in enumerate(FLOORS) if room in rooms]
+    return floor
+
+
+def arrows_up(relative: str, text: str) -> list[str]:
+    """What a module of the gateway imports from floors above its own."""
+    own = floor_of("partway." + relative.removesuffix(".py").replace("/", "."))
+    below = [name for name in imported(ast.parse(text)) if begins(name, {"partway.gateway"})]
+    return sorted(name for name in below if floor_of(name) > own)
+
+
+def test_no_arrow_runs_up():
+    found = {}
+    for path in sources("gateway"):
+        relative = path.relative_to(ROOT).as_posix()
+        if relative == "gateway/__init__.py":
+            continue
+        if names := arrows_up(relative, path.read_text("utf-8")):
+            found[relative] = names
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("relative", "text", "expected"),
+    [
+        ("gateway/clock.py", "from partway.gateway.watch import PingWatch", []),
+        ("gateway/clock.py", "from partway.gateway import tls", ["partway.gateway.tls"]),
+        ("gateway/serving/a.py", "import partway.gateway.access.origins", []),
+        ("gateway/access/a.py", "import partway.gateway.serving", ["partway.gateway.serving"]),
+    ],
+)
+def test_the_check_of_floors_sees(relative, text, expected):
+    assert arrows_up(relative, text) == expected
