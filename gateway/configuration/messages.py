@@ -34,7 +34,7 @@ class SettingsError(ValueError):
     """
 
 
-class Refused(ValueError):
+class TableRefused(ValueError):
     """For a table's ``__post_init__``: keys that are right one by one do not go together.
 
     Args:

@@ -20,8 +20,8 @@ from typing import Any, Final, TypeVar
 from partway.gateway.configuration.expected import adapter, keys_of, parts_of, words_of
 from partway.gateway.configuration.messages import (
     Place,
-    Refused,
     SettingsError,
+    TableRefused,
     error_of,
     given,
     may_be_shown,
@@ -157,7 +157,7 @@ class _Sought:
         reason = error.get("ctx", {}).get("error", "")
         if error["type"] == _UNKNOWN:
             return self._unknown(place[:-1], str(place[-1]))
-        if isinstance(reason, Refused):
+        if isinstance(reason, TableRefused):
             return reason.within(place)
         if place[-1:] == (_NAME,) and len(names := parts_of(self._type_at(place[:-2]))) > 1:
             found = given(error["input"], secret=self.secret)

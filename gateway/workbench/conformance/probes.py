@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from partway.gateway.configuration.expected import Flag, array, number, table_or, text, whole
-from partway.gateway.configuration.messages import Refused, given
+from partway.gateway.configuration.messages import TableRefused, given
 from partway.gateway.configuration.reader import read_toml
 from partway.gateway.files import read_bounded
 from partway.gateway.workbench.intermediary.observer import Sender
@@ -96,7 +96,7 @@ class _BytesTable:
     def __post_init__(self) -> None:
         if (self.hex is None) == (self.file is None):
             found = "neither hex nor file was" if self.hex is None else "hex and file were"
-            raise Refused(f"{found} given; it must be one of the two")
+            raise TableRefused(f"{found} given; it must be one of the two")
 
     def read(self, folder: Path) -> bytes:
         """The bytes.
@@ -105,7 +105,7 @@ class _BytesTable:
             folder: of the probe: whoever wrote it is to be sent no other of one's files.
 
         Raises:
-            Refused: the file is elsewhere, cannot be read, or is too large.
+            TableRefused: the file is elsewhere, cannot be read, or is too large.
         """
         if self.hex is not None:
             return bytes.fromhex(self.hex)
@@ -119,7 +119,7 @@ class _BytesTable:
             why = f" ({error.strerror or error})"
         except ValueError as error:  # too large; or a NUL in its name
             why = f" ({error})"
-        raise Refused(
+        raise TableRefused(
             f"{given(self.file)}; it must be a file in the folder of the probe{why}", "file"
         )
 
@@ -171,7 +171,7 @@ def load_probe(path: Path) -> Probe:
     for at, each in enumerate(table.messages):
         try:
             messages.append(each if isinstance(each, str) else each.read(path.parent))
-        except Refused as error:
+        except TableRefused as error:
             refused.append(error.within(("messages", at)))
     document.refuse(refused)
     return Probe(

@@ -26,7 +26,7 @@ from partway.gateway.configuration.expected import (
     whole,
     whole_of,
 )
-from partway.gateway.configuration.messages import Refused, SettingsError, given
+from partway.gateway.configuration.messages import SettingsError, TableRefused, given
 from partway.gateway.configuration.reader import checked
 from partway.protocol.closing import NO_STATUS, is_legal
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES, MIB, REFUSAL_BODY_BYTES
@@ -116,7 +116,7 @@ class CloseEarly(Fault):
         super(CloseEarly, self).__post_init__()
         if self.code == NO_STATUS and self.reason:
             fault = f"{given(self.reason)}; it must be empty with the code {NO_STATUS}"
-            raise Refused(fault, "reason")
+            raise TableRefused(fault, "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +239,13 @@ class Rule:
         _check(self, SELECTORS)
         kinds = [type(fault) for fault in self.faults]
         if not kinds:
-            raise Refused(f"no fault was given; it must have one or more of {', '.join(FAULTS)}")
+            raise TableRefused(
+                f"no fault was given; it must have one or more of {', '.join(FAULTS)}"
+            )
         if len(set(kinds)) < len(kinds):
-            raise Refused("two faults of one kind were given; each must be of another kind")
+            raise TableRefused("two faults of one kind were given; each must be of another kind")
         if Refuse in kinds and len(kinds) > 1:
-            raise Refused(
+            raise TableRefused(
                 "other faults were given; it must be alone, for no stream is left", "refuse"
             )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from partway.gateway.configuration.expected import array, table_or
-from partway.gateway.configuration.messages import Refused
+from partway.gateway.configuration.messages import TableRefused
 from partway.gateway.configuration.reader import read_toml
 from partway.gateway.workbench.intermediary.faults import FAULTS, SELECTORS, Fault, Rule
 
@@ -73,7 +73,7 @@ def load_faults(path: Path) -> tuple[Rule, ...]:
     for number, table in enumerate(tables):
         try:
             rules.append(_rule(table))
-        except Refused as error:
+        except TableRefused as error:
             refused.append(error.within(("rule", number)))
     document.refuse(refused)
     return tuple(rules)
@@ -83,7 +83,7 @@ def _rule(table: Any) -> Rule:
     """A rule of its table; a fault that is only true has its defaults.
 
     Raises:
-        Refused: the faults do not go together.
+        TableRefused: the faults do not go together.
     """
     given = {name: getattr(table, name) for name in FAULTS}
     faults = [FAULTS[name]() if each is True else each for name, each in given.items() if each]

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from partway.gateway.configuration.expected import Flag, array, text
-from partway.gateway.configuration.messages import Place, Refused, SettingsError, each_line, given
+from partway.gateway.configuration.messages import (
+    Place,
+    SettingsError,
+    TableRefused,
+    each_line,
+    given,
+)
 from partway.gateway.configuration.reader import read_toml
 from partway.gateway.files import is_folder
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
@@ -51,9 +57,9 @@ class _File:
         named = [name for name in _SUBJECTS if getattr(self, name) is not None]
         if len(named) != 1:
             found = f"{' and '.join(named)} were" if named else "none was"
-            raise Refused(f"exactly one of {', '.join(_SUBJECTS)} must be given; {found}")
+            raise TableRefused(f"exactly one of {', '.join(_SUBJECTS)} must be given; {found}")
         if self.command is None and self.cwd is not None:
-            raise Refused(
+            raise TableRefused(
                 f"this is given with {named[0]}; it must be with command, whose folder it is", "cwd"
             )
 

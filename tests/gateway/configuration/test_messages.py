@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time
 import pytest
 
 from partway.gateway.configuration.messages import (
-    Refused,
+    TableRefused,
     each_line,
     error_of,
     given,
@@ -114,9 +114,9 @@ def test_what_each_line_begins_with():
 
 
 def test_keys_that_do_not_go_together():
-    refused = Refused("it must be alone", "refuse")
+    refused = TableRefused("it must be alone", "refuse")
     assert str(refused) == "refuse: it must be alone"
     assert refused.within(("rule", 0)) == (("rule", 0, "refuse"), "it must be alone")
-    whole = Refused("it must have one of a, b")
+    whole = TableRefused("it must have one of a, b")
     assert str(whole) == "it must have one of a, b"
     assert whole.within(("rule", 0)) == (("rule", 0), "it must have one of a, b")

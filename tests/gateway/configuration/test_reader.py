@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from partway.gateway.configuration.expected import Flag, array, table_or, text, whole
-from partway.gateway.configuration.messages import Refused, SettingsError
+from partway.gateway.configuration.messages import SettingsError, TableRefused
 from partway.gateway.configuration.reader import MAX_FILE_BYTES, checked, read_toml
 from tests.gateway.configuration.documents import VALUES, as_toml, taken_or_refused
 
@@ -27,9 +27,9 @@ class Inner:
 
     def __post_init__(self) -> None:
         if self.least > self.port:
-            raise Refused(f"it is {self.least}; it must be at most port, {self.port}", "least")
+            raise TableRefused(f"it is {self.least}; it must be at most port, {self.port}", "least")
         if self.port == 99:
-            raise Refused("99 and nothing else was given; it must have more")
+            raise TableRefused("99 and nothing else was given; it must have more")
 
 
 def _refuses(value: str) -> bool:

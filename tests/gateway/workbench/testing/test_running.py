@@ -32,7 +32,7 @@ from partway.gateway.client import (
     connect,
     credentials_from_environment,
 )
-from partway.gateway.settings import SettingsError
+from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.workbench.intermediary.faults import Fault
 from partway.gateway.workbench.testing import running
 from partway.gateway.workbench.testing.running import (
