@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from partway.gateway import settings
 from partway.gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
+from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.launchers.process import Command, free_port
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings, SettingsError
+from partway.gateway.settings import Settings
 from partway.gateway.workbench.dev.changes import Changes, WatchFailed
 from partway.gateway.workbench.dev.page import Page
 from partway.gateway.workbench.dev.supervisor import Supervisor

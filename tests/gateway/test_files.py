@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.files import read_bounded
+from partway.gateway.files import is_file_or_folder, is_folder, read_bounded
 
 
 def test_a_file_up_to_the_limit(tmp_path):
@@ -30,3 +30,11 @@ def test_one_without_an_end():
 def test_one_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_bounded(tmp_path / "nothing", 5)
+
+
+def test_what_there_is(tmp_path):
+    file, nothing, too_long = tmp_path / "a", tmp_path / "b", tmp_path / ("x" * 1000)
+    file.touch()
+    assert [is_folder(each) for each in (tmp_path, file, nothing, too_long)] == [True, *[False] * 3]
+    found = [is_file_or_folder(each) for each in (tmp_path, file, nothing, too_long)]
+    assert found == [True, True, False, False]
