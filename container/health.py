@@ -1,4 +1,4 @@
-"""Whether the model can serve: what ``/ping`` answers (clause 1.1-2)."""
+"""Whether the model can serve: what ``/ping`` answers (clauses 1.1-2, 1.1-3)."""
 
 from __future__ import annotations
 

@@ -6,15 +6,13 @@ import re
 from collections.abc import AsyncIterable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from multidict import CIMultiDictProxy, MultiMapping
 
 from partway.container.stream import Stream
+from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
-
-if TYPE_CHECKING:
-    from partway.container.workers import Processes, Threads, Workers
 
 #: Where the platform finds a model's streams unless a client names another path (clause 1.1-4).
 DEFAULT_PATH = "invocations-bidirectional-stream"
@@ -170,7 +168,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class StreamRoute:
     """One path that takes streams.
 
     Attributes:
@@ -219,7 +217,7 @@ def route(
     known = None if query is None else frozenset(query) | frozenset(required)
 
     def mount(handler: _Handler) -> _Handler:
-        handler.__partway_route__ = Route(path, known, frozenset(required))  # type: ignore[attr-defined]
+        handler.__partway_route__ = StreamRoute(path, known, frozenset(required))  # type: ignore[attr-defined]
         return handler
 
     return mount

@@ -8,7 +8,7 @@ from typing import Any
 
 from multidict import MultiMapping
 
-from partway.container.model import Model, Route
+from partway.container.model import Model, StreamRoute
 from partway.container.stream import Stream
 from partway.protocol.handshake import UpgradeError
 
@@ -23,14 +23,14 @@ class Routes:
     """
 
     def __init__(self, model: Model) -> None:
-        self._handlers: dict[str, tuple[Route, Handler]] = {}
+        self._handlers: dict[str, tuple[StreamRoute, Handler]] = {}
         kind = type(model)
         for name in dir(kind):
             method = getattr(kind, name, None)
             route = getattr(method, "__partway_route__", None)
             if name == "stream" and kind.stream is not Model.stream:
-                route = route or Route()
-            if not isinstance(route, Route):
+                route = route or StreamRoute()
+            if not isinstance(route, StreamRoute):
                 continue
             if inspect.isasyncgenfunction(method):
                 raise TypeError(
@@ -75,6 +75,6 @@ class Routes:
         return path in self._handlers
 
 
-def _known(route: Route) -> str:
+def _known(route: StreamRoute) -> str:
     names = ", ".join(sorted(route.query)) if route.query else "none"
     return f"/{route.path} takes {names}" if route.query is not None else "it is required"

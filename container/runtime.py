@@ -1,4 +1,6 @@
-"""The HTTP and WebSocket surface of the contract (section 1.1), before one model.
+"""The HTTP and WebSocket surface of the contract, before one model.
+
+Its clauses are those of section 1.1; streams are 1.1-4.
 
 aiohttp parses every request, upgrades included. An upgrade's connection then belongs to its
 :class:`~partway.container.websocket_stream.WebSocketStream`.
@@ -10,17 +12,17 @@ import asyncio
 import inspect
 import json
 import logging
-from collections.abc import AsyncIterable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterable
+from contextlib import aclosing
 from typing import cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from partway.container.activity import STOPPING, Activity, check_not_a_page
 from partway.container.bodies import SERVER, Answering, BodyError, received, refusal, unread
 from partway.container.errors import ModelError, TooSlow, cause_of, log_failure, reason_of
-from partway.container.guard import watch
 from partway.container.health import Health
 from partway.container.limits import (
     ADMIT_TIMEOUT,
@@ -48,8 +50,6 @@ from partway.protocol.limits import (
 PING = "/ping"
 INVOCATIONS = "/invocations"
 EXECUTION_PARAMETERS = "/execution-parameters"
-
-_STOPPING = "the container is stopping"
 
 _log = logging.getLogger("partway.container.runtime")
 _http_log = logging.getLogger("partway.container.http")
@@ -92,15 +92,11 @@ class Runtime:
         self._max_body = max_body
         self._body_timeout = body_timeout
         self._answer_timeout = answer_timeout
-        self._max_running = max_running
         self._turns = Turns()
-        self._running: set[asyncio.Task[object]] = set()
-        #: Called whenever the last stream and invocation has ended.
-        self.on_idle: Callable[[], None] = lambda: None
-        #: While set /ping answers 503 and nothing new begins.
-        self.draining = False
-        #: The streams that are open.
-        self.streams: set[WebSocketStream] = set()
+        #: The streams and invocations that are under way.
+        self.activity = Activity(
+            max_running, lambda: None if health.loaded else "the model is loading"
+        )
         self.http = web.Server(
             self._handle,
             handler_cancellation=True,  # work of a client that has left is of use to nobody
@@ -117,17 +113,9 @@ class Runtime:
             logger=_http_log,
         )
 
-    @property
-    def idle(self) -> bool:
-        """Whether no stream and no invocation is running."""
-        return not self._running
-
     async def abort(self, grace: float) -> None:
         """Cancel what runs, give it ``grace`` seconds to clean up, and drop every connection."""
-        for task in self._running:
-            task.cancel()
-        if self._running:
-            await asyncio.wait(self._running, timeout=grace)
+        await self.activity.cancel(grace)
         self.http.pre_shutdown()  # idle connections need not wait for the next line
         await self.http.shutdown(grace)
 
@@ -145,7 +133,7 @@ class Runtime:
             response = await self._stream(request, path.removeprefix("/"))
         else:
             response = refusal(404, f"nothing is served here: use {PING}, {INVOCATIONS}")
-        if not response.prepared and (self.draining or "Upgrade" in request.headers):
+        if not response.prepared and (self.activity.draining or "Upgrade" in request.headers):
             # What follows a refused upgrade may be frames: nobody may read it as HTTP.
             response.force_close()
         return response
@@ -154,7 +142,7 @@ class Runtime:
         """Health (clause 1.1-2); the text says GET in one place and POST in another."""
         if request.method not in ("GET", "POST"):
             return refusal(405, "/ping takes GET and POST", Allow="GET, POST")
-        trouble = _STOPPING if self.draining else await self._health.trouble()
+        trouble = STOPPING if self.activity.draining else await self._health.trouble()
         if trouble is not None:
             return refusal(503, trouble)
         return web.Response(status=200, headers={"Server": SERVER})
@@ -181,7 +169,7 @@ class Runtime:
             return refusal(405, "/invocations takes POST", Allow="POST")
         if not self._invokes:
             return unread(501, "this model takes streams, not invocations")
-        obstacle = self._obstacle()
+        obstacle = self.activity.obstacle()
         if obstacle is not None:
             return unread(503, obstacle)
         length = request.content_length
@@ -190,7 +178,7 @@ class Runtime:
         if length is not None and length > self._max_body:
             return unread(413, f"the body is larger than {self._max_body} bytes")
         waits = request.headers.get("Expect", "").lower() == "100-continue"
-        with self._running_request():
+        with self.activity.counted():
             if waits and request.version >= HttpVersion11:  # RFC 9110 §10.1.1
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             return await self._answer(request, length)
@@ -240,7 +228,7 @@ class Runtime:
             key = self._check_upgrade(request)
             handler = self._routes.handler(path, request.rel_url.query)
             opening = Opening(_request_id(request), path, request.rel_url.query, request.headers)
-            with self._running_request():
+            with self.activity.counted():
                 await self._admit(opening)
                 return await self._run_stream(request, key, opening, handler)
         except UpgradeError as error:
@@ -252,17 +240,12 @@ class Runtime:
             raise UpgradeError(426, "this path speaks WebSocket", {"Upgrade": "websocket"})
         if request.version != HttpVersion11:
             raise UpgradeError(400, "a WebSocket opens over HTTP/1.1 (RFC 6455 §4.2.1)")
-        if "Origin" in request.headers:
-            # The platform sends none. A browser does, and no page has business with a container
-            # that happens to listen where it can reach it.
-            raise UpgradeError(403, "a container takes streams from its platform, not from pages")
+        check_not_a_page(headers)
         if request.body_exists:
             # The parser would still be in the body when we take its bytes for frames.
             raise UpgradeError(400, "an upgrade has no body")
         key = check_upgrade(request.method, headers)
-        obstacle = self._obstacle()
-        if obstacle is not None:
-            raise UpgradeError(503, obstacle)
+        self.activity.check_stream()
         return key
 
     async def _admit(self, opening: Opening) -> None:
@@ -279,8 +262,8 @@ class Runtime:
             log_failure(_log, f"stream {opening.id}", error)
             status = error.status if isinstance(error, ModelError) else 500
             raise UpgradeError(status, reason_of(error)) from error
-        if self.draining:  # since it was asked
-            raise UpgradeError(503, _STOPPING)
+        if self.activity.draining:  # since it was asked
+            raise UpgradeError(503, STOPPING)
 
     async def _run_stream(
         self, request: web.BaseRequest, key: str, opening: Opening, handler: Handler
@@ -295,38 +278,12 @@ class Runtime:
         if http.transport is not None:
             # A platform's machine may vanish, and its pings with it.
             watch_by_tcp(http.transport, PLATFORM_SILENCE, PLATFORM_PROBES)
-        self.streams.add(stream)
         try:
-            await stream.run(http, handler)
+            with self.activity.open(stream):
+                await stream.run(http, handler)
         finally:
-            self.streams.discard(stream)
             http.connection_lost(None)  # it has had no transport since the takeover
         return response
-
-    # --- What runs -------------------------------------------------------------------------------
-
-    def _obstacle(self) -> str | None:
-        """Why nothing new may begin, if so."""
-        if self.draining:
-            return _STOPPING
-        if not self._health.loaded:
-            return "the model is loading"
-        if len(self._running) >= self._max_running:
-            return f"{self._max_running} streams and requests are under way, and that is the limit"
-        return None
-
-    @contextmanager
-    def _running_request(self) -> Iterator[None]:
-        task = asyncio.current_task()
-        assert task is not None, "a request is handled in a task"
-        self._running.add(task)
-        watch()
-        try:
-            yield
-        finally:
-            self._running.discard(task)
-            if not self._running:
-                self.on_idle()
 
 
 def _failure(error: BaseException, request_id: str) -> tuple[int, str]:

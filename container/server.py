@@ -53,8 +53,7 @@ class ModelServer:
         self._workers = model.workers = Workers(model)
         self._health = Health(model.healthy, self._workers.trouble)
         self.runtime = Runtime(model, self._health)
-        self._shutdown = Shutdown(self.runtime, times)
-        self.runtime.on_idle = self._shutdown.on_idle
+        self._shutdown = Shutdown(self.runtime.activity, times)
         self._listener: asyncio.Server | None = None
         self._loaded = False
 

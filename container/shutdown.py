@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from partway.protocol.closing import GOING_AWAY
+from partway.container.activity import Activity
+from partway.protocol.draining import Departures
 from partway.protocol.limits import SHUTDOWN_GRACE, SHUTDOWN_HARD, SHUTDOWN_SPREAD
 
 _log = logging.getLogger("partway.container.server")
@@ -20,34 +21,13 @@ class ShutdownTimes:
 
     Attributes:
         grace: streams and invocations may end by themselves.
-        spread: those that have not are closed one after the other.
+        spread: those that have not are closed, evenly over this time.
         hard: they say goodbye.
     """
 
     grace: float = SHUTDOWN_GRACE
     spread: float = SHUTDOWN_SPREAD
     hard: float = SHUTDOWN_HARD
-
-
-class Closable(Protocol):
-    """A stream, as far as its end is concerned."""
-
-    def close(self, code: int, reason: str) -> None:
-        """End it."""
-
-
-class Running(Protocol):
-    """What runs on a server."""
-
-    draining: bool
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing runs."""
-
-    @property
-    def streams(self) -> Collection[Closable]:
-        """The streams that are open."""
 
 
 class Shutdown:
@@ -58,17 +38,18 @@ class Shutdown:
            so that whoever asks hears so.
         2. What runs may end by itself for ``times.grace``.
         3. Streams that are left get Close 1001, spread over ``times.spread`` so that their clients
-           do not come back as a herd.
+           do not come back as a herd (:class:`~partway.protocol.draining.Departures`).
         4. ``times.hard`` later the owner aborts connections and cancels handlers.
         5. As soon as nothing runs, nobody waits. A second :meth:`stop` skips 2 and the spread.
 
     Args:
-        running: what is to end. It owes :meth:`on_idle` when it has.
+        activity: what is to end; its ``on_idle`` is the shutdown's from here on.
         times: of the rules.
     """
 
-    def __init__(self, running: Running, times: ShutdownTimes) -> None:
-        self._running = running
+    def __init__(self, activity: Activity, times: ShutdownTimes) -> None:
+        self._activity = activity
+        activity.on_idle = self._on_idle
         self._times = times
         self._stopping = asyncio.Event()
         self._nudge = asyncio.Event()
@@ -81,11 +62,6 @@ class Shutdown:
             self.hastened = True
             self._nudge.set()
         self._stopping.set()
-
-    def on_idle(self) -> None:
-        """Nothing runs any more."""
-        if self._running.draining:
-            self._nudge.set()
 
     async def begun(self) -> None:
         """Wait for :meth:`stop`."""
@@ -110,25 +86,35 @@ class Shutdown:
 
     async def drain(self) -> None:
         """Rules 1 to 3, and the time before 4."""
-        running, times = self._running, self._times
-        running.draining = True  # rule 1
-        _log.info("stopping: %d streams open", len(running.streams))
+        activity, times = self._activity, self._times
+        activity.draining = True  # rule 1
+        _log.info("stopping: %d streams open", len(activity.streams))
         await self._pause(times.grace)  # rule 2
-        clock = asyncio.get_running_loop().time
-        began, left = clock(), list(running.streams)
-        for number, stream in enumerate(left, 1):  # rule 3
-            stream.close(GOING_AWAY, "the container is stopping")
-            # By the clock: on a busy loop a thousand short waits would outlast the kill.
-            await self._pause(began + times.spread * number / len(left) - clock())
+        await self._close_streams(times.spread)  # rule 3
         self._nudge.clear()  # hastened or not, they say goodbye
         await self._pause(times.hard)
 
+    async def _close_streams(self, spread: float) -> None:
+        clock = asyncio.get_running_loop().time
+        departures = Departures(self._activity.leave(), spread, clock())
+        while departures.left and not self._activity.idle:
+            if self.hastened:
+                departures.hasten()
+            for stream in departures.due(clock()):
+                self._activity.take_leave(stream)
+            await self._pause(departures.wait(clock()))
+
     async def _pause(self, seconds: float) -> None:
-        """Wait, but not once nothing runs or the end is hastened (rule 5)."""
-        if self._running.idle or seconds <= 0:
+        """Wait, but for no more than a turn of the loop once nothing runs or hastened (rule 5)."""
+        if seconds <= 0 or self._activity.idle or self._nudge.is_set():
+            await asyncio.sleep(0)
             return
         try:
             async with asyncio.timeout(seconds):
                 await self._nudge.wait()
         except TimeoutError:
             return
+
+    def _on_idle(self) -> None:
+        if self._activity.draining:
+            self._nudge.set()

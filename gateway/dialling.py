@@ -1,4 +1,7 @@
-"""Connecting to a server, and to a WebSocket's: a container's, or for our client the gateway's."""
+"""Connecting to a server, and to a WebSocket's: a container's, or for our client the gateway's.
+
+What becomes of a container that cannot be reached is clause 4-6.
+"""
 
 from __future__ import annotations
 
@@ -111,6 +114,7 @@ async def reach(
             found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as error:  # a TimeoutError is one
         _check_descriptors(error)
+        _try_descriptor()
         raise Unreachable(f"the host {address.host} has no address: {error}") from None
     trouble = f"the host {address.host} has no address"
     for _, _, _, _, place in found:
@@ -142,6 +146,17 @@ async def reach(
 def _check_descriptors(error: OSError) -> None:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         raise OutOfDescriptors(os.strerror(error.errno)) from None
+
+
+def _try_descriptor() -> None:
+    """Tell a name without address from a resolver that could open nothing.
+
+    Which error that gives is the business of the machine's name services: of some it is EBUSY.
+    """
+    try:
+        socket.socket().close()
+    except OSError as error:
+        _check_descriptors(error)
 
 
 class _Dialling(asyncio.Protocol):

@@ -15,18 +15,17 @@ from partway.gateway.access.authentication import (
     SigV4Authentication,
 )
 from partway.gateway.access.principals import Principals
+from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.endpoints import Endpoints
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.status import Status
-from partway.gateway.serving import routes
-from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.http2 import Http2Server
 from partway.gateway.serving.listener import Listener
+from partway.gateway.serving.routes import Route
 from partway.gateway.settings import Settings
 from partway.gateway.streams.registry import Streams
-from partway.protocol.errors import ApiError, InternalServerError
-from partway.protocol.limits import LOGGED_CHARACTERS
 
 log = logging.getLogger("partway.gateway")
 
@@ -49,6 +48,7 @@ class Gateway:
         tls: what the TLS port shows; None for none.
         wall_clock: epoch seconds, for signatures.
         further_routes: operations besides the gateway's own, which go first.
+        dialler: opens every stream's connection with its container.
 
     Raises:
         PrincipalsError: the file of principals is of no use.
@@ -59,14 +59,27 @@ class Gateway:
         settings: Settings,
         tls: ssl.SSLContext | None = None,
         wall_clock: Callable[[], float] = time.time,
-        further_routes: tuple[routes.Route, ...] = (),
+        further_routes: tuple[Route, ...] = (),
+        dialler: Dialler = dial_container,
     ) -> None:
         self.settings = settings
         self.streams = Streams(settings.max_streams)
         self._tls = tls
-        self._http1 = Http1Server(self._dispatch)
+        dispatcher = Dispatcher(
+            (
+                *Status(self.streams).routes,
+                *BidirectionalStream(
+                    Endpoints(settings.endpoints), self.streams, wall_clock, dialler
+                ).routes,
+                *further_routes,
+            ),
+            _authenticator(settings, wall_clock),
+            settings.allow_origins,
+            self.streams.metrics.refused,
+        )
+        self._http1 = Http1Server(dispatcher)
         self._http2 = Http2Server(
-            self._dispatch,
+            dispatcher,
             self.streams.metrics.closed_to_new,
             settings.max_streams_per_connection,
         )
@@ -75,22 +88,6 @@ class Gateway:
             "2": lambda: self._http2.open_connections,
         }
         self._listener = Listener(self._http1, self._http2, settings.max_connections)
-        status = Status(self.streams)
-        bidirectional = BidirectionalStream(
-            Endpoints(settings.endpoints),
-            self.streams,
-            _authenticator(settings, wall_clock),
-            settings.allow_origins,
-            wall_clock,
-        )
-        reading = frozenset({"GET", "HEAD"})
-        self._routes = (
-            routes.Route(reading, routes.HEALTHZ, status.healthz),
-            routes.Route(reading, routes.READYZ, status.readyz),
-            routes.Route(reading, routes.METRICS, status.metrics),
-            routes.Route(frozenset({"GET", "POST"}), routes.BIDIRECTIONAL, bidirectional),
-            *further_routes,
-        )
 
     async def start(self) -> Listening:
         """Listen.
@@ -108,39 +105,6 @@ class Gateway:
             self._listener.stop()
             raise
         return Listening(host, port, tls_port)
-
-    # --- Requests --------------------------------------------------------------------------------
-
-    async def _dispatch(self, exchange: Exchange) -> None:
-        try:
-            operation, named = routes.find(self._routes, exchange.method, exchange.path)
-            await operation(exchange, named)
-        except ApiError as error:
-            self._refuse(exchange, error)
-        except ConnectionError:
-            log.info("client left request_id=%s peer=%s", exchange.request_id, exchange.peer)
-        except asyncio.CancelledError:
-            log.info("client left request_id=%s peer=%s", exchange.request_id, exchange.peer)
-            raise
-        except Exception:
-            log.exception("request failed request_id=%s", exchange.request_id)
-            self._refuse(exchange, InternalServerError())
-
-    def _refuse(self, exchange: Exchange, error: ApiError) -> None:
-        """Answer with an API error; its one line in the log."""
-        self.streams.metrics.refused(error.name)
-        log.info(
-            "refused request_id=%s peer=%s status=%d error=%s: %s",
-            exchange.request_id,
-            exchange.peer,
-            error.status,
-            error.name,
-            _loggable(error.message),
-        )
-        if exchange.answered:
-            exchange.abort()  # a second answer would be taken for the first one's content
-        else:
-            exchange.fail(error)
 
     # --- The way down ----------------------------------------------------------------------------
 
@@ -164,12 +128,6 @@ class Gateway:
             servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))  # it waits twice
             servers.create_task(self._http2.shutdown(settings.shutdown_hard))
         log.info("drained")
-
-
-def _loggable(message: str) -> str:
-    """One line of what can be printed: a client may have had a say in it."""
-    shown = message[:LOGGED_CHARACTERS]
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in shown)
 
 
 def _authenticator(settings: Settings, wall_clock: Callable[[], float]) -> Authenticator:

@@ -128,7 +128,7 @@ class PingWatch:
 
 
 class StallWatch:
-    """Ends a direction that waits and moves no byte (clause 1.4-2).
+    """Ends a direction that waits and moves no byte (clauses 1.4-2, 2.6-4).
 
     Looks ten times in a timeout, so the end comes between one timeout and 1.1 of it.
 

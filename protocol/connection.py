@@ -17,7 +17,6 @@ from partway.protocol.frames import Frame, Opcode
 from partway.protocol.gathering import gathering, joined
 from partway.protocol.half_close import half_close
 from partway.protocol.limits import (
-    FINISH_TIMEOUT,
     FRAMES_PER_TURN,
     FRAMES_TOGETHER,
     JOIN_UP_TO,
@@ -26,6 +25,7 @@ from partway.protocol.limits import (
     WRITE_HIGH_WATER,
     WRITE_LOW_WATER,
 )
+from partway.protocol.lingering import Lingering
 
 _CLOSE = Opcode.CLOSE
 _PING = Opcode.PING
@@ -131,7 +131,6 @@ class FrameConnection(asyncio.Protocol):
         if call_later is None:
             call_later = asyncio.get_running_loop().call_later
         self._call_later = call_later
-        self._lingers_left = max(1, round(FINISH_TIMEOUT / linger))
         self._transport: asyncio.Transport | None = None
         self._forward_lost: Callable[[BaseException | None], None] | None = None
         self._reading = True
@@ -147,7 +146,6 @@ class FrameConnection(asyncio.Protocol):
         self._ended = False
         self._turn: asyncio.Handle | None = None
         self._finishing: Cancellable | None = None
-        self._unsent_before = 0
 
     # --- Taking a transport over -----------------------------------------------------------------
 
@@ -240,8 +238,7 @@ class FrameConnection(asyncio.Protocol):
             close = _close_for(self._failure)
         if close is not None:
             self.close(close)
-        self._unsent_before = self.unsent_bytes
-        self._finishing = self._call_later(self._linger, self._keep_finishing)
+        self._look_later(Lingering(self.unsent_bytes, self._linger))
         if self._close_received:
             self._end_tcp()
         elif self._failure is not None:
@@ -409,7 +406,8 @@ class FrameConnection(asyncio.Protocol):
         if frame.opcode is _PONG:
             handler.pong_received(frame.payload)
         elif frame.opcode is _PING:
-            # Clause 1.4-3. Over the high-water mark only the latest is owed (RFC 6455 §5.5.3).
+            # Clauses 1.1-4, 1.4-3. Over the high-water mark only the latest is owed (RFC 6455
+            # §5.5.3).
             if self._writing_paused:
                 self._owed_pong = frame.payload
             elif not self._close_sent:
@@ -477,13 +475,12 @@ class FrameConnection(asyncio.Protocol):
     def _in_transport(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-    def _keep_finishing(self) -> None:
-        """A closing connection lives while its unsent bytes shrink, within bounds (1.5-13)."""
-        unsent = self.unsent_bytes
-        self._lingers_left -= 1
-        if unsent < self._unsent_before and self._lingers_left:
-            self._unsent_before = unsent
-            self._finishing = self._call_later(self._linger, self._keep_finishing)
+    def _look_later(self, lingering: Lingering) -> None:
+        self._finishing = self._call_later(lingering.interval, self._keep_finishing, lingering)
+
+    def _keep_finishing(self, lingering: Lingering) -> None:
+        if lingering.look(self.unsent_bytes):
+            self._look_later(lingering)
         else:
             self.abort()
 

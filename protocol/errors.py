@@ -113,8 +113,22 @@ class NotFound(ApiError):
     status = 404
 
 
-class ModelError(ApiError):
-    """The container refused the stream or could not be reached (clauses 4-3, 4-6).
+class RequestTooLarge(ApiError):
+    """The request's body is over the limit (RFC 9110 §15.5.14)."""
+
+    name = "RequestEntityTooLargeException"
+    status = 413
+
+
+class RequestTimeout(ApiError):
+    """The request's body has not come in time (RFC 9110 §15.5.9)."""
+
+    name = "RequestTimeoutException"
+    status = 408
+
+
+class ContainerError(ApiError):
+    """The container refused the stream or could not be reached: AWS's ``ModelError`` (4-3, 4-6).
 
     Args:
         message: what happened.

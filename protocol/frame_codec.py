@@ -89,14 +89,17 @@ class FrameDecoder:
         check_text: whether text messages must be UTF-8, over all their fragments (§8.1).
 
     Rules, in the order a frame meets them:
-        1. RSV bits are 0, the opcode is known, control frames have FIN (§5.2, §5.5).
+        1. RSV bits are 0, the opcode is known, control frames have FIN (§5.2, §5.5;
+           clause 1.5-4).
         2. MASK is what the peer's side demands (§5.1).
         3. A control payload is at most 125 bytes (§5.5).
-        4. A continuation continues something, and a message is finished before the next (§5.4).
+        4. A continuation continues something, and a message is finished before the next
+           (§5.4; control frames may come between its fragments: clause 1.3-2).
         5. A length is written in its shortest form, its top bit is 0 (§5.2).
-        6. A payload is at most ``max_payload`` (1009).
-        7. Close: empty, or a legal code and a UTF-8 reason (§5.5.1, §7.4; 1002, 1007).
-        8. Text is UTF-8, if asked (1007).
+        6. A payload is at most ``max_payload`` (1009; clauses 1.3-3, 1.5-6).
+        7. Close: empty, or a legal code and a UTF-8 reason (§5.5.1, §7.4; 1002, 1007;
+           clauses 1.5-4, 1.5-5).
+        8. Text is UTF-8, if asked (1007; clause 1.1-8).
         9. Nothing after a Close, or after an error, means anything (§1.4, §7.1.7).
     """
 

@@ -1,6 +1,7 @@
 """The heart of the project: one PayloadPart is one WebSocket data frame, both ways.
 
-Neither translator looks at a payload, joins two, or splits one (clauses 1.2-1, 1.3-1).
+Neither translator looks at a payload, joins two, or splits one (clauses 1.2-1, 1.2-5, 1.3-1), and
+neither makes up a FIN (1.2-7).
 """
 
 from __future__ import annotations

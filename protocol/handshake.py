@@ -1,7 +1,7 @@
 """The opening handshake, both sides, sans-IO (RFC 6455 §4).
 
 The server's side takes a head that an HTTP parser has already read. The client's side reads the
-response itself, with h11.
+response itself, with h11; what becomes of a refusal is clause 4-6.
 """
 
 from __future__ import annotations

@@ -340,6 +340,12 @@ FINISH_TIMEOUT: Final = 300.0
 SHUTDOWN_GRACE: Final = 15.0
 #: … then they are ended, spread over this window so that clients do not return as a herd …
 SHUTDOWN_SPREAD: Final = 5.0
+#: … in steps that are at least this far apart: 4,096 streams are nine in a step, where a timer for
+#: each would be 800 a second, of which each comes back late …
+SHUTDOWN_STEP: Final = 0.01
+#: … with at most so many ended in one turn of the loop when it comes late: at 0.5 ms each, 32 ms in
+#: which nobody else is answered …
+SHUTDOWN_BURST: Final = 64
 #: … and this much later the process leaves whatever is left: 25 s, before the SIGKILL at 30 s.
 SHUTDOWN_HARD: Final = 5.0
 

@@ -8,7 +8,7 @@ import enum
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-class Opening(enum.Enum):
+class FirstBytes(enum.Enum):
     """What the first bytes say."""
 
     UNDECIDED = "undecided"
@@ -16,14 +16,14 @@ class Opening(enum.Enum):
     HTTP2 = "HTTP/2"
 
 
-def opening_of(received: bytes) -> Opening:
+def opening_of(received: bytes) -> FirstBytes:
     """Classify a connection by everything received so far.
 
     ``UNDECIDED`` as long as the bytes are a beginning of the preface, 23 bytes at most. What is
     no preface is left to the HTTP/1.1 parser, garbage included: one parser decides.
     """
     if received.startswith(HTTP2_PREFACE):
-        return Opening.HTTP2
+        return FirstBytes.HTTP2
     if HTTP2_PREFACE.startswith(received):
-        return Opening.UNDECIDED
-    return Opening.HTTP1
+        return FirstBytes.UNDECIDED
+    return FirstBytes.HTTP1

@@ -138,7 +138,7 @@ def wrap(inner: bytes, date_ms: int, signature: bytes) -> bytes:
 
 
 def encode_error(error: StreamError) -> bytes:
-    """The end of a response as an exception event, of 1,024 bytes at most (clause 2.3-5, -6).
+    """The end of a response as an exception event, of 1,024 bytes at most (clauses 2.3-4 to 2.3-6).
 
     A message too long for that is clipped between two characters and ends in ``…``. Compact JSON
     in UTF-8: a letter that is not ASCII takes two to four bytes so, and six or twelve as an escape.

@@ -122,7 +122,7 @@ def read_claim(request: SignableRequest) -> Claim:
     return _header_claim(request, authorization)
 
 
-def _header_claim(request: SignableRequest, authorization: str) -> Claim:
+def _header_claim(request: SignableRequest, authorization: str) -> Claim:  # clause 2.1-2
     algorithm, _, rest = authorization.strip().partition(" ")
     _check_algorithm(algorithm)
     members: dict[str, str] = {}
@@ -327,7 +327,7 @@ def _same_token(claimed: str | None, known: str | None) -> bool:
 
 
 def payload_hash_of_stream(headers: tuple[tuple[str, str], ...]) -> str:
-    """The payload hash that a bidirectional stream's request signs (clause 2.4-1).
+    """The payload hash that a bidirectional stream's request signs (clauses 2.1-1, 2.4-1).
 
     Raises:
         InvalidSignature: the header says something else: events are checked whatever it says, so
@@ -342,7 +342,7 @@ def payload_hash_of_stream(headers: tuple[tuple[str, str], ...]) -> str:
 
 
 def payload_hash_of_body(headers: tuple[tuple[str, str], ...], body: bytes) -> str:
-    """The payload hash that a request with a whole body signs (clause 2.4-1).
+    """The payload hash that a request with a whole body signs (clause 2.4-1; 2.5-5: boto3's).
 
     ``UNSIGNED-PAYLOAD`` is refused: whoever holds the connection could change the body. No client
     of these operations sends it of itself; presigned URLs of this service sign the hash of the

@@ -40,7 +40,7 @@ _TWINS: Final = {"host": ":authority", ":authority": "host"}
 
 @dataclass(frozen=True, slots=True)
 class SignableRequest:
-    """A request's head as it is on the wire.
+    """A request's head as it is on the wire (clause 2.4-2).
 
     Attributes:
         method: as sent.

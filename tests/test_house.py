@@ -1,11 +1,13 @@
-"""Rules of the house that no linter knows: who may import whom, and what lies at the top."""
+"""Rules of the house that no linter knows: who may import whom, and what lies where."""
 
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -138,6 +140,93 @@ def test_the_check_of_imports_sees(package, relative, text, expected):
     assert forbidden_imports(package, relative, text) == expected
 
 
+# --- No circles ----------------------------------------------------------------------------------
+
+
+def module_name(path: Path) -> str:
+    """The dotted name under which a source is imported."""
+    relative = path.relative_to(ROOT / "src" if "src" in path.parts else ROOT).with_suffix("")
+    parts = [part for part in relative.parts if part != "__init__"]
+    return ".".join(parts if parts[0] == "partway" else ["partway", *parts])
+
+
+def import_graph(texts: Mapping[str, str]) -> dict[str, set[str]]:
+    """Of modules by name: which others each names in an import, also for a type checker alone."""
+    graph: dict[str, set[str]] = {}
+    for module, text in texts.items():
+        graph[module] = set()
+        for name in imported(ast.parse(text)):
+            while name and name not in texts:  # what is imported may be in a module, not one
+                name = name.rpartition(".")[0]
+            graph[module] |= {name} - {"", module}
+    return graph
+
+
+def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    """Modules that import each other in a circle, the first one again at its end; or none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    paths = [path for package in ALLOWED for path in sources(package)]
+    graph = import_graph({module_name(path): path.read_text("utf-8") for path in paths})
+    assert "partway.gateway.streams.legs" in graph["partway.gateway.streams.session"]
+    assert circle(graph) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ({"p.a": "import p.b", "p.b": "from p import c", "p.c": "import os"}, set()),
+        ({"p.a": "import p.b", "p.b": "from p import a"}, {"p.a", "p.b"}),
+        ({"p.a": "from p.b import x", "p.b": "def f():\n    import p.a"}, {"p.a", "p.b"}),
+        ({"p.a": "if TYPE_CHECKING:\n    from p.b import x", "p.b": "import p.a"}, {"p.a", "p.b"}),
+        ({"p.a": "import p.q", "p.q": "from p.q.b import x", "p.q.b": "import p.a"},
+         {"p.a", "p.q", "p.q.b"}),
+        ({"p.q": "from p.q.b import x", "p.q.b": "import p.q.c", "p.q.c": ""}, set()),
+    ],
+)  # fmt: skip
+def test_the_check_of_circles_sees(texts, expected):
+    assert set(circle(import_graph(texts))) == expected
+
+
+# --- One noun, one place -------------------------------------------------------------------------
+
+
+def public_classes(text: str) -> set[str]:
+    """The classes at the top of a module whose names others may use."""
+    classes = (node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+    return {name for name in classes if not name.startswith("_")}
+
+
+def recurring(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """Of modules by name: the public classes that more than one of them defines."""
+    places: dict[str, list[str]] = {}
+    for module, text in sorted(texts.items()):
+        for name in public_classes(text):
+            places.setdefault(name, []).append(module)
+    return {name: modules for name, modules in places.items() if len(modules) > 1}
+
+
+def test_each_public_class_has_its_name_for_itself():
+    paths = [path for package in ALLOWED for path in sources(package)]
+    texts = {module_name(path): path.read_text("utf-8") for path in paths}
+    assert "Session" in public_classes(texts["partway.gateway.streams.session"])
+    assert recurring(texts) == {}
+
+
+def test_the_check_of_names_sees():
+    texts = {"a": "class X: pass\nclass _Y: pass", "b": "class X: pass\nclass _Y: pass\nclass Z: 1"}
+    assert recurring(texts) == {"X": ["a", "b"]}
+
+
+# --- What lies where -----------------------------------------------------------------------------
+
+
 def test_the_folders_are_linked_into_the_package():
     for name in ("gateway", "container", "protocol"):
         link = ROOT / "src" / "partway" / name
@@ -160,3 +249,93 @@ def test_top_level_holds_only_what_belongs_there():
     assert files, "git lists nothing"
     assert files - TOP_LEVEL_FILES - TOP_LEVEL_EITHER == set()
     assert folders - TOP_LEVEL_FOLDERS - TOP_LEVEL_EITHER == set()
+
+
+# --- From a module to its tests ------------------------------------------------------------------
+
+_ROW = re.compile(r"^\| (`.*`) \| (`.*) \|$", re.MULTILINE)
+
+
+def without_tests_of_their_name() -> set[str]:
+    """Modules, by their paths, whose tests are not where the mirror has them."""
+    modules = [
+        path for package in ("protocol", "gateway", "container") for path in sources(package)
+    ]
+    missing = set()
+    for path in modules:
+        relative = path.relative_to(ROOT)
+        beside = ROOT / "tests" / relative.parent
+        mirrored = (beside / f"test_{path.stem}.py", beside / f"{path.stem}_check.py")
+        if not path.name.startswith("__") and not any(each.exists() for each in mirrored):
+            missing.add(relative.as_posix())
+    return missing
+
+
+def test_modules_without_tests_of_their_name_are_on_the_page():
+    page = (ROOT / "docs" / "reference" / "tests.md").read_text("utf-8")
+    listed: list[str] = []
+    for modules, tests in _ROW.findall(page):
+        for pattern in re.findall("`([^`]+)`", modules):
+            found = [path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern)]
+            assert found, pattern
+            listed += [path for path in found if not path.endswith("__.py")]
+        paths = [path for path in re.findall("`([^`]+)`", tests) if path.startswith("tests/")]
+        assert paths
+        assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert sorted(listed) == sorted(without_tests_of_their_name())
+
+
+# --- The gateway's floors ------------------------------------------------------------------------
+
+#: From the ground up: a room imports from its own floor and from those below it. The picture is in
+#: ``docs/discussion/architecture.md``.
+FLOORS = (
+    {"clock", "configuration", "dialling", "files", "limits", "plain_text", "terminal", "waiting",
+     "watch"},
+    {"access", "client", "tls"},
+    {"serving"},
+    {"streams"},
+    {"fleet"},
+    {"operations", "settings"},
+    {"gateway"},
+    {"workbench"},
+    {"cli"},
+)  # fmt: skip
+
+
+def floor_of(name: str) -> int:
+    """Of ``partway.gateway.ROOM…``."""
+    room = name.split(".")[2]
+    (floor,) = [number for number, rooms in enumerate(FLOORS) if room in rooms]
+    return floor
+
+
+def arrows_up(relative: str, text: str) -> list[str]:
+    """What a module of the gateway imports from floors above its own."""
+    own = floor_of("partway." + relative.removesuffix(".py").replace("/", "."))
+    below = [name for name in imported(ast.parse(text)) if begins(name, {"partway.gateway"})]
+    return sorted(name for name in below if floor_of(name) > own)
+
+
+def test_no_arrow_runs_up():
+    found = {}
+    for path in sources("gateway"):
+        relative = path.relative_to(ROOT).as_posix()
+        if relative == "gateway/__init__.py":
+            continue
+        if names := arrows_up(relative, path.read_text("utf-8")):
+            found[relative] = names
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("relative", "text", "expected"),
+    [
+        ("gateway/clock.py", "from partway.gateway.watch import PingWatch", []),
+        ("gateway/clock.py", "from partway.gateway import tls", ["partway.gateway.tls"]),
+        ("gateway/serving/a.py", "import partway.gateway.access.origins", []),
+        ("gateway/access/a.py", "import partway.gateway.serving", ["partway.gateway.serving"]),
+    ],
+)
+def test_the_check_of_floors_sees(relative, text, expected):
+    assert arrows_up(relative, text) == expected

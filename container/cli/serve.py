@@ -18,7 +18,14 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from partway.container.cli.errors import CommandError
-from partway.container.cli.target import KINDS, Target, choose, make_model, one_line, put_on_path
+from partway.container.cli.target import (
+    KINDS,
+    ModelTarget,
+    choose,
+    make_model,
+    one_line,
+    put_on_path,
+)
 from partway.container.errors import LoadFailed
 from partway.container.guard import LoopGuard
 from partway.container.limits import CANCEL_GRACE, MAX_RUNNING
@@ -68,7 +75,7 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """Where to listen.
 
     Attributes:
@@ -134,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
         stream=sys.stderr,
     )
     target = choose({kind: getattr(options, kind) for kind in KINDS}, os.environ)
-    address = Address(options.host, _port(options.port, os.environ))
+    address = ListenAddress(options.host, _port(options.port, os.environ))
     model_dir = _model_dir(options.model_dir, os.environ)
     _raise_descriptor_limit()
     _leave_on_signal(0)  # importing may take a minute
@@ -172,7 +179,9 @@ def _model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
     return Path(text)
 
 
-def _server_for(target: Target, address: Address, model_dir: Path) -> Callable[[], Server]:
+def _server_for(
+    target: ModelTarget, address: ListenAddress, model_dir: Path
+) -> Callable[[], Server]:
     """Import what is served; gives what makes its server, on a running loop.
 
     Raises:
@@ -202,7 +211,9 @@ def _server_for(target: Target, address: Address, model_dir: Path) -> Callable[[
 # --- Serving -------------------------------------------------------------------------------------
 
 
-async def _serve(target: Target, make_server: Callable[[], Server], address: Address) -> int:
+async def _serve(
+    target: ModelTarget, make_server: Callable[[], Server], address: ListenAddress
+) -> int:
     """Serve until a signal, then see everything to its end; a second signal hastens."""
     try:
         server = make_server()
@@ -249,7 +260,7 @@ def _tune_garbage_collection() -> None:
     gc.set_threshold(5000, *gc.get_threshold()[1:])
 
 
-async def _start(server: Server, address: Address) -> int:
+async def _start(server: Server, address: ListenAddress) -> int:
     try:
         return await server.start()
     except OSError as error:

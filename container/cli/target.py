@@ -26,7 +26,7 @@ _DEFAULT = "echo"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ModelTarget:
     """What is served.
 
     Attributes:
@@ -44,7 +44,7 @@ class Target:
         return CommandError(f"{self.source} {self.name}: {text}", status)
 
 
-def choose(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Target:
+def choose(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> ModelTarget:
     """Find the one thing that is asked for; any flag goes before the environment.
 
     Args:
@@ -55,21 +55,23 @@ def choose(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Targe
         CommandError: two of them are given.
     """
     given = [
-        Target(kind, flags[kind] or "", f"--{kind}") for kind in KINDS if flags[kind] is not None
+        ModelTarget(kind, flags[kind] or "", f"--{kind}")
+        for kind in KINDS
+        if flags[kind] is not None
     ]
     if not given:
         given = [
-            Target(kind, environ[variable], variable)
+            ModelTarget(kind, environ[variable], variable)
             for kind, variable in KINDS.items()
             if environ.get(variable)
         ]
     if len(given) > 1:
         both = " and ".join(f"{target.source} {target.name}" for target in given)
         raise CommandError(f"{both} are given: one container serves one of them")
-    return given[0] if given else Target("model", _DEFAULT, "--model")
+    return given[0] if given else ModelTarget("model", _DEFAULT, "--model")
 
 
-def make_model(target: Target) -> Model:
+def make_model(target: ModelTarget) -> Model:
     """Import a model's class and make the model.
 
     Raises:
@@ -82,7 +84,7 @@ def make_model(target: Target) -> Model:
         raise _failed(target, f"{kind.__name__}() failed", error) from error
 
 
-def _model_class(target: Target) -> type[Model]:
+def _model_class(target: ModelTarget) -> type[Model]:
     name = MODELS.get(target.name, target.name)
     if ":" not in name:
         shipped = ", ".join(sorted(MODELS))
@@ -101,7 +103,7 @@ def _model_class(target: Target) -> type[Model]:
     raise target.error(f"{problem}; {_models_in(module)}")
 
 
-def _import(target: Target, name: str) -> ModuleType:
+def _import(target: ModelTarget, name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise target.error(f"{name!r} is no module's name; the file model.py is the module model")
     try:
@@ -125,7 +127,7 @@ def _models_in(module: ModuleType) -> str:
     return f"models in {module.__file__ or module.__name__}: {', '.join(names) or 'none'}"
 
 
-def _failed(target: Target, what: str, error: BaseException) -> CommandError:
+def _failed(target: ModelTarget, what: str, error: BaseException) -> CommandError:
     """The author's own code raised: the log gets the traceback, from there on."""
     _log.error("%s", what, exc_info=error)
     return target.error(f"{what}: {one_line(error)}", status=1)

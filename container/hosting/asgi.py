@@ -62,8 +62,7 @@ class AppServer:
         self._port = port
         self._times = times
         self.guard = Guard()
-        self._shutdown = Shutdown(self.guard, times)
-        self.guard.on_idle = self._shutdown.on_idle
+        self._shutdown = Shutdown(self.guard.activity, times)
         self._web: WebServer = WebServer(self.guard)
         self._lifespan: Lifespan | None = None
         self._over_at = 0.0
@@ -126,7 +125,7 @@ class AppServer:
         await self._shutdown.drain()
         if self._shutdown.hastened:
             self._over_at = min(self._over_at, clock() + times.hard)
-        if self.guard.idle:
+        if self.guard.activity.idle:
             await self._web.finish(min(times.hard, self._over_at - clock()))
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
+from partway.container.activity import Activity, check_not_a_page
 from partway.container.errors import log_failure, reason_of
-from partway.container.guard import watch
 from partway.container.hosting.asgi_messages import (
     App,
     Message,
@@ -24,11 +23,12 @@ from partway.container.hosting.asgi_messages import (
     refuse,
     refuse_upgrade,
 )
-from partway.container.hosting.asgi_request import Answer, BoundedBody, HeldAnswer
+from partway.container.hosting.asgi_request import BoundedBody, HeldAnswer, PassedAnswer
 from partway.container.hosting.asgi_stream import HostedStream
 from partway.container.limits import BODY_TIMEOUT, HEALTH_TIMEOUT, MAX_BODY_BYTES, MAX_RUNNING
 from partway.container.model import Model
 from partway.container.runtime import EXECUTION_PARAMETERS, PING
+from partway.protocol.handshake import UpgradeError
 
 _log = logging.getLogger("partway.container.app")
 
@@ -60,7 +60,6 @@ class Guard:
         body_timeout: float = BODY_TIMEOUT,
         ping_timeout: float = HEALTH_TIMEOUT,
     ) -> None:
-        self._max_running = max_running
         self._max_body = max_body
         self._body_timeout = body_timeout
         self._ping_timeout = ping_timeout
@@ -68,21 +67,11 @@ class Guard:
         self._state: Mapping[str, Any] = {}
         self._loop = asyncio.get_running_loop()
         self._made = self._loop.time()
-        self._running: set[asyncio.Task[Any]] = set()
         self._asked: set[asyncio.Task[None]] = set()
         self._aborted = False
         self._trouble: str | None = None
-        #: Called whenever the last stream and request has ended.
-        self.on_idle: Callable[[], None] = lambda: None
-        #: While set /ping answers 503 and nothing new begins.
-        self.draining = False
-        #: The streams that are open, or ask to be.
-        self.streams: set[HostedStream] = set()
-
-    @property
-    def idle(self) -> bool:
-        """Whether no stream and no request is running."""
-        return not self._running
+        #: The streams and requests that are under way.
+        self.activity = Activity(max_running, self._unready)
 
     def let_answer(self, app: App, state: Mapping[str, Any]) -> None:
         """From here on the app is asked; each of its requests has a copy of the state."""
@@ -92,13 +81,9 @@ class Guard:
     async def abort(self, grace: float) -> None:
         """Cancel whatever the app is doing; what ignores that is left after ``grace`` seconds."""
         self._aborted = True
-        tasks = self._running | self._asked
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            _, ignoring = await asyncio.wait(tasks, timeout=grace)
-            if ignoring:
-                _log.warning("%d of the app's handlers ignore their cancellation", len(ignoring))
+        ignoring = await self.activity.cancel(grace, self._asked)
+        if ignoring:
+            _log.warning("%d of the app's handlers ignore their cancellation", len(ignoring))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"] = dict(self._state)
@@ -117,33 +102,27 @@ class Guard:
     # --- Streams and requests --------------------------------------------------------------------
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if any(name == b"origin" for name, _ in scope["headers"]):
-            # The platform sends none. A browser does, and no page has business with a container
-            # that happens to listen where it can reach it.
-            reason = "a container takes streams from its platform, not from pages"
-            await refuse_upgrade(send, 403, reason)
-            return
-        obstacle = self._obstacle()
-        if obstacle is not None:
-            await refuse_upgrade(send, 503, obstacle)
+        try:
+            check_not_a_page(name.decode("latin-1") for name, _ in scope["headers"])
+            self.activity.check_stream()
+        except UpgradeError as error:
+            await refuse_upgrade(send, error.status, error.reason)
             return
         stream = HostedStream(receive, send)
-        self.streams.add(stream)
-        try:
-            with self._counted():
-                await stream.run(self._loaded_app(), scope)
-        finally:
-            self.streams.discard(stream)
+        with self.activity.open(stream), self.activity.counted():
+            await stream.run(self._loaded_app(), scope)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        obstacle = self._obstacle()
+        obstacle = self.activity.obstacle()
         if obstacle is not None:
             await refuse(send, 503, obstacle)
             return
         body = BoundedBody(receive, self._max_body, self._body_timeout)
         stands_in = scope["path"] == EXECUTION_PARAMETERS and scope["method"] == "GET"
-        said = Answer(send, lambda status: body.fault is not None or (stands_in and status == 404))
-        with self._counted():
+        said = PassedAnswer(
+            send, lambda status: body.fault is not None or (stands_in and status == 404)
+        )
+        with self.activity.counted():
             if body.fits(scope):
                 try:
                     await self._loaded_app()(scope, body.receive, said.send)
@@ -175,9 +154,9 @@ class Guard:
             await send(message)
 
     async def _health(self, scope: Scope, receive: Receive) -> HeldAnswer:
-        absent = self._absent()
-        if absent is not None:
-            raise _Unwell(absent)
+        absence = self.activity.absence()
+        if absence is not None:
+            raise _Unwell(absence)
         if any(task.cancelling() for task in self._asked):
             raise _Unwell(f"the app is still at an earlier {PING}")
         body = BoundedBody(receive, self._max_body, self._body_timeout)
@@ -224,38 +203,16 @@ class Guard:
             else:
                 _log.warning("/ping answers 503: %s", trouble)
 
-    # --- What runs -------------------------------------------------------------------------------
+    # --- The app ---------------------------------------------------------------------------------
 
     def _loaded_app(self) -> App:
         assert self._app is not None, "nothing is asked of an app that is absent"
         return self._app
 
-    def _absent(self) -> str | None:
-        """Why the app is not asked, if so."""
-        if self.draining:
-            return "the container is stopping"
+    def _unready(self) -> str | None:
         if self._app is None:
             return f"the app is loading, for {self._loop.time() - self._made:.0f} s now"
         return None
-
-    def _obstacle(self) -> str | None:
-        """Why nothing new may begin, if so."""
-        if len(self._running) >= self._max_running:
-            return f"{self._max_running} streams and requests are under way, and that is the limit"
-        return self._absent()
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        task = asyncio.current_task()
-        assert task is not None, "uvicorn handles each in a task"
-        self._running.add(task)
-        watch()
-        try:
-            yield
-        finally:
-            self._running.discard(task)
-            if not self._running:
-                self.on_idle()
 
 
 class _Unwell(Exception):

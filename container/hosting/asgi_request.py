@@ -72,7 +72,7 @@ class BoundedBody:
         self.fault = 413, f"the body is larger than {self._max_body} bytes"
 
 
-class Answer:
+class PassedAnswer:
     """An app's answer, passed on as it comes unless something stands in for it.
 
     Args:

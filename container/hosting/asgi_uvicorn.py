@@ -36,7 +36,7 @@ MAX_FRAGMENTS = MAX_MESSAGE_BYTES // PART_OVERHEAD
 _MAX_CONNECTIONS = 2 * MAX_RUNNING
 
 
-class HttpProtocol(H11Protocol):
+class BoundedHttpProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 on h11, which bounds a request's head, with a deadline for it.
 
     Without one a connection that says nothing, or a byte now and then, is kept for ever.
@@ -125,7 +125,7 @@ class WebServer(uvicorn.Server):
                 app,
                 interface="asgi3",
                 lifespan="off",  # see asgi_lifespan
-                http=HttpProtocol,
+                http=BoundedHttpProtocol,
                 h11_max_incomplete_event_size=HANDSHAKE_HEAD_BYTES,
                 ws=WebSocketProtocol,
                 ws_max_size=MAX_MESSAGE_BYTES,
@@ -181,7 +181,10 @@ class WebServer(uvicorn.Server):
         self._stop_listening()
         for connection in list(self._connections):
             # A WebSocket's Close is on its way; the others have nothing left to say.
-            if isinstance(connection, HttpProtocol) and not connection.transport.is_closing():
+            if (
+                isinstance(connection, BoundedHttpProtocol)
+                and not connection.transport.is_closing()
+            ):
                 connection.shutdown()
         try:
             async with asyncio.timeout(patience):

@@ -5,7 +5,7 @@ A handler asks :class:`Workers` to run a method; that makes a job, which waits i
 which shares the model with the others, or a process of its own, which has loaded one for itself.
 
 ============================ =====================================================================
-``settings``                 ``Threads`` and ``Processes``: what an author says
+``settings``                 what an author says, ``Threads`` and ``Processes``; ``Loadable``
 ``workers``                  ``Workers``: what a handler uses
 ``jobs``, ``pool``           a job and its client; the queue, deadlines. All on the loop
 ``thread_workers``           threads

@@ -16,15 +16,13 @@ from operator import attrgetter
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import NoReturn, cast
 
 from partway.container.limits import ITEMS_HELD
 from partway.container.threads import ordinary
 from partway.container.workers import crossing
 from partway.container.workers.computing import Gate, perform
-
-if TYPE_CHECKING:
-    from partway.container.model import Model
+from partway.container.workers.settings import Loadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +41,10 @@ class Origin:
     model_dir: Path
     log_level: int
 
-    def make(self) -> Model:
+    def make(self) -> Loadable:
         """The model, not loaded yet."""
         kind = attrgetter(self.name)(importlib.import_module(self.module))
-        return cast("Model", kind())
+        return cast("Loadable", kind())
 
 
 def main(pipe: Connection, origin: Origin) -> NoReturn:
@@ -110,7 +108,7 @@ class _Child:
             self._gate = Gate(ITEMS_HELD)
             self._jobs.put((message, self._gate))
 
-    def _answer(self, model: Model, message: bytes, gate: Gate) -> bytes:
+    def _answer(self, model: Loadable, message: bytes, gate: Gate) -> bytes:
         """Do a job; the message that ends it. What it holds is let go before the next one."""
         try:
             name, args, kwargs = crossing.unpack(message, "what the method was called with")

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 
+from partway.container.activity import STOPPING
 from partway.container.errors import Busy, ModelError, TooSlow, log_failure
 from partway.container.workers.computing import Outcome
 from partway.container.workers.jobs import Job, Worker
@@ -118,7 +119,7 @@ class Pool:
     def close(self) -> None:
         """End every job, and take no more."""
         self._stopped = True
-        self._refusal = "the container is stopping"
+        self._refusal = STOPPING
         for job in list(self._jobs):
             error = ModelError(self._refusal, code=GOING_AWAY, status=503)
             self._end(job, Outcome(error=error))

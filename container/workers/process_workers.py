@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from partway.container.errors import WorkerDied, reason_of
 from partway.container.limits import REAP_TIMEOUT, RESTART_DELAY_LIMIT
@@ -16,9 +16,7 @@ from partway.container.workers.child_process import ChildProcess
 from partway.container.workers.computing import Outcome
 from partway.container.workers.jobs import Job
 from partway.container.workers.pool import Pool
-
-if TYPE_CHECKING:
-    from partway.container.model import Model
+from partway.container.workers.settings import Loadable
 
 _log = logging.getLogger("partway.container.workers")
 
@@ -180,7 +178,7 @@ class ProcessCrew:
     """
 
     def __init__(
-        self, model: Model, count: int, pool: Pool, grace: float, restart_delay: float
+        self, model: Loadable, count: int, pool: Pool, grace: float, restart_delay: float
     ) -> None:
         _check_importable(type(model))
         self._model = model
@@ -237,7 +235,7 @@ class ProcessCrew:
             await asyncio.wait(self._going, timeout=2 * REAP_TIMEOUT)
 
 
-def _check_importable(kind: type[Model]) -> None:
+def _check_importable(kind: type[Loadable]) -> None:
     found: object = sys.modules.get(kind.__module__)
     for name in kind.__qualname__.split("."):
         found = getattr(found, name, None)

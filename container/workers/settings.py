@@ -1,15 +1,17 @@
-"""Where a model computes, as its author says it."""
+"""Where a model computes, as its author says it, and what its workers expect of it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
 
 from partway.container.limits import JOB_DEADLINE, QUEUE_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WorkerSettings:
     """What threads and processes have in common.
 
     Attributes:
@@ -34,7 +36,7 @@ class Settings:
             raise ValueError(f"a deadline of {self.deadline} s: it is finite, and more than 0")
 
 
-class Threads(Settings):
+class Threads(WorkerSettings):
     """Worker threads in this process. The model is loaded once, and they share it.
 
     For code that leaves the interpreter while it computes, as numpy, torch and ONNX do.
@@ -43,7 +45,7 @@ class Threads(Settings):
     __slots__ = ()
 
 
-class Processes(Settings):
+class Processes(WorkerSettings):
     """Worker processes. Each makes the model, by calling its class, and loads it.
 
     For code that computes in Python, that crashes, or that must be stopped when its client leaves:
@@ -51,3 +53,16 @@ class Processes(Settings):
     """
 
     __slots__ = ()
+
+
+class Loadable(Protocol):
+    """A :class:`~partway.container.model.Model`, as far as its workers know it.
+
+    Attributes:
+        runs_on: where its methods are called; None for one thread.
+    """
+
+    runs_on: ClassVar[Threads | Processes | None]
+
+    def load(self, model_dir: Path) -> None:
+        """See :meth:`partway.container.model.Model.load`."""

@@ -8,16 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from partway.container.limits import ITEMS_HELD
 from partway.container.threads import deferred, post
 from partway.container.workers.computing import Gate, Outcome, perform
 from partway.container.workers.jobs import Iteration, Job
 from partway.container.workers.pool import Pool
-
-if TYPE_CHECKING:
-    from partway.container.model import Model
+from partway.container.workers.settings import Loadable
 
 _Mailbox = SimpleQueue[Callable[[], None] | None]
 
@@ -90,7 +88,7 @@ class ThreadCrew:
         hung_after: seconds.
     """
 
-    def __init__(self, model: Model, count: int, pool: Pool, hung_after: float) -> None:
+    def __init__(self, model: Loadable, count: int, pool: Pool, hung_after: float) -> None:
         self._model = model
         self._count = count
         self._pool = pool

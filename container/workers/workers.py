@@ -5,17 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from partway.container.limits import GIVE_UP_GRACE, HUNG_AFTER, RESTART_DELAY
 from partway.container.workers.jobs import Call, Items, Iteration
 from partway.container.workers.pool import Pool
 from partway.container.workers.process_workers import ProcessCrew
-from partway.container.workers.settings import Processes, Threads
+from partway.container.workers.settings import Loadable, Processes, Threads
 from partway.container.workers.thread_workers import ThreadCrew
-
-if TYPE_CHECKING:
-    from partway.container.model import Model
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -36,7 +33,7 @@ class Workers:
 
     def __init__(
         self,
-        model: Model,
+        model: Loadable,
         *,
         grace: float = GIVE_UP_GRACE,
         hung_after: float = HUNG_AFTER,

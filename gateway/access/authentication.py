@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from partway.gateway.access.principals import Principal, Principals
@@ -34,16 +34,20 @@ class Identity:
     event_chain: Callable[[], EventChain | None] = field(default=_unsigned, repr=False)
 
 
+#: Who sends a request where nobody asks.
+ANYBODY = Identity(None)
+
+
 class Authenticator(ABC):
     """Says who sends a request, or refuses it."""
 
     @abstractmethod
-    def authenticate(
+    async def authenticate(
         self,
         request: SignableRequest,
         operation: str,
         endpoint: str,
-        payload_hash: Callable[[], str],
+        payload_hash: Callable[[], Awaitable[str]],
         *,
         bearer_allowed: bool,
     ) -> Identity:
@@ -53,9 +57,9 @@ class Authenticator(ABC):
             request: as it is on the wire.
             operation: AWS's name, such as ``InvokeEndpoint``.
             endpoint: its name, percent-decoded; empty for operations that have none.
-            payload_hash: calls :func:`partway.protocol.sigv4.payload_hash_of_stream` or
-                ``…_of_body``; asked of signed requests alone.
-            bearer_allowed: whether a token may stand for a signature: WebSocket upgrades.
+            payload_hash: of the request, which may have to be gathered for it; asked of those alone
+                that are signed by a key that is known and good.
+            bearer_allowed: whether a token may stand for a signature.
 
         Raises:
             MissingAuthenticationToken: the request does not say who sends it.
@@ -70,20 +74,20 @@ class Authenticator(ABC):
 class NoAuthentication(Authenticator):
     """Everybody may do everything."""
 
-    def authenticate(
+    async def authenticate(
         self,
         request: SignableRequest,
         operation: str,
         endpoint: str,
-        payload_hash: Callable[[], str],
+        payload_hash: Callable[[], Awaitable[str]],
         *,
         bearer_allowed: bool,
     ) -> Identity:
-        return Identity(None)
+        return ANYBODY
 
 
 class SigV4Authentication(Authenticator):
-    """Principals sign with their keys; WebSockets may bring a token instead.
+    """Principals sign with their keys; where it is allowed they may bring a token instead.
 
     Args:
         principals: who there is.
@@ -96,18 +100,18 @@ class SigV4Authentication(Authenticator):
         self._region = region
         self._clock = clock
 
-    def authenticate(
+    async def authenticate(
         self,
         request: SignableRequest,
         operation: str,
         endpoint: str,
-        payload_hash: Callable[[], str],
+        payload_hash: Callable[[], Awaitable[str]],
         *,
         bearer_allowed: bool,
     ) -> Identity:
         token = _bearer_token(request) if bearer_allowed else None
         if token is None:
-            principal, chain = self._by_signature(request, payload_hash)
+            principal, chain = await self._by_signature(request, payload_hash)
         else:
             principal, chain = self._by_token(token), _unsigned
         if not principal.allows(operation, endpoint):
@@ -121,14 +125,14 @@ class SigV4Authentication(Authenticator):
             raise UnrecognizedClient("The bearer token included in the request is invalid.")
         return principal
 
-    def _by_signature(
-        self, request: SignableRequest, payload_hash: Callable[[], str]
+    async def _by_signature(
+        self, request: SignableRequest, payload_hash: Callable[[], Awaitable[str]]
     ) -> tuple[Principal, Callable[[], EventChain | None]]:
         claim = read_claim(request)
         now = self._clock()
         found = self._principals.by_access_key(claim.access_key_id)
         if found is None:
-            raise UnrecognizedClient
+            raise UnrecognizedClient  # clause 2.4-6
         principal, key = found
         if key.expired(now):
             raise ExpiredToken
@@ -136,7 +140,7 @@ class SigV4Authentication(Authenticator):
             request,
             claim,
             key.credentials,
-            payload_hash=payload_hash(),
+            payload_hash=await payload_hash(),
             region=self._region,
             now=now,
         )

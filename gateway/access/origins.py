@@ -1,4 +1,4 @@
-"""Who may open a stream: today, from which web page (clause 3-4)."""
+"""From which web pages a request may come (clause 3-4)."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
-from partway.gateway.console import console_for
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.plain_text import safe
+from partway.gateway.terminal import console_for
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
 from partway.gateway.workbench.conformance.checks import ALL
 from partway.gateway.workbench.conformance.image import CHECKS

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
-from partway.gateway.console import console_for
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.operations.asked import Asked, container_target
 from partway.gateway.plain_text import safe
+from partway.gateway.terminal import console_for
 from partway.gateway.workbench.recording.comparison import By, Comparison, compare
 from partway.gateway.workbench.recording.recording import Recording, RecordingError, load_recording
-from partway.gateway.workbench.recording.replay import PATIENCE, Script, replay, script_of
+from partway.gateway.workbench.recording.replay import PATIENCE, ReplayPlan, plan_of, replay
 from partway.gateway.workbench.recording.report import show, to_json
 from partway.protocol.errors import InputValidationError
 
@@ -90,17 +90,17 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a log's encoding may lack what others said
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        recording, script = _loaded(options.file)
+        recording, plan = _loaded(options.file)
         address, target = _address(options.url), _target(options, recording)
         now = asyncio.run(
             until_signalled(
-                replay(script, address, target, speed=options.speed, patience=options.wait)
+                replay(plan, address, target, speed=options.speed, patience=options.wait)
             )
         )
         if now is None:
             print("partway replay: interrupted", file=sys.stderr)
             return INTERRUPTED
-        found = compare(script.answers, now, By(options.by))
+        found = compare(plan.answers, now, By(options.by))
         where = f"http://{address}{target}"
         show(
             recording, where, found, console_for(sys.stderr if options.json == "-" else sys.stdout)
@@ -115,10 +115,10 @@ def run(options: argparse.Namespace) -> int:
 # --- What was asked for ---------------------------------------------------------------------------
 
 
-def _loaded(path: Path) -> tuple[Recording, Script]:
+def _loaded(path: Path) -> tuple[Recording, ReplayPlan]:
     try:
         recording = load_recording(path)
-        return recording, script_of(recording)
+        return recording, plan_of(recording)
     except RecordingError as error:
         raise _AskedWrongly(str(error)) from error
 

@@ -17,14 +17,15 @@ from partway.gateway import settings
 from partway.gateway.access.principals import PrincipalsError
 from partway.gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
 from partway.gateway.clock import LoopClock
+from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.gateway import Gateway
 from partway.gateway.plain_text import safe
 from partway.gateway.settings import Settings, SettingsError
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
-from partway.gateway.workbench.intermediary.faults import Rule
+from partway.gateway.workbench.intermediary.dialler import InterposingDialler
+from partway.gateway.workbench.intermediary.faults import Rule, Rules
 from partway.gateway.workbench.intermediary.faults_file import FaultsError, load_faults
-from partway.gateway.workbench.intermediary.standing import interposed
 from partway.gateway.workbench.recording.recorder import MAX_RECORDINGS, Recorder
 
 log = logging.getLogger("partway.serve")
@@ -174,18 +175,19 @@ async def _serve_between(loaded: Settings, rules: Sequence[Rule], recorder: Reco
         return await serve(loaded)
     observe = None if recorder is None else recorder.observe
     try:
-        async with interposed(loaded, rules, observe) as settings_between:
-            return await serve(settings_between)
+        async with InterposingDialler(Rules(rules), observe) as dialler:
+            return await serve(loaded, dialler)
     finally:
         if recorder is not None:
             await asyncio.to_thread(recorder.close)
 
 
-async def serve(loaded: Settings) -> int:
+async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
     """Serve until SIGTERM or SIGINT, then drain; a second signal hastens."""
     try:
         tls = None if loaded.tls_port is None else Tls(loaded)
-        gateway = Gateway(loaded, None if tls is None else tls.reloaded.context)
+        context = None if tls is None else tls.reloaded.context
+        gateway = Gateway(loaded, context, dialler=dialler)
     except (PrincipalsError, SettingsError, TlsError) as error:
         print(f"partway serve: {error}", file=sys.stderr)
         return 2 if isinstance(error, SettingsError) else 1

@@ -27,7 +27,7 @@ from h2.settings import SettingCodes, Settings
 
 from partway.gateway.client.errors import ConnectionLost, GatewayUnreachable, PartwayError, refused
 from partway.gateway.client.http2_request import RequestBody
-from partway.gateway.client.request import Headers, Request
+from partway.gateway.client.request import Headers, StreamRequest
 from partway.gateway.client.server_frames import BadFrames, ServerFrames
 from partway.gateway.client.wire import Wire, WireOwner
 from partway.gateway.dialling import Unreachable, reach
@@ -59,7 +59,9 @@ _CREDIT_STEP: Final = limits.HTTP2_STREAM_WINDOW // 4
 _LEAVING: Final = b"leaving\n"
 
 
-async def open_http2(request: Request, *, connect_timeout: float, open_timeout: float) -> Wire:
+async def open_http2(
+    request: StreamRequest, *, connect_timeout: float, open_timeout: float
+) -> Wire:
     """Send a request, and wait for the head of its response.
 
     Raises:

@@ -61,7 +61,7 @@ def credentials_from_environment(environment: Mapping[str, str]) -> Credentials:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class StreamRequest:
     """A stream that is to be opened.
 
     Attributes:
@@ -165,7 +165,7 @@ def request_for(
     credentials: Credentials | None,
     region: str,
     token: str | None,
-) -> Request:
+) -> StreamRequest:
     """Put a request together.
 
     Raises:
@@ -194,7 +194,7 @@ def request_for(
             raise ValueError(f"{name} has a control character in it")
     base = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
     authority = parts.netloc.rpartition("@")[2]
-    return Request(
+    return StreamRequest(
         url=f"{parts.scheme}://{authority}{parts.path}",
         address=Address(parts.hostname, parts.port or _DEFAULT_PORTS[parts.scheme]),
         authority=authority,

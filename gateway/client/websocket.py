@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from partway.gateway.client.errors import ConnectionLost, GatewayUnreachable, refused
-from partway.gateway.client.request import Request
+from partway.gateway.client.request import StreamRequest
 from partway.gateway.client.wire import Wire, WireOwner
 from partway.gateway.dialling import Unreachable, Upgraded, dial
 from partway.protocol import limits
@@ -25,7 +25,9 @@ from partway.protocol.parts import InputEnd, PayloadPart, StreamEvent
 _SUBPROTOCOL = "payloadpart.v1.msgpack"
 
 
-async def open_websocket(request: Request, *, connect_timeout: float, open_timeout: float) -> Wire:
+async def open_websocket(
+    request: StreamRequest, *, connect_timeout: float, open_timeout: float
+) -> Wire:
     """Upgrade a connection.
 
     Raises:

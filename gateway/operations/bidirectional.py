@@ -6,27 +6,33 @@ A front knows how one kind of client opens a stream; what comes after is the sam
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 
-from partway.gateway.access.authentication import Authenticator, Identity
+from partway.gateway.access.authentication import Identity
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
+from partway.gateway.fleet.dialler import Dialler
 from partway.gateway.fleet.endpoints import Endpoint, Endpoints
 from partway.gateway.operations.asked import check_variant, container_target
 from partway.gateway.operations.event_stream_front import EventStreamFront, event_check
 from partway.gateway.operations.websocket_front import WebSocketFront
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.streams.container_leg import WebSocketContainerLeg, dial
+from partway.gateway.serving.payloads import DUPLEX_PAYLOAD
+from partway.gateway.serving.routes import Access, Route
+from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
-from partway.protocol.errors import ModelError
+from partway.protocol.errors import ContainerError
 from partway.protocol.handshake import is_upgrade
-from partway.protocol.sigv4 import SignableRequest, payload_hash_of_stream
 
 log = logging.getLogger("partway.gateway")
 
 #: AWS's name for it, as principals are given leave to call it.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
+
+#: Clause 2.1-4: a base path may stand in front, and a client may percent-encode the name.
+PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream")
 
 
 class BidirectionalStream:
@@ -35,28 +41,38 @@ class BidirectionalStream:
     Args:
         endpoints: whose containers answer.
         streams: where a stream is admitted and kept.
-        authenticator: who may call.
-        allow_origins: web pages' origins that may open streams.
         wall_clock: epoch seconds, for the signatures of events.
+        dialler: opens the connections with containers.
     """
 
     def __init__(
         self,
         endpoints: Endpoints,
         streams: Streams,
-        authenticator: Authenticator,
-        allow_origins: frozenset[str],
         wall_clock: Callable[[], float],
+        dialler: Dialler,
     ) -> None:
         self._endpoints = endpoints
         self._streams = streams
-        self._authenticator = authenticator
-        self._allow_origins = allow_origins
         self._wall_clock = wall_clock
+        self._dialler = dialler
 
-    async def __call__(self, exchange: Exchange, named: Mapping[str, str]) -> None:
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Where it is: a WebSocket's parts are unsigned, so that a token may open one (3-5)."""
+        return (
+            self._route("GET", Access.SIGNED_OR_BEARER),
+            self._route("POST", Access.SIGNED),
+        )
+
+    def _route(self, method: str, access: Access) -> Route:
+        return Route(OPERATION, frozenset({method}), PATH, self, access, DUPLEX_PAYLOAD)
+
+    async def __call__(
+        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
+    ) -> None:
         """Answer one request; returns when its stream is over."""
-        front = self._front(exchange, self._identify(exchange, named["endpoint"]))
+        front = self._front(exchange, identity)
         endpoint = self._endpoints.find(named["endpoint"])
         asked = front.asked
         target = container_target(asked)
@@ -84,27 +100,17 @@ class BidirectionalStream:
         session.start()
         await session.closed()
 
-    def _identify(self, exchange: Exchange, endpoint: str) -> Identity:
-        headers = tuple(exchange.raw_headers)
-        return self._authenticator.authenticate(
-            SignableRequest(exchange.method, exchange.path, exchange.query, headers),
-            OPERATION,
-            endpoint,
-            lambda: payload_hash_of_stream(headers),
-            bearer_allowed=exchange.method != "POST",  # a WebSocket's parts are unsigned (3-5)
-        )
-
     def _front(self, exchange: Exchange, identity: Identity) -> EventStreamFront | WebSocketFront:
         if exchange.method == "POST" and not is_upgrade(exchange.headers):
             chain = identity.event_chain()
             check = None if chain is None else event_check(chain, self._wall_clock)
-            return EventStreamFront(exchange, self._allow_origins, check)
-        return WebSocketFront(exchange, self._allow_origins)
+            return EventStreamFront(exchange, check)
+        return WebSocketFront(exchange)
 
     async def _dial(self, endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
         try:
-            return await dial(endpoint.container, target, request_id, endpoint.policy)
-        except ModelError as error:
+            return await self._dialler(endpoint, target, request_id)
+        except ContainerError as error:
             # Where the container runs is for the operator to see, not for the client.
             log.warning(
                 "no stream endpoint=%s container=%s request_id=%s: %s",

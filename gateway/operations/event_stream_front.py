@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from partway.gateway.access.origins import check_origin
 from partway.gateway.clock import Clock
 from partway.gateway.operations.asked import Asked, asked_by_headers
 from partway.gateway.serving.exchange import Duplex, Exchange
@@ -22,17 +21,13 @@ class EventStreamFront:
 
     Args:
         exchange: the request.
-        allow_origins: web pages' origins that may open streams.
         check: says whether a signed event is genuine; None where nobody signs.
 
     Raises:
         ApiError: what is wrong with the request.
     """
 
-    def __init__(
-        self, exchange: Exchange, allow_origins: frozenset[str], check: Check | None
-    ) -> None:
-        check_origin(exchange.headers, allow_origins)
+    def __init__(self, exchange: Exchange, check: Check | None) -> None:
         content_type = exchange.headers.get("content-type", "").partition(";")[0].strip()
         if content_type.lower() != CONTENT_TYPE:
             raise InputValidationError(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Mapping
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.routes import READING, Access, Route
 from partway.gateway.streams.registry import Streams
 from partway.protocol.limits import METRICS_AGE
+
+HEALTHZ = re.compile("/healthz")
+READYZ = re.compile("/readyz")
+METRICS = re.compile("/metrics")
 
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
@@ -27,18 +32,27 @@ class Status:
         self._page = b""
         self._page_made_at = -math.inf
 
-    async def healthz(self, exchange: Exchange, _: Mapping[str, str]) -> None:
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Where they are."""
+        return (
+            Route("Healthz", READING, HEALTHZ, self.healthz, Access.ANYONE),
+            Route("Readyz", READING, READYZ, self.readyz, Access.ANYONE),
+            Route("Metrics", READING, METRICS, self.metrics, Access.ANYONE),
+        )
+
+    async def healthz(self, exchange: Exchange, *_: object) -> None:
         """200 as long as the process answers: restart it when it does not."""
         exchange.respond(200, b"ok\n", _TEXT)
 
-    async def readyz(self, exchange: Exchange, _: Mapping[str, str]) -> None:
+    async def readyz(self, exchange: Exchange, *_: object) -> None:
         """200 while new streams are taken, 503 when draining: send no more here then."""
         if self._streams.draining:
             exchange.respond(503, b"draining\n", _TEXT)
         else:
             exchange.respond(200, b"ready\n", _TEXT)
 
-    async def metrics(self, exchange: Exchange, _: Mapping[str, str]) -> None:
+    async def metrics(self, exchange: Exchange, *_: object) -> None:
         """Prometheus's text format, made once a second at most: it walks all open streams."""
         now = time.monotonic()
         if now - self._page_made_at >= METRICS_AGE:

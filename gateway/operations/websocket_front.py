@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
-from partway.gateway.access.origins import check_origin
 from partway.gateway.clock import Clock
 from partway.gateway.operations.asked import Asked, asked_by_headers
 from partway.gateway.serving.exchange import Exchange, UpgradableExchange
@@ -27,18 +26,16 @@ class WebSocketFront:
 
     Args:
         exchange: the request.
-        allow_origins: web pages' origins that may open streams.
 
     Raises:
         ApiError: what is wrong with the request.
     """
 
-    def __init__(self, exchange: Exchange, allow_origins: frozenset[str]) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         if not isinstance(exchange, UpgradableExchange) or not is_upgrade(exchange.headers):
             raise _no_upgrade()
         if exchange.version != "1.1":
             raise _no_upgrade()
-        check_origin(exchange.headers, allow_origins)
         try:
             self._key = check_upgrade(exchange.method, exchange.headers)
         except UpgradeError as error:

@@ -5,18 +5,31 @@ Operations are written against this and never against a server library's request
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
 from multidict import CIMultiDict
 
+from partway.gateway.limits import REQUEST_BODY_PAUSE, REQUEST_BODY_TIMEOUT
+from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.protocol.connection import Cancellable, FrameConnection
-from partway.protocol.errors import ApiError
+from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+#: Statuses whose responses have no body (RFC 9110 §6.4.1).
+_BODILESS = frozenset({204, 304})
+
+
+class ClientLeft(ConnectionError):
+    """The client has left before the exchange was over, or takes nothing of its response."""
+
+    def __init__(self, message: str = "the client left") -> None:
+        super().__init__(message)
 
 
 class DuplexHandler(Protocol):
@@ -109,6 +122,12 @@ class Duplex(ABC):
 class Exchange(ABC):
     """A request, and the way to answer it once.
 
+    The answer is one of three: whole (:meth:`respond`, :meth:`fail`), in pieces (:meth:`begin`,
+    then :meth:`write` and :meth:`end`), or both bodies open at once (:meth:`open`).
+
+    Who waits in :meth:`body`, :meth:`chunks`, :meth:`begin`, :meth:`write` or :meth:`end` when the
+    client leaves gets :class:`ClientLeft`; an operation that waits for something else is cancelled.
+
     Attributes:
         method: the request's.
         path: raw, still percent-encoded, without the query.
@@ -137,6 +156,110 @@ class Exchange(ABC):
         self.version = version
         self.peer = peer
         self.request_id = str(uuid.uuid4())
+        #: The request's whole body, once it has been gathered.
+        self._gathered: bytes | None = None
+        self._continued = False
+        #: Whether a response in pieces has begun and not ended.
+        self._unended = False
+        self._bodiless = False
+
+    # --- The request's body ----------------------------------------------------------------------
+
+    async def body(self, limit: int, within: float = REQUEST_BODY_TIMEOUT) -> bytes:
+        """The whole body of the request; asked for again, the same bytes.
+
+        Args:
+            limit: bytes that it may have.
+            within: seconds in which all of it has to come.
+
+        Raises:
+            RequestTooLarge: it has more bytes, or says so.
+            RequestTimeout: it has not come in time.
+            InputValidationError: what comes is not valid HTTP.
+            ClientLeft: the client left in the middle of it.
+        """
+        if self._gathered is None:
+            whole = bytearray()  # a list of what dribbles in would take a multiple of its bytes
+            try:
+                async with asyncio.timeout(within):
+                    async for chunk in self._incoming(limit, None):
+                        whole += chunk
+            except TimeoutError:
+                raise _late(f"not whole within {within:g} s") from None
+            self._gathered = bytes(whole)
+        elif len(self._gathered) > limit:
+            raise _too_large(limit)
+        return self._gathered
+
+    async def chunks(self, limit: int, pause: float = REQUEST_BODY_PAUSE) -> AsyncIterator[bytes]:
+        """The body of the request as it comes, cut anywhere; whole, where it has been gathered.
+
+        The client is held back while nobody asks for the next chunk: HTTP/2 gets no credit for the
+        stream, HTTP/1.1's socket is not read.
+
+        Args:
+            limit: bytes that it may have.
+            pause: seconds in which the next chunk has to come, once it is asked for.
+
+        Raises:
+            RequestTooLarge: it has more bytes, or says so.
+            RequestTimeout: the next chunk has not come in time.
+            InputValidationError: what comes is not valid HTTP.
+            ClientLeft: the client left in the middle of it.
+        """
+        if self._gathered is None:
+            async for chunk in self._incoming(limit, pause):
+                yield chunk
+        elif len(self._gathered) > limit:
+            raise _too_large(limit)
+        elif self._gathered:
+            yield self._gathered
+
+    async def _incoming(self, limit: int, pause: float | None) -> AsyncIterator[bytes]:
+        stated = self.headers.get("content-length", "")
+        if stated.isascii() and stated.isdecimal() and int(stated) > limit:
+            raise _too_large(limit)
+        size = 0
+        while True:
+            try:
+                async with asyncio.timeout(pause):
+                    chunk = await self._next_chunk()
+            except TimeoutError:
+                if pause is None:
+                    raise  # the time of the whole body is over
+                raise _late(f"silent for {pause:g} s") from None
+            if not chunk:
+                return
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(limit)
+            yield chunk
+
+    async def _next_chunk(self) -> bytes:
+        self._continue_once()
+        return await self._read()
+
+    def _continue_once(self) -> None:
+        """Answer ``Expect: 100-continue``, now that the body is wanted (RFC 9110 §10.1.1)."""
+        expected = self.headers.get("expect", "").lower() == "100-continue"
+        if expected and not self._continued:
+            self._continued = True
+            self._say_continue()
+
+    @abstractmethod
+    async def _read(self) -> bytes:
+        """The next bytes of the request's body; empty behind its end.
+
+        Raises:
+            InputValidationError: what comes is not valid HTTP.
+            ClientLeft: the client left in the middle of it.
+        """
+
+    @abstractmethod
+    def _say_continue(self) -> None:
+        """Send 100 Continue: the client waits for it before it sends the body."""
+
+    # --- The response ----------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -149,6 +272,56 @@ class Exchange(ABC):
     ) -> None:
         """Answer with a whole response."""
 
+    def fail(self, error: ApiError, dialect: ErrorDialect = aws_rest_json) -> None:
+        """Answer with an API error (clause 4-1)."""
+        status, headers, body = dialect(error)
+        self.respond(status, body, headers)
+
+    async def begin(self, status: int, headers: Mapping[str, str] = NO_HEADERS) -> None:
+        """Send the head of a response in pieces; :meth:`write` and :meth:`end` follow.
+
+        Raises:
+            ClientLeft: the client has left.
+        """
+        self._bodiless = not self._may_have_body(status)
+        self._unended = True
+        await self._begin(status, headers)
+
+    async def write(self, piece: bytes) -> None:
+        """Send a piece of the body at once; returns when the client has room for another.
+
+        Where the response has no body, to HEAD and with 204 and 304, it is dropped.
+
+        Raises:
+            ClientLeft: the client has left, or takes nothing for RESPONSE_TAKEN_TIMEOUT.
+        """
+        if piece and not self._bodiless:
+            await self._write(piece)
+
+    async def end(self) -> None:
+        """End a response in pieces: it is whole.
+
+        Raises:
+            ClientLeft: the client has left.
+        """
+        await self._end()
+        self._unended = False
+
+    @abstractmethod
+    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        """See :meth:`begin`."""
+
+    @abstractmethod
+    async def _write(self, piece: bytes) -> None:
+        """See :meth:`write`; ``piece`` is not empty, and the response has a body."""
+
+    @abstractmethod
+    async def _end(self) -> None:
+        """See :meth:`end`."""
+
+    def _may_have_body(self, status: int) -> bool:
+        return self.method != "HEAD" and status not in _BODILESS
+
     @abstractmethod
     async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
         """Begin a response whose body goes on beside the request's.
@@ -157,17 +330,16 @@ class Exchange(ABC):
             ConnectionError: the client has left.
         """
 
+    # --- The end ---------------------------------------------------------------------------------
+
     @abstractmethod
     def abort(self) -> None:
-        """Break off: an answer has begun that cannot be finished."""
+        """Break off an answer that cannot be finished; the client sees that it is not whole."""
 
-    def fail(self, error: ApiError) -> None:
-        """Answer with an API error (clause 4-1)."""
-        self.respond(
-            error.status,
-            error.body(),
-            {"Content-Type": "application/json", "x-amzn-ErrorType": error.name, **error.headers},
-        )
+    def operation_over(self) -> None:
+        """Break off a response in pieces that the operation has not ended."""
+        if self._unended:
+            self.abort()
 
 
 class UpgradableExchange(Exchange):
@@ -180,6 +352,14 @@ class UpgradableExchange(Exchange):
     @abstractmethod
     def hand_over(self, connection: FrameConnection) -> None:
         """Give the upgraded transport to ``connection``, with any bytes read behind the head."""
+
+
+def _too_large(limit: int) -> RequestTooLarge:
+    return RequestTooLarge(f"the request's body is over {limit} bytes; it must have at most that")
+
+
+def _late(how: str) -> RequestTimeout:
+    return RequestTimeout(f"the request's body is {how}; send it again, faster")
 
 
 def _joined(raw_headers: Sequence[tuple[str, str]]) -> Mapping[str, str]:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, cast
 
 from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import HttpVersion11
 from aiohttp.web_protocol import RequestHandler
 
-from partway.gateway.serving.exchange import NO_HEADERS, Duplex, Exchange, UpgradableExchange
+from partway.gateway.serving.exchange import (
+    NO_HEADERS,
+    ClientLeft,
+    Duplex,
+    Exchange,
+    UpgradableExchange,
+)
 from partway.gateway.serving.http1_duplex import Http1Duplex
 from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
 from partway.protocol.errors import ApiError, InputValidationError, InternalServerError
@@ -28,6 +37,9 @@ from partway.protocol.limits import (
 )
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
+
+#: SO_LINGER of a socket that ends by RST, and not by FIN.
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 class Http1Server:
@@ -93,13 +105,19 @@ class _RequestHandler(RequestHandler):
 
     Attributes:
         duplex: what hears of the transport in aiohttp's place, while a response is open both ways.
+        content: the request's body, while an operation reads it.
+        broken: what follows in that body is not valid HTTP.
+        waiting: how many wait for the client in an exchange's methods.
     """
 
-    __slots__ = ("_not_taken", "_turn", "_unparsed", "duplex")
+    __slots__ = ("_not_taken", "_turn", "_unparsed", "broken", "content", "duplex", "waiting")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.duplex: Http1Duplex | None = None
+        self.content: StreamReader | None = None
+        self.broken = False
+        self.waiting = 0
         self._unparsed = b""
         self._turn: asyncio.Handle | None = None
         self._not_taken: asyncio.TimerHandle | None = None
@@ -135,6 +153,9 @@ class _RequestHandler(RequestHandler):
         super().data_received(data)
         if self.duplex is not None and self.body_is_broken(self.duplex.content):
             self.duplex.request_broken()
+        elif self.content is not None and self.body_is_broken(self.content):
+            self.broken = True
+            self.content.feed_eof()  # it wakes the reader; nothing more of this body is read
 
     def body_is_broken(self, content: StreamReader) -> bool:
         """Whether the body of the request that is being answered cannot be read to its end.
@@ -169,6 +190,8 @@ class _RequestHandler(RequestHandler):
         if self._not_taken is not None:
             self._not_taken.cancel()
         if self.duplex is None:
+            if self.waiting:
+                self._task_handler = None  # aiohttp would cancel it; who waits gets ClientLeft
             super().connection_lost(exc)
         else:  # aiohttp would cancel the handler, which sees the stream to its end
             self.duplex.connection_lost()
@@ -212,9 +235,34 @@ class Http1Exchange(UpgradableExchange):
         headers = tuple(request.headers.items())
         super().__init__(request.method, path, query, headers, version, request.remote or "")
         self._request = request
+        self._protocol = cast("_RequestHandler", request.protocol)
         #: What aiohttp writes once the handler has returned.
         self.response: web.StreamResponse = web.Response(status=500)
         self._handed_over = False
+
+    # --- The request's body ----------------------------------------------------------------------
+
+    async def _read(self) -> bytes:
+        protocol, content = self._protocol, self._request.content
+        if protocol.content is None:
+            protocol.content = content
+            protocol.broken = protocol.body_is_broken(content)
+        if not protocol.broken:
+            try:
+                with self._told_if_left():
+                    chunk = await content.readany()
+            except (web.RequestPayloadError, ValueError):
+                protocol.broken = True  # aiohttp has said what is wrong
+        if protocol.broken:
+            raise _broken_body()
+        return chunk
+
+    def _say_continue(self) -> None:
+        transport = self._protocol.transport
+        if transport is not None:
+            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # --- The response ----------------------------------------------------------------------------
 
     @property
     def answered(self) -> bool:
@@ -224,9 +272,37 @@ class Http1Exchange(UpgradableExchange):
         self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
         self.response = web.Response(status=status, body=body, headers=self._with_id(headers))
-        if is_upgrade(self.headers) or self.method == "CONNECT":
-            # What follows a refused upgrade or tunnel is not HTTP: nobody may read it as such.
+        if is_upgrade(self.headers) or self.method == "CONNECT" or self._protocol.broken:
+            # What follows a refused upgrade or tunnel is not HTTP: nobody may read it as such. Nor
+            # is what follows in a broken body.
             self.response.force_close()
+
+    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.response = web.StreamResponse(status=status, headers=self._with_id(headers))
+        with self._told_if_left():
+            await self.response.prepare(self._request)
+
+    async def _write(self, piece: bytes) -> None:
+        with self._told_if_left():
+            await self.response.write(piece)
+
+    async def _end(self) -> None:
+        with self._told_if_left():
+            await self.response.write_eof()
+
+    @contextmanager
+    def _told_if_left(self) -> Iterator[None]:
+        """Who waits in this is told by ClientLeft that the client has left, and not cancelled."""
+        protocol = self._protocol
+        protocol.waiting += 1
+        try:
+            yield
+        except ConnectionError as error:
+            raise ClientLeft from error
+        finally:
+            protocol.waiting -= 1
+        if protocol.transport is None:  # lost since this was woken
+            raise ClientLeft
 
     async def upgrade(self, headers: Mapping[str, str]) -> None:
         self.response = web.StreamResponse(status=101, headers=self._with_id(headers))
@@ -236,12 +312,11 @@ class Http1Exchange(UpgradableExchange):
         response = web.StreamResponse(status=status, headers=self._with_id(headers))
         response.enable_chunked_encoding()
         response.force_close()
-        protocol = cast("_RequestHandler", self._request.protocol)
+        protocol = self._protocol
         if protocol.body_is_broken(self._request.content):
-            raise InputValidationError("the request's body is not valid HTTP/1.1", "MalformedBody")
-        if self.headers.get("expect", "").lower() == "100-continue" and protocol.transport:
-            # Its client sends the body after this, and might take the response alone for a refusal.
-            protocol.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            raise _broken_body()
+        # Its client sends the body after this, and might take the response alone for a refusal.
+        self._continue_once()
         self.response = response
         await response.prepare(self._request)
         if protocol.transport is None:
@@ -255,25 +330,37 @@ class Http1Exchange(UpgradableExchange):
 
     def hand_over(self, connection: FrameConnection) -> None:
         self._handed_over = True
-        cast("_RequestHandler", self._request.protocol).parse_rest()
+        self._protocol.parse_rest()
         protocol = cast("HttpProtocol", self._request.protocol)
         # Told of the transport's end at once, aiohttp would cancel us, and we see the stream to
         # its end.
         connection.take_over_from(protocol, tell_end=False)
 
+    # --- The end ---------------------------------------------------------------------------------
+
     def abort(self) -> None:
-        if self._request.transport is not None:
-            self._request.transport.abort()
+        transport = self._request.transport
+        if transport is None:
+            return
+        if self.version == "1.0" and self.answered:
+            # There the connection's orderly end would say that the response is whole.
+            sock = transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        transport.abort()
 
     def let_go(self) -> None:
         """The exchange is over: of a transport that was handed over aiohttp learns its end."""
+        self._protocol.content = None
         if self._handed_over:
-            protocol = cast("_RequestHandler", self._request.protocol)
-            protocol.duplex = None
-            asyncio.get_running_loop().call_soon(protocol.connection_lost, None)
+            self._protocol.duplex = None
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
 
     def _with_id(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {**headers, "x-amzn-requestid": self.request_id, "Server": "partway"}
+
+
+def _broken_body() -> InputValidationError:
+    return InputValidationError("the request's body is not valid HTTP/1.1", "MalformedBody")
 
 
 def _origin_form(target: str) -> str:

@@ -1,4 +1,4 @@
-"""Both bodies of an HTTP/1.1 exchange, chunked, open at once (clause 2.7)."""
+"""Both bodies of an HTTP/1.1 exchange, chunked, open at once (clauses 2.5-4, 2.7-1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiohttp import StreamReader, web
 from partway.gateway.serving.exchange import Duplex, DuplexHandler
 from partway.protocol.connection import Cancellable
 from partway.protocol.half_close import half_close
-from partway.protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT
+from partway.protocol.lingering import Lingering
 
 _LAST_CHUNK = b"0\r\n\r\n"
 
@@ -41,8 +41,6 @@ class Http1Duplex(Duplex):
         self._held = 0
         self._written = 0
         self._finishing: Cancellable | None = None
-        self._lingers_left = round(FINISH_TIMEOUT / LINGER_TIMEOUT)
-        self._unsent_before = 0
 
     # --- Duplex ----------------------------------------------------------------------------------
 
@@ -78,8 +76,7 @@ class Http1Duplex(Duplex):
             return
         self.write(last)
         self._transport.write(_LAST_CHUNK)
-        self._unsent_before = self._transport.get_write_buffer_size()
-        self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
+        self._look_later(Lingering(self._transport.get_write_buffer_size()))
         if self._request_ended:
             self._transport.close()  # once what is unsent is flushed
             return
@@ -174,15 +171,15 @@ class Http1Duplex(Duplex):
         else:
             self._transport.close()
 
-    def _keep_finishing(self) -> None:
-        """An ended response lives while its unsent bytes shrink, within bounds (1.5-13)."""
+    def _look_later(self, lingering: Lingering) -> None:
+        self._finishing = self._call_later(lingering.interval, self._keep_finishing, lingering)
+
+    def _keep_finishing(self, lingering: Lingering) -> None:
         unsent = self._transport.get_write_buffer_size()
-        self._lingers_left -= 1
         if not unsent:
             self._transport.close()  # the client has had its time to say the rest
-        elif unsent < self._unsent_before and self._lingers_left:
-            self._unsent_before = unsent
-            self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
+        elif lingering.look(unsent):
+            self._look_later(lingering)
         else:
             self._transport.abort()
 

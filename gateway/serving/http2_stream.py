@@ -6,25 +6,22 @@ RFC 9113 §5, §8. What the bytes mean is the operation's business.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from email.utils import formatdate
+from collections.abc import Callable
 from typing import Protocol
 
 from h2.errors import ErrorCodes
 
-from partway.gateway.serving.exchange import NO_HEADERS, Duplex, DuplexHandler, Exchange
+from partway.gateway.serving.exchange import Duplex, DuplexHandler
 from partway.protocol.connection import Cancellable
 from partway.protocol.limits import (
-    FINISH_TIMEOUT,
     HTTP2_MAX_FRAME,
     HTTP2_OPENING_WINDOW,
     HTTP2_STREAM_WINDOW,
-    LINGER_TIMEOUT,
     WRITE_HIGH_WATER,
     WRITE_LOW_WATER,
 )
+from partway.protocol.lingering import Lingering
 
 #: Stream credit is given back in steps of this size.
 _CREDIT_STEP = HTTP2_OPENING_WINDOW // 2
@@ -106,8 +103,6 @@ class Http2Stream(Duplex):
         self._last: bytes | None = None
         self._otherwise = b""
         self._finishing: Cancellable | None = None
-        self._lingers_left = round(FINISH_TIMEOUT / LINGER_TIMEOUT)
-        self._unsent_before = 0
         self._over = False
         self._was_cancelled = False
 
@@ -148,8 +143,7 @@ class Http2Stream(Duplex):
         self._drop_input()
         self._carrier.wants_to_send(self)
         if not self._over:
-            self._unsent_before = self._queued
-            self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
+            self._look_later(Lingering(self._queued))
 
     def abort(self) -> None:
         self._reset(ErrorCodes.CANCEL)
@@ -190,6 +184,10 @@ class Http2Stream(Duplex):
             self._queue.append(body)
             self._queued += len(body)
         self.finish(b"", b"")
+
+    def break_off(self) -> None:
+        """Say that the response is not whole (RFC 9113 §5.4.2)."""
+        self._reset(ErrorCodes.INTERNAL_ERROR)
 
     # --- From the connection ---------------------------------------------------------------------
 
@@ -316,12 +314,12 @@ class Http2Stream(Duplex):
             self._carrier.reset_late(self.stream_id)
         self._end(cancelled=False)
 
-    def _keep_finishing(self) -> None:
-        """An ended response lives while its unsent bytes shrink, within bounds (1.5-13)."""
-        self._lingers_left -= 1
-        if self._queued < self._unsent_before and self._lingers_left:
-            self._unsent_before = self._queued
-            self._finishing = self._call_later(LINGER_TIMEOUT, self._keep_finishing)
+    def _look_later(self, lingering: Lingering) -> None:
+        self._finishing = self._call_later(lingering.interval, self._keep_finishing, lingering)
+
+    def _keep_finishing(self, lingering: Lingering) -> None:
+        if lingering.look(self._queued):
+            self._look_later(lingering)
             return
         window = self._carrier.window(self.stream_id, whole=True)
         if self._begun or not self._otherwise or len(self._otherwise) > window:
@@ -362,54 +360,3 @@ class Http2Stream(Duplex):
             asyncio.get_running_loop().call_soon(
                 lambda: handler.connection_lost(cancelled=cancelled)
             )
-
-
-class Http2Exchange(Exchange):
-    """An exchange on an HTTP/2 stream."""
-
-    def __init__(
-        self,
-        stream: Http2Stream,
-        carrier: Carrier,
-        raw_headers: Sequence[tuple[str, str]],
-        peer: str,
-    ) -> None:
-        pseudo = {name: value for name, value in raw_headers if name.startswith(":")}
-        path, _, query = pseudo.get(":path", "").partition("?")
-        fields = [pair for pair in raw_headers if pair[0] == ":authority" or pair[0][:1] != ":"]
-        super().__init__(pseudo.get(":method", ""), path, query, fields, "2", peer)
-        self._stream = stream
-        self._carrier = carrier
-
-    @property
-    def answered(self) -> bool:
-        return self._stream.answered
-
-    def respond(
-        self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
-    ) -> None:
-        sized = {"content-length": str(len(body)), **headers}
-        self._stream.answered = True
-        self._carrier.send_head(self._stream.stream_id, self._head(status, sized))
-        self._stream.send_whole(b"" if self.method == "HEAD" else body)
-
-    async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
-        self._stream.answered = True
-        self._carrier.send_head(self._stream.stream_id, self._head(status, headers))
-        self._carrier.wants_to_send(self._stream)
-        return self._stream
-
-    def abort(self) -> None:
-        self._stream.abort()
-
-    def _head(self, status: int, headers: Mapping[str, str]) -> list[tuple[str, str]]:
-        return [
-            (":status", str(status)),
-            (
-                "date",
-                formatdate(time.time(), usegmt=True),
-            ),  # clients set their clocks by it (2.2-1)
-            ("server", "partway"),
-            ("x-amzn-requestid", self.request_id),
-            *((name.lower(), value) for name, value in headers.items()),
-        ]

@@ -1,4 +1,7 @@
-"""The listener: accepts connections, looks at their first bytes, hands them on (clause 2.5-6)."""
+"""The listener: accepts connections, looks at their first bytes, hands them on.
+
+Clauses 2.5-1 to 2.5-6: what each client needs of it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Protocol, cast
 
 from partway.gateway.serving.tls_port import TlsPort
 from partway.protocol.limits import ACCEPT_BACKLOG, MAX_CONNECTIONS, OPENING_TIMEOUT
-from partway.protocol.opening import Opening, opening_of
+from partway.protocol.opening import FirstBytes, opening_of
 from partway.protocol.rates import TokenBucket
 
 log = logging.getLogger("partway.listener")
@@ -135,11 +138,11 @@ class _Opening(asyncio.Protocol):
 
     def _look(self, transport: asyncio.Transport) -> None:
         match opening_of(self._received):
-            case Opening.HTTP1:
+            case FirstBytes.HTTP1:
                 self._hand_on(transport, self._listener.http1.protocol())
-            case Opening.HTTP2:
+            case FirstBytes.HTTP2:
                 self._hand_on(transport, self._listener.http2.protocol())
-            case Opening.UNDECIDED:
+            case FirstBytes.UNDECIDED:
                 pass
 
     def _hand_on(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:

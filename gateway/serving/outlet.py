@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from partway.protocol import limits
+from partway.protocol.connection import Cancellable
 from partway.protocol.half_close import half_close
+from partway.protocol.lingering import Lingering
 
 log = logging.getLogger("partway.http2")
 
@@ -17,30 +20,35 @@ class Outlet:
     Args:
         transport: of the connection.
         peer: its address, for logs.
+        call_later: the clock's.
 
     Attributes:
         written: bytes written since the beginning.
+        peer: as above.
+        gone: whether the transport is gone.
     """
 
-    def __init__(self, transport: asyncio.Transport, peer: str) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, peer: str, call_later: Callable[..., Cancellable]
+    ) -> None:
         self.written = 0
         self._transport = transport
-        self._peer = peer
+        self.peer = peer
+        self.gone = False
+        self._call_later = call_later
         self._encrypted = transport.get_extra_info("sslcontext") is not None
         self._shut = False
-        self._lost = False
-        self._lingering: asyncio.TimerHandle | None = None
-        self._lingers_left = round(limits.FINISH_TIMEOUT / limits.LINGER_TIMEOUT)
+        self._finishing: Cancellable | None = None
 
     @property
     def closed(self) -> bool:
         """Whether nothing more goes out, and nothing that comes in matters."""
-        return self._lost or self._shut or self._transport.is_closing()
+        return self.gone or self._shut or self._transport.is_closing()
 
     @property
     def unsent(self) -> int:
         """Bytes that the socket has not taken."""
-        return 0 if self._lost else self._transport.get_write_buffer_size()
+        return 0 if self.gone else self._transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
         """Write; a client that takes nothing while it provokes more and more is cut."""
@@ -49,7 +57,7 @@ class Outlet:
         self.written += len(data)
         self._transport.write(data)
         if self.unsent > limits.WRITE_HIGH_WATER + limits.HTTP2_MAX_UNSENT:
-            log.warning("a client takes no answers to its own frames peer=%s", self._peer)
+            log.warning("a client takes no answers to its own frames peer=%s", self.peer)
             self._transport.abort()
 
     def close(self, *, gently: bool = False) -> None:
@@ -65,26 +73,26 @@ class Outlet:
             self._transport.resume_reading()  # it may have waited for its turn
         else:
             self._transport.close()
-        self._linger(None)
+        self._look_later(Lingering(self.unsent))
 
     def abort(self) -> None:
         """End the transport at once."""
-        if not self._lost:
+        if not self.gone:
             self._transport.abort()
 
     def lost(self) -> None:
         """The transport is gone."""
-        self._lost = True
-        if self._lingering is not None:
-            self._lingering.cancel()
+        self.gone = True
+        if self._finishing is not None:
+            self._finishing.cancel()
 
-    def _linger(self, before: int | None) -> None:
-        """A closing connection lives while its unsent bytes shrink, within bounds (1.5-13)."""
+    def _look_later(self, lingering: Lingering) -> None:
+        self._finishing = self._call_later(lingering.interval, self._keep_finishing, lingering)
+
+    def _keep_finishing(self, lingering: Lingering) -> None:
         unsent = self.unsent
-        self._lingers_left -= 1
-        if before is None or (0 < unsent < before and self._lingers_left):
-            loop = asyncio.get_running_loop()
-            self._lingering = loop.call_later(limits.LINGER_TIMEOUT, self._linger, unsent)
+        if unsent and lingering.look(unsent):
+            self._look_later(lingering)
         elif unsent or not self._encrypted:
             self.abort()
         # Else the rest is with the transport below TLS, which has its own time (the loop's

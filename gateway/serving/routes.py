@@ -1,54 +1,82 @@
-"""From method and path to an operation."""
+"""From a request to its route: which operation it asks for, and what is done before that runs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from urllib.parse import unquote
 
+from partway.gateway.access.authentication import Identity
+from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.payloads import NO_PAYLOAD, PayloadRule
 from partway.protocol.errors import NotFound
 
 _METHOD = re.compile(r"[A-Z]{1,16}")
 
-Operation = Callable[[Exchange, Mapping[str, str]], Awaitable[None]]
+#: Answers an exchange: whose it is, and what the route's path named.
+Operation = Callable[[Exchange, Identity, Mapping[str, str]], Awaitable[None]]
+
+
+class Access(Enum):
+    """How a request says who sends it, where the gateway asks at all (clauses 2.4, 3-5)."""
+
+    ANYONE = "anyone"
+    SIGNED = "signed"
+    SIGNED_OR_BEARER = "signed or bearer"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One operation's place.
+    """One operation's place, and what is done before it runs.
 
     Attributes:
+        name: the operation's, which principals are given leave to call; AWS's, where AWS has one.
         methods: that it answers.
-        path: matched against the raw path; named groups are percent-decoded and handed over.
+        path: matched against the raw path; named groups are percent-decoded and handed over. One
+            named ``endpoint`` is what principals need leave for.
         operation: what answers.
+        access: how a request says who sends it.
+        payload: what the operation takes as a request's body.
+        errors: how its clients read errors.
+        target: the value of ``X-Amz-Target``, where one path is the place of several operations;
+            empty for any.
     """
 
+    name: str
     methods: frozenset[str]
     path: re.Pattern[str]
     operation: Operation
+    access: Access = Access.SIGNED
+    payload: PayloadRule = NO_PAYLOAD
+    errors: ErrorDialect = aws_rest_json
+    target: str = ""
 
 
-def find(routes: tuple[Route, ...], method: str, path: str) -> tuple[Operation, Mapping[str, str]]:
-    """The operation for a request, with what its path says.
+def find(
+    routes: tuple[Route, ...], method: str, path: str, target: str = ""
+) -> tuple[Route, Mapping[str, str]]:
+    """The route of a request, with what its path says.
+
+    Args:
+        routes: the first that answers wins.
+        method: of the request.
+        path: raw.
+        target: its ``X-Amz-Target``; empty where it has none.
 
     Raises:
         NotFound: no operation lives there, or not under this method.
     """
     for route in routes:
         match = route.path.fullmatch(path)
-        if match is not None and method in route.methods:
+        if match is not None and method in route.methods and route.target in ("", target):
             named = {key: unquote(value) for key, value in match.groupdict().items()}
-            return route.operation, named
+            return route, named
     shown = method if _METHOD.fullmatch(method) else "this method"  # it may be anything at all
     raise NotFound(f"no operation answers {shown} on this path")
 
 
-#: Clause 2.1-4: a base path may stand in front, and a client may percent-encode the name.
-BIDIRECTIONAL = re.compile(
-    r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream"
-)
-HEALTHZ = re.compile("/healthz")
-READYZ = re.compile("/readyz")
-METRICS = re.compile("/metrics")
+#: What reads, and changes nothing.
+READING = frozenset({"GET", "HEAD"})

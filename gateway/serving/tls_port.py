@@ -1,4 +1,4 @@
-"""A port with TLS whose connections count from the moment they are accepted."""
+"""A port with TLS whose connections count from the moment they are accepted (clause 2.5-3)."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class WebSocketClientLeg(WebSocketLeg, ClientLeg):
 
     # --- Leg -------------------------------------------------------------------------------------
 
-    def _watch(self) -> PingWatch:
+    def _watch(self) -> PingWatch:  # clause 1.4-4
         return PingWatch(
             self._connection,
             self._clock,

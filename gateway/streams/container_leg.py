@@ -12,7 +12,7 @@ from partway.gateway.streams.websocket_leg import WebSocketLeg
 from partway.gateway.watch import PingWatch
 from partway.protocol.closing import Close
 from partway.protocol.connection import Side
-from partway.protocol.errors import ModelError, ServiceUnavailable
+from partway.protocol.errors import ContainerError, ServiceUnavailable
 from partway.protocol.frame_codec import FrameError
 from partway.protocol.frames import Frame, FramesToParts, PartsToFrames
 from partway.protocol.handshake import ClientHandshake, HandshakeRefused
@@ -35,7 +35,7 @@ async def dial(address: Address, target: str, request_id: str, policy: StreamPol
         policy: times of the endpoint.
 
     Raises:
-        ModelError: with the container's own status and body, or status 0 and what happened.
+        ContainerError: with the container's own status and body, or status 0 and what happened.
         ServiceUnavailable: the gateway has no file descriptor left.
     """
     handshake = ClientHandshake(str(address), target, [(REQUEST_ID, request_id)])
@@ -49,13 +49,13 @@ async def dial(address: Address, target: str, request_id: str, policy: StreamPol
     except HandshakeRefused as refusal:
         body = refusal.body.decode("utf-8", "replace")
         message = f"the container refused the stream with status {refusal.status}"
-        raise ModelError(message, refusal.status, body) from None
+        raise ContainerError(message, refusal.status, body) from None
     except dialling.OutOfDescriptors:
         raise ServiceUnavailable(
             "this gateway has no file descriptor left for a stream; another one may take it"
         ) from None
     except dialling.Unreachable as error:
-        raise ModelError(f"no stream with the container: {error}") from None
+        raise ContainerError(f"no stream with the container: {error}") from None
 
 
 class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):

@@ -1,13 +1,12 @@
-"""The leg toward a client that speaks event streams, over HTTP/2 or HTTP/1.1 (section 2)."""
+"""The leg toward a client that speaks event streams, over HTTP/2 or HTTP/1.1 (section 2, 2.6-1)."""
 
 from __future__ import annotations
 
 from partway.gateway.clock import Clock
 from partway.gateway.serving.exchange import Duplex
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
-from partway.gateway.streams.legs import ClientLeg
+from partway.gateway.streams.legs import ClientLeg, LegOwner
 from partway.gateway.streams.policy import StreamPolicy
-from partway.gateway.streams.session import Session
 from partway.gateway.watch import PingWatch
 from partway.protocol.limits import LINGER_TIMEOUT
 from partway.protocol.part_events import Check, EventFault, RequestEvents, encode_error, encode_part
@@ -40,7 +39,7 @@ class EventStreamClientLeg(ClientLeg):
         self._events = RequestEvents(policy.max_part, check)
         self._policy = policy
         self._clock = clock
-        self._session: Session
+        self._session: LegOwner
         self._pings: PingWatch | None = None
         self._reading = False
         self._delivering = False
@@ -48,7 +47,7 @@ class EventStreamClientLeg(ClientLeg):
 
     # --- Leg -------------------------------------------------------------------------------------
 
-    def start(self, session: Session) -> None:
+    def start(self, session: LegOwner) -> None:
         self._session = session
         if self._duplex.pingable:
             # Its clock does not stop while reading is paused: pongs still arrive then.

@@ -1,4 +1,4 @@
-"""What a session expects of its legs, whatever they speak.
+"""What a session and its legs expect of each other, whatever the legs speak.
 
 A leg belongs to one session. From :meth:`Leg.start` it can be sent to, but delivers nothing before
 the first :meth:`Leg.resume_reading`. After :meth:`Leg.finish` it says nothing more but
@@ -8,21 +8,53 @@ the first :meth:`Leg.resume_reading`. After :meth:`Leg.finish` it says nothing m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from partway.gateway.streams.ends import Cause, ClientFault, Ending
+from partway.gateway.watch import StallWatch
 from partway.protocol.closing import Close
+from partway.protocol.frame_codec import FrameError
 from partway.protocol.parts import PayloadPart
 
-if TYPE_CHECKING:
-    from partway.gateway.streams.ends import Ending
-    from partway.gateway.streams.session import Session
+
+class LegOwner(Protocol):
+    """Whom legs tell what comes, and what becomes of their transports: a stream's session.
+
+    :class:`~partway.gateway.streams.session.Session` says what each of these means. They are here
+    so that legs need not know what a session makes of them.
+    """
+
+    client_stall: StallWatch
+    container_stall: StallWatch
+
+    # From the client's leg.
+    def part_from_client(self, part: PayloadPart) -> None: ...
+    def input_ended(self) -> None: ...
+    def client_finished(self) -> None: ...
+    def client_gone(self, cause: Cause) -> None: ...
+    def client_failed(self, fault: ClientFault) -> None: ...
+    def client_blocked(self) -> None: ...
+    def client_drained(self) -> None: ...
+
+    # From the container's leg.
+    def part_from_container(self, part: PayloadPart) -> None: ...
+    def container_closed(self, close: Close) -> None: ...
+    def container_failed(self, error: FrameError) -> None: ...
+    def container_lost(self) -> None: ...
+    def container_unresponsive(self) -> None: ...
+    def container_blocked(self) -> None: ...
+    def container_drained(self) -> None: ...
+
+    # From either.
+    def failed(self) -> None: ...
+    def leg_closed(self) -> None: ...
 
 
 class Leg(ABC):
     """One side of a stream."""
 
     @abstractmethod
-    def start(self, session: Session) -> None:
+    def start(self, session: LegOwner) -> None:
         """Take the transport over; deliver to ``session`` once :meth:`resume_reading` is called."""
 
     @abstractmethod

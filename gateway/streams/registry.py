@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
+from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.session import Session
+from partway.protocol.draining import Departures
 from partway.protocol.errors import ServiceUnavailable
 
 log = logging.getLogger("partway.gateway")
@@ -20,6 +22,7 @@ class Streams:
 
     Args:
         max_streams: open at once, those included that are being opened.
+        clock: what the drain goes by; the running loop's unless it is given.
 
     Attributes:
         sessions: the open streams.
@@ -27,21 +30,26 @@ class Streams:
         metrics: counts of all streams.
     """
 
-    def __init__(self, max_streams: int) -> None:
+    def __init__(self, max_streams: int, clock: Clock | None = None) -> None:
         self.sessions: set[Session] = set()
         self.metrics = Metrics(self.sessions)
         self.draining = False
         self._max_streams = max_streams
         self._opening: set[asyncio.Task[object]] = set()
+        self._clock = clock or LoopClock()
         self._ending = False
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._hasten = asyncio.Event()
+        self._hastened = False
+        self._news = asyncio.Event()  # for the drain: hastened, idle, or its pause is over
 
     @property
     def being_opened(self) -> int:
         """How many wait for their container."""
         return len(self._opening)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no stream is open or being opened."""
+        return not self._opening and not self.sessions
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -57,7 +65,6 @@ class Streams:
         task = asyncio.current_task()
         assert task is not None, "a request is answered in a task"
         self._opening.add(task)
-        self._idle.clear()
         try:
             yield
         except asyncio.CancelledError:
@@ -71,6 +78,8 @@ class Streams:
     def started(self, session: Session) -> None:
         """A stream is about to run."""
         self.sessions.add(session)
+        if self._ending:  # it was not there to be told; it is heard once it has started
+            self._clock.call_later(0, session.drain)
 
     def ended(self, session: Session) -> None:
         """A stream has ended; its one line in the log."""
@@ -96,47 +105,52 @@ class Streams:
         )
 
     def _check_idle(self) -> None:
-        if not self._opening and not self.sessions:
-            self._idle.set()
+        if self.idle:
+            self._news.set()
 
     # --- The way down ----------------------------------------------------------------------------
 
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""
-        self._hasten.set()
+        self._hastened = True
+        self._news.set()
 
     async def drain(self, grace: float, spread: float) -> None:
-        """Take nothing new, and end what is open.
+        """Take nothing new, and end what is open. As soon as nothing is, nobody waits.
 
         Args:
             grace: seconds for streams to end by themselves. Then those that are still being
                 opened are refused.
-            spread: seconds over which the rest are ended, one by one, so that their clients do
-                not all return at once.
+            spread: seconds over which the rest are ended, evenly, so that their clients do not
+                all return at once.
         """
         self.draining = True
         log.info("draining streams=%d", len(self.sessions))
-        await self._wait_idle(grace)
+        await self._pause(grace)
         self._ending = True
         for task in self._opening:  # their containers have not answered, and need not any more
             task.cancel()
-        left = list(self.sessions)
-        for position, session in enumerate(left):
-            if position:
-                await self._pause(spread / len(left))
-            session.drain()
-
-    async def _wait_idle(self, timeout: float) -> None:
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._idle, self._hasten)]
-        try:
-            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        clock = self._clock
+        departures = Departures(self.sessions, spread, clock.time())
+        while departures.left and self.sessions:
+            if self._hastened:
+                departures.hasten()
+            for session in departures.due(clock.time()):
+                if session in self.sessions:
+                    session.drain()
+            await self._pause(departures.wait(clock.time()))
 
     async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._hasten.wait(), seconds)
+        """Wait, but for no more than a turn of the loop once idle or hastened."""
+        if seconds <= 0 or self.idle or self._hastened:
+            await asyncio.sleep(0)
+            return
+        self._news.clear()
+        timer = self._clock.call_later(seconds, self._news.set)
+        try:
+            await self._news.wait()
+        finally:
+            timer.cancel()
 
 
 def _draining() -> ServiceUnavailable:

@@ -290,7 +290,7 @@ class Session:
         else:
             self._end(ends.client_finished())
 
-    def _lifetime_over(self) -> None:
+    def _lifetime_over(self) -> None:  # clause 1.4-5
         self._end(ends.lifetime_over(self.policy.lifetime))
 
     def _client_stalled(self) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from partway.gateway.clock import Clock
-from partway.gateway.streams.legs import Leg
+from partway.gateway.streams.legs import Leg, LegOwner
 from partway.gateway.streams.policy import StreamPolicy
-from partway.gateway.streams.session import Session
 from partway.gateway.watch import PingWatch
 from partway.protocol.connection import FrameConnection, FrameHandler, Side
 from partway.protocol.frames import Frame
@@ -34,12 +33,12 @@ class WebSocketLeg(FrameHandler, Leg):
             low_water=policy.low_water,
             call_later=clock.call_later,
         )
-        self._session: Session
+        self._session: LegOwner
         self._pings: PingWatch
 
     # --- Leg -------------------------------------------------------------------------------------
 
-    def start(self, session: Session) -> None:
+    def start(self, session: LegOwner) -> None:
         self._session = session
         self._pings = self._watch()
         self.pause_reading()

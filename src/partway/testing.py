@@ -7,7 +7,7 @@ A model's own test uses :func:`partway.container.testing.serving`.
 from __future__ import annotations
 
 from partway.gateway.workbench.testing.running import (
-    Close,
+    CloseEarly,
     CloseWith,
     Cut,
     Delay,
@@ -23,7 +23,7 @@ from partway.gateway.workbench.testing.running import (
 )
 
 __all__ = [
-    "Close",
+    "CloseEarly",
     "CloseWith",
     "Cut",
     "Delay",

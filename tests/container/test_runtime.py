@@ -198,12 +198,12 @@ async def test_a_stream_is_known_while_it_is_open() -> None:
         async with raw_stream(port) as client:
             client.send_frame(TEXT, b"x")
             await client.frame()
-            assert len(server.runtime.streams) == 1
-            assert not server.runtime.idle
+            assert len(server.runtime.activity.streams) == 1
+            assert not server.runtime.activity.idle
             client.send_close(1000)
             await client.eof()
-        await until(lambda: server.runtime.idle)
-        assert not server.runtime.streams
+        await until(lambda: server.runtime.activity.idle)
+        assert not server.runtime.activity.streams
 
 
 # --- Bodies --------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ async def test_a_client_that_leaves_is_nobody_s_failure(caplog: pytest.LogCaptur
         async with raw_client(port) as client:
             client.send(CHUNKED + b"1\r\nx\r\n")
             await begun.wait()
-        await until(lambda: server.runtime.idle)
+        await until(lambda: server.runtime.activity.idle)
     assert not errors(caplog)
 
 
@@ -635,7 +635,7 @@ async def test_an_upgrade_that_is_admitted_while_the_container_stops() -> None:
     async with serving(Slow()) as (server, port), raw_client(port) as client:
         client.send(upgrade_request())
         await admitting.wait()
-        server.runtime.draining = True
+        server.runtime.activity.draining = True
         go_on.set()
         assert status_of(await client.head()) == 503
 

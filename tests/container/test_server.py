@@ -141,7 +141,7 @@ async def test_draining_refuses_what_is_new_and_lets_the_rest_end() -> None:
     async with asyncio.timeout(5), raw_stream(port) as client:
         await open_stream(client)
         server.stop()
-        await until(lambda: server.runtime.draining)
+        await until(lambda: server.runtime.activity.draining)
         assert await status(port, PING) == b"HTTP/1.1 503 Service Unavailable"
         assert await status(port, upgrade_request()) == b"HTTP/1.1 503 Service Unavailable"
         post = b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nhi"
@@ -235,7 +235,7 @@ async def test_a_second_stop_hastens() -> None:
         for client in (first, second):
             await open_stream(client)
         server.stop()
-        await until(lambda: server.runtime.draining)
+        await until(lambda: server.runtime.activity.draining)
         server.stop()
         for client in (first, second):
             assert (await client.frame()).close_code == 1001
@@ -349,7 +349,7 @@ async def test_a_model_lets_go_once_everything_has_ended() -> None:
     model = Unloading(lambda: None)
     async with serving(model) as (server, port):
         async with raw_stream(port):
-            await until(lambda: bool(server.runtime.streams))
+            await until(lambda: bool(server.runtime.activity.streams))
             await server.aclose()
         await server.aclose()
     assert model.told == ["load", "stream's end", "unload"]

@@ -25,7 +25,7 @@ from partway.gateway.dialling import (
 )
 from partway.gateway.streams.container_leg import dial as dial_container
 from partway.gateway.streams.policy import StreamPolicy
-from partway.protocol.errors import ModelError, ServiceUnavailable
+from partway.protocol.errors import ContainerError, ServiceUnavailable
 from partway.protocol.handshake import ClientHandshake, HandshakeBroken, HandshakeRefused
 from tests.wire.peers import soon, switching
 
@@ -201,6 +201,27 @@ async def test_no_descriptor_left(host):
         await soon(reach(host, port))
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EBUSY, "Device or resource busy"),  # with mdns4_minimal in nsswitch.conf
+        socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+    ],
+    ids=["EBUSY", "EAI_AGAIN", "EAI_NONAME"],
+)
+async def test_no_descriptor_left_whatever_the_resolver_says(monkeypatch, error):
+    """Its error is that of a name without address only where a descriptor was left for it."""
+
+    async def getaddrinfo(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "getaddrinfo", getaddrinfo)
+    with no_descriptor_left(), pytest.raises(OutOfDescriptors, match="open files"):
+        await soon(reach("model.internal", 80))
+    assert (await unreachable("model.internal", 80)).startswith("the host model.internal has no")
+
+
 async def test_no_descriptor_left_on_the_machine(monkeypatch):
     async def create_connection(*_: object, **__: object) -> None:
         raise OSError(errno.ENFILE, "Too many open files in system")
@@ -240,7 +261,7 @@ async def test_a_full_backlog_is_waited_for_250_ms():
             waiting.setblocking(False)
             waiting.connect_ex(("127.0.0.1", port))
         started = time.monotonic()
-        with pytest.raises(ModelError) as caught:
+        with pytest.raises(ContainerError) as caught:
             await soon(dial_container(Address("127.0.0.1", port), "/", "id", StreamPolicy()))
         waited = time.monotonic() - started
     assert "no connection was accepted within 250 ms" in caught.value.message

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import socket
 import struct
@@ -97,8 +98,8 @@ class Timers:
     def __init__(self):
         self.set = []
 
-    def __call__(self, delay, callback):
-        self.set.append(Timer(delay, callback))
+    def __call__(self, delay, callback, *args):
+        self.set.append(Timer(delay, functools.partial(callback, *args)))
         return self.set[-1]
 
 

@@ -7,9 +7,9 @@ import pytest
 from partway.protocol.errors import (
     AccessDenied,
     ApiError,
+    ContainerError,
     InputValidationError,
     InternalServerError,
-    ModelError,
     NotFound,
     ServiceUnavailable,
     UpgradeRefused,
@@ -30,10 +30,10 @@ def concrete(error=ApiError):
          {"Message": "no", "ErrorCode": "InvalidInput"}),
         (InputValidationError("no", "Other"), "InputValidationError", 400,
          {"Message": "no", "ErrorCode": "Other"}),
-        (ModelError("refused", 403, "go away"), "ModelError", 424,
+        (ContainerError("refused", 403, "go away"), "ModelError", 424,
          {"Message": "refused", "OriginalStatusCode": 403, "OriginalMessage": "go away",
           "LogStreamArn": "", "ErrorCode": "ModelError"}),
-        (ModelError("not there"), "ModelError", 424,
+        (ContainerError("not there"), "ModelError", 424,
          {"Message": "not there", "OriginalStatusCode": 0, "OriginalMessage": "",
           "LogStreamArn": "", "ErrorCode": "ModelError"}),
         (InternalServerError("oops"), "InternalServerError", 500, {"Message": "oops"}),
@@ -67,6 +67,6 @@ def test_an_upgrade_is_refused_with_its_own_status_and_headers():
 @pytest.mark.clause("4-1")
 def test_a_body_is_json_whatever_the_message_holds():
     message = 'quote " backslash \\ newline \n umlaut ü \ud800'
-    body = ModelError(message, 500, message).body()
+    body = ContainerError(message, 500, message).body()
     assert body.isascii()
     assert json.loads(body)["Message"] == json.loads(body)["OriginalMessage"] == message

@@ -684,7 +684,6 @@ def normal(parts):
 
 @pytest.mark.clause("1.2-1", "1.2-3", "1.2-4")
 @MASKED
-@settings(deadline=None)
 @given(parts=PARTS)
 @example(parts=[PayloadPart(bytes(2 * MIB), DataType.UTF8, CompletionState.PARTIAL)])
 def test_websockets_reads_our_parts(parts, masked):
@@ -703,7 +702,6 @@ def test_websockets_reads_our_parts(parts, masked):
 
 
 @MASKED
-@settings(deadline=None)
 @given(parts=PARTS)
 def test_we_read_what_websockets_writes(parts, masked):
     side = OtherSide.CLIENT if masked else OtherSide.SERVER
@@ -727,7 +725,6 @@ def test_we_read_what_websockets_writes(parts, masked):
 
 
 @MASKED
-@settings(deadline=None)
 @given(parts=PARTS)
 def test_wsproto_reads_our_parts(parts, masked):
     """Frame by frame for binary; text by message, as it holds back split code points."""
@@ -803,7 +800,7 @@ LENGTH_ERRORS = {
 
 
 @pytest.mark.clause("1.5-4", "1.5-7")
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(stream=streams())
 @example(stream=raw.frame(TEXT, b"a", fin=False, mask=KEY) + raw.close(1011, b"x", mask=KEY))
 @example(stream=raw.frame(TEXT, b"a", length_form=16, mask=KEY))
@@ -842,7 +839,7 @@ def test_as_strict_as_websockets(stream):
             assert (error[0], reader.close_sent.code) in {(1002, 1009), (1002, 1007)}
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(stream=streams(), cuts=st.lists(st.integers(0, 800), max_size=6), check_text=st.booleans())
 def test_any_split_gives_the_same(stream, cuts, check_text):
     bounds = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]

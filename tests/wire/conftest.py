@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.gateway import Gateway
+from partway.gateway.serving.routes import Route
 from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
@@ -63,7 +65,8 @@ async def gateway_for(
 
     Arguments of what it yields: ``policy`` of the endpoint, another ``container``, or an
     ``address`` (or a ``container_port`` of this machine) in place of one, ``tls`` for a port with
-    TLS and a CA of its own, and further members of :class:`Settings`.
+    TLS and a CA of its own, further ``routes``, the ``dialler``, and further members of
+    :class:`Settings`.
     """
     async with AsyncExitStack() as running:
 
@@ -74,6 +77,8 @@ async def gateway_for(
             container_port: int | None = None,
             wall_clock: Callable[[], float] = time.time,
             tls: bool = False,
+            routes: tuple[Route, ...] = (),
+            dialler: Dialler = dial_container,
             **settings: Any,
         ) -> RunningGateway:
             where = address or Address("127.0.0.1", container_port or container.port)
@@ -89,7 +94,7 @@ async def gateway_for(
                 files = LocalCa(tmp_path / "ca").ensure(["localhost"], datetime.now(UTC))
                 context, ca = server_context(files), files.ca
                 settings.setdefault("tls_port", 0)
-            gateway = Gateway(Settings(**settings), context, wall_clock)
+            gateway = Gateway(Settings(**settings), context, wall_clock, routes, dialler)
             listening = await gateway.start()
             started = RunningGateway(gateway, listening.port, container, EVENT_CLIENTS)
             started.tls_port, started.ca = listening.tls_port, ca

@@ -382,12 +382,11 @@ async def test_a_draining_gateway_answers_503(gateway_for):
 
 
 @pytest.mark.clause("4-4")
-async def test_a_fault_of_the_gateway_is_a_500_that_tells_nothing(gateway_for, caplog, monkeypatch):
+async def test_a_fault_of_the_gateway_is_a_500_that_tells_nothing(gateway_for, caplog):
     async def fail(*_):
         raise RuntimeError("internal detail")
 
-    monkeypatch.setattr("partway.gateway.operations.bidirectional.dial", fail)
-    gateway = await gateway_for()
+    gateway = await gateway_for(dialler=fail)
     response = await gateway.request(UPGRADE)
     assert_error(response, 500, "InternalServerError", {"Message"})
     assert b"detail" not in response.body

@@ -85,7 +85,7 @@ async def test_the_end_of_the_input_is_the_end(gateway_for, serve, events, capsy
     client.send(events.end())
     assert await events.read(client) == CLEAN
     assert gateway.causes() == {"completed": 1}
-    await eventually(lambda: app.guard.idle)
+    await eventually(lambda: app.guard.activity.idle)
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "Received message: {'type': 'websocket.receive', 'text': 'hello'}"
     assert said[-1] == "Client initiated disconnect"
@@ -157,7 +157,7 @@ async def test_a_client_that_ends_is_no_fault_of_the_app(gateway_for, serve, env
     await envelope.read(client)
     client.send(envelope.end())
     assert await envelope.read(client) == CLEAN
-    await eventually(lambda: app.guard.idle)
+    await eventually(lambda: app.guard.activity.idle)
     assert "WebSocketDisconnect" not in caplog.text
 
 
@@ -166,7 +166,7 @@ async def test_an_app_that_is_not_there_refuses(gateway_for, serve, envelope):
     gateway = await gateway_for(container_port=app.port)
     response = await gateway.request(upgrade_request(f"{STREAM_PATH}?path=no/such", envelope.name))
     assert (response.status, response.json["OriginalStatusCode"]) == (424, 403)
-    app.guard.draining = True
+    app.guard.activity.draining = True
     response = await gateway.request(upgrade_request(STREAM_PATH, envelope.name))
     assert (response.status, response.json["OriginalStatusCode"]) == (424, 503)
     assert response.json["OriginalMessage"] == "the container is stopping\n"

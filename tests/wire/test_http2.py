@@ -853,12 +853,11 @@ async def test_a_full_gateway(gateway_for, version):
 
 
 @pytest.mark.clause("4-4")
-async def test_a_fault_of_the_gateway(gateway_for, version, monkeypatch):
+async def test_a_fault_of_the_gateway(gateway_for, version):
     async def fail(*_: object) -> None:
         raise RuntimeError("internal detail")
 
-    monkeypatch.setattr("partway.gateway.operations.bidirectional.dial", fail)
-    response = await answered(await gateway_for(), version, bidirectional_request())
+    response = await answered(await gateway_for(dialler=fail), version, bidirectional_request())
     assert_error(response, 500, "InternalServerError", {"Message"})
     assert b"detail" not in response.body
 
@@ -940,8 +939,8 @@ async def test_a_drain_says_nothing_to_a_connection_that_is_closed_to_new_stream
     """GOAWAY's last stream never goes up (RFC 9113 §6.8)."""
     gateway = await gateway_for()
     client, _ = await gateway.open("http2")
-    (connection,) = gateway.gateway._http2._connections.open
-    connection._close_to_new(Code.ENHANCE_YOUR_CALM)
+    (lifetime,) = gateway.gateway._http2._connections.open
+    lifetime._close_to_new(Code.ENHANCE_YOUR_CALM)
     gateway.gateway._http2.announce_end()
     await client.client.settled()
     goaways = [frame for frame in client.client.seen if isinstance(frame, GoAwayFrame)]

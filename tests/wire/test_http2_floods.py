@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import logging
 import ssl
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -27,6 +28,7 @@ from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol import limits
 from partway.protocol.limits import KIB, MIB
+from partway.protocol.rates import TokenBucket
 from tests.frame_factory import BINARY, close, frame
 from tests.gateway.tls.peers import careless, write_pair
 from tests.wire.event_messages import END, part_event
@@ -34,7 +36,6 @@ from tests.wire.floods import FLOODS, INITIAL_WINDOW, Attacker, raw
 from tests.wire.http2_peers import RawHttp2Client
 from tests.wire.http2_streams import Code, RawHttp2Stream, bidirectional_request
 from tests.wire.peers import (
-    PATIENCE,
     STREAM_PATH,
     ModelStream,
     RawClient,
@@ -46,7 +47,8 @@ from tests.wire.peers import (
 FRAMES = 20_000
 #: What the whole process may grow by, the attacker's own frames included.
 GROWTH = 64 * MIB
-#: A part goes to and fro on another connection meanwhile; on an idle machine it takes 50 ms.
+#: A part goes to and fro on another connection meanwhile: so much of this process's work, in
+#: seconds, may come in between. It is 50 ms; how busy the machine is with others does not count.
 OTHERS_WAIT = 2.0
 
 GET = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/healthz")]
@@ -89,14 +91,13 @@ class Good:
 
     async def round_trip(self) -> None:
         """A part up, and one down, both whole."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = time.process_time()
         self.count += 1
         payload = b"%d," % self.count * 50
         self.stream.send(part_event(payload))
         assert (await self.model.frame()).payload == payload
         await self.part_down()
-        self.slowest = max(self.slowest, loop.time() - began)
+        self.slowest = max(self.slowest, time.process_time() - began)
 
     async def part_down(self) -> None:
         """One from the container alone."""
@@ -156,7 +157,8 @@ def resident() -> int:
     return 0
 
 
-def connections(gateway: RunningGateway):
+def lifetimes(gateway: RunningGateway):
+    """Of the connections that are open."""
     return gateway.gateway._http2._connections.open
 
 
@@ -179,7 +181,7 @@ TOLD_OTHERWISE = {
 FEWER = {
     "headers of 15 KiB": 1000,
     "headers of 2 bytes": 1000,
-    "table sizes": 60,  # 20 ms each; a machine may be slower than what their bucket gets back
+    "table sizes": 60,  # 20 ms each, and not enough of them for the bucket
     "indexed, small": 1000,
     "CONTINUATION, 16 KiB": 2000,
     "CONTINUATION, ending": 500,
@@ -190,6 +192,27 @@ FEWER = {
     "GET /metrics": 5000,
     "GET /metrics, no window": 5000,
 }
+
+
+@pytest.fixture
+def nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway's buckets stand as if no time passed during a flood.
+
+    What a flood is, its number of frames decides then, and not whether this machine sends them
+    faster than the buckets get something back.
+    """
+
+    class Bucket(TokenBucket):
+        def take(self, now: float) -> bool:
+            return super().take(self._seen)
+
+    monkeypatch.setattr("partway.protocol.http2_gate.TokenBucket", Bucket)
+
+
+@pytest.fixture
+def page_of_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is made anew once a second, as everywhere but in the tests of the wire."""
+    monkeypatch.setattr("partway.gateway.operations.status.METRICS_AGE", limits.METRICS_AGE)
 
 
 async def spend(stream: RawHttp2Stream, size: int) -> bool:
@@ -213,7 +236,9 @@ async def flood_it(good: Good, attacker: Attacker, name: str) -> None:
 
 @one_loop
 @pytest.mark.parametrize("name", [name for name in FLOODS if name != "indexed, a bomb"])
-async def test_a_good_stream_outlives_a_flood(gateway_for, name):
+async def test_a_good_stream_outlives_a_flood(
+    gateway_for, name, nothing_comes_back, page_of_metrics
+):
     flood = FLOODS[name]
     gateway = await gateway_for()
     other, _ = await attack_on(gateway)
@@ -292,14 +317,14 @@ async def test_a_large_part_through_a_window_of_one_byte(gateway_for):
     model.send(frame(BINARY, bytes(16 * MIB)))
     (session,) = gateway.gateway.streams.sessions
     await eventually(lambda: session.buffered_bytes > 15 * MIB)
-    began = asyncio.get_running_loop().time()
+    began = time.process_time()
     stream.window = 3000
     for _ in range(3000):
         client.send_bytes(raw(WindowUpdateFrame(stream.stream_id, 1)))
         await asyncio.sleep(0)
     await client.until(lambda: stream.window == 0, "3,000 bytes")
-    # Copying the rest takes 5 ms, and 3,000 times that 15 s.
-    assert asyncio.get_running_loop().time() - began < PATIENCE
+    # Copying the rest takes 5 ms, and 3,000 times that 15 s; all else takes less than one.
+    assert time.process_time() - began < 5.0
 
 
 @one_loop
@@ -356,7 +381,6 @@ def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines of a tenth of a second."""
     monkeypatch.setattr(limits, "HTTP2_IDLE_TIMEOUT", 0.1)
     monkeypatch.setattr(limits, "LINGER_TIMEOUT", 0.1)
-    monkeypatch.setattr("partway.gateway.serving.http2_stream.LINGER_TIMEOUT", 0.1)
 
 
 async def test_a_client_that_takes_none_of_its_responses_is_cut(
@@ -370,9 +394,9 @@ async def test_a_client_that_takes_none_of_its_responses_is_cut(
 
     def looks() -> bool:
         nonlocal most
-        for connection in connections(gateway):
-            most = max(most, connection._out.unsent)
-        return bool(most) and not connections(gateway)
+        for lifetime in lifetimes(gateway):
+            most = max(most, lifetime._out.unsent)
+        return bool(most) and not lifetimes(gateway)
 
     for _ in range(10):
         wire.send(*(attacker.get("/metrics") for _ in range(100)))
@@ -505,10 +529,12 @@ async def test_a_client_has_no_say_in_how_large_our_header_table_is(gateway_for)
     gateway = await gateway_for()
     settings = {SettingsFrame.HEADER_TABLE_SIZE: 2**32 - 1}
     async with await RawHttp2Client.connect(gateway.port, settings=settings) as client:
+        decoder = client._decoder
+        decoder.max_allowed_table_size = settings[SettingsFrame.HEADER_TABLE_SIZE]
         client.start_reading()
         await client.settled()
-        (connection,) = connections(gateway)
-        assert connection._h2.encoder.header_table_size == limits.HTTP2_ENCODER_TABLE
+        await client.request(GET, end_stream=True).ended()
+        assert decoder.header_table_size == limits.HTTP2_ENCODER_TABLE  # as its headers say
 
 
 async def test_a_method_of_any_characters_stays_out_of_the_log(gateway_for, caplog):

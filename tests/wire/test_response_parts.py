@@ -29,6 +29,9 @@ from tests.wire.peers import (
     upgrade_request,
 )
 
+#: What becomes of a frame, hangs on its bytes and the dialect; the loop decides nothing further.
+pytestmark = pytest.mark.pairwise
+
 MESSAGES = {
     "text": ([frame(TEXT, b"a")], [Part(b"a", UTF8)]),
     "binary": ([frame(BINARY, b"a")], [Part(b"a", BIN)]),

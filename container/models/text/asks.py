@@ -99,7 +99,7 @@ class Refused(ModelError):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChatTurn:
     """One message of a conversation."""
 
     role: Role
@@ -137,7 +137,7 @@ class Ask:
         ValueError: both of them, or neither.
     """
 
-    messages: tuple[Turn, ...] | None = None
+    messages: tuple[ChatTurn, ...] | None = None
     prompt: str | None = None
     sampling: Sampling = field(default_factory=Sampling)
     queue: bool = False
@@ -269,7 +269,7 @@ def sampling_of(members: Members, max_tokens: str) -> Sampling:
     )
 
 
-def turns_of(value: object, *, parts: bool = False) -> tuple[Turn, ...]:
+def turns_of(value: object, *, parts: bool = False) -> tuple[ChatTurn, ...]:
     """The turns of ``messages``.
 
     Args:
@@ -376,7 +376,7 @@ def _stops(value: object) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _turn(name: str, value: object, parts: bool) -> Turn:
+def _turn(name: str, value: object, parts: bool) -> ChatTurn:
     if not isinstance(value, dict):
         raise Refused(f"{name}: an object with role and content")
     for member, content in value.items():
@@ -389,7 +389,7 @@ def _turn(name: str, value: object, parts: bool) -> Turn:
     content = value.get("content")
     if parts and isinstance(content, list):
         content = "\n".join(_part(f"{name}.content[{at}]", each) for at, each in enumerate(content))
-    return Turn(role, string_of(f"{name}.content", content))
+    return ChatTurn(role, string_of(f"{name}.content", content))
 
 
 def _part(name: str, value: Any) -> str:

@@ -7,18 +7,16 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from transformers.generation.continuous_batching.requests import GenerationOutput
 
 from partway.container.errors import Busy, ModelError
 from partway.container.models.text.batching import Batching
 from partway.container.models.text.finite import mark_broken
+from partway.container.models.text.generation import Finish, Generation
 from partway.container.models.text.loading import Loaded, is_out_of_memory
-from partway.container.models.text.replies import Finish
 from partway.container.models.text.settings import Sample, TextSettings
 from partway.container.threads import in_thread, post
 
@@ -35,92 +33,6 @@ HUNG_AFTER = 30.0
 
 #: After so many starts at which it could not compute a single token the engine is given up.
 MAX_STARTS = 3
-
-
-class Generation(AsyncIterator[list[int]]):
-    """One reply: its tokens as they are sampled, each item those that have come since the last.
-
-    A context manager: leaving it cancels what is not finished.
-
-    Attributes:
-        prompt: tokens.
-        tokens: of the reply, all so far, without the one that ended it.
-        finish: why it is over: the model ended it, it has its length, or it was cancelled. Set
-            before the last item is taken.
-    """
-
-    def __init__(self, engine: Engine, prompt: Sequence[int], most: int, sample: Sample) -> None:
-        self._engine = engine
-        self.prompt = list(prompt)
-        self.most = most
-        self.sample = sample
-        self.tokens: list[int] = []
-        self.finish: Finish | None = None
-        self._taken = 0
-        self._error: ModelError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        #: When the last token came, or it began; ``time.monotonic()``.
-        self.moved_at = time.monotonic()
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more will come."""
-        return self.finish is not None or self._error is not None
-
-    def cancel(self) -> None:
-        """Give it up: the iteration ends, and its part of the cache is free with the next step."""
-        if not self.over:
-            self.finish = "cancelled"
-            self._engine.forget(self)
-            self._wake()
-
-    async def __anext__(self) -> list[int]:
-        while True:
-            if self.finish == "cancelled":
-                raise StopAsyncIteration
-            if self._taken < len(self.tokens):
-                new = self.tokens[self._taken :]
-                self._taken = len(self.tokens)
-                return new
-            if self._error is not None:
-                raise self._error
-            if self.finish is not None:
-                raise StopAsyncIteration
-            # Not for ever: the engine looks after those that get nothing.
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.cancel()
-
-    # --- For the engine --------------------------------------------------------------------------
-
-    def extend(self, tokens: Sequence[int], finish: Finish | None) -> None:
-        """Take new tokens in."""
-        self.tokens += tokens
-        self.finish = finish
-        self.moved_at = time.monotonic()
-        self._wake()
-
-    def fail(self, error: ModelError) -> None:
-        """End with an error; what has come can still be taken."""
-        self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 class Engine:
@@ -196,7 +108,7 @@ class Engine:
         if len(self._live) >= self._settings.generations:
             raise Busy(f"{self._settings.generations} replies are under way already")
         self._loop = asyncio.get_running_loop()
-        generation = Generation(self, prompt, min(most, self.context - len(prompt)), sample)
+        generation = Generation(self.forget, prompt, min(most, self.context - len(prompt)), sample)
         self._live[generation] = None
         if self._recovering is None:
             self._submit(generation, generation.most)
@@ -316,7 +228,7 @@ class Engine:
         for _ in range(MAX_STARTS):
             if self._dead is not None:
                 return
-            proof = Generation(self, [min(self._loaded.ends, default=0)], 1, Sample(0.0))
+            proof = Generation(self.forget, [min(self._loaded.ends, default=0)], 1, Sample(0.0))
             self._live[proof] = None
             try:
                 async with asyncio.timeout(HUNG_AFTER):

@@ -24,7 +24,7 @@ from partway.container.models.text.chat_completions import (
     invocation_of,
 )
 from partway.container.models.text.prompts import Conversation, Prompts
-from partway.container.models.text.replies import Reply as TextReply
+from partway.container.models.text.replies import TextReply
 from partway.container.models.text.settings import Sample, TextSettings
 from partway.container.models.text.talk import Talk
 from partway.container.stream import Stream

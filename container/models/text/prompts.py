@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from partway.container.models.text.asks import MAX_TEXT_BYTES, MAX_TURNS, Ask, Refused, Turn
+from partway.container.models.text.asks import MAX_TEXT_BYTES, MAX_TURNS, Ask, ChatTurn, Refused
 
 #: What a conversation remembers, in characters; a context rarely holds more.
 MAX_REMEMBERED = 4 * MAX_TEXT_BYTES
@@ -18,7 +18,7 @@ class Conversation:
     """What a stream and its model have said to each other, the oldest first."""
 
     def __init__(self) -> None:
-        self.turns: list[Turn] = []
+        self.turns: list[ChatTurn] = []
         #: Whether the client said all of it, so that nothing may be left out.
         self.whole = False
 
@@ -28,12 +28,12 @@ class Conversation:
         if ask.messages is not None:
             self.turns = list(ask.messages)
         elif ask.prompt is not None:
-            self.turns.append(Turn("user", ask.prompt))
+            self.turns.append(ChatTurn("user", ask.prompt))
             self._bound()
 
     def answered(self, text: str) -> None:
         """Take in what the model has said, as far as it came."""
-        self.turns.append(Turn("assistant", text))
+        self.turns.append(ChatTurn("assistant", text))
 
     def _bound(self) -> None:
         characters = sum(len(turn.content) for turn in self.turns)
@@ -50,7 +50,7 @@ class Prompt(NamedTuple):
     """
 
     tokens: list[int]
-    turns: list[Turn]
+    turns: list[ChatTurn]
 
 
 class Prompts:
@@ -66,7 +66,7 @@ class Prompts:
         self._context = context
         self._chat = bool(tokenizer.chat_template)
 
-    def prompt(self, turns: Sequence[Turn], most: int, *, whole: bool) -> Prompt:
+    def prompt(self, turns: Sequence[ChatTurn], most: int, *, whole: bool) -> Prompt:
         """The prompt for the next reply.
 
         A remembered conversation that has become too long loses its oldest turns, after what the
@@ -93,7 +93,7 @@ class Prompts:
             "with the reply"
         )
 
-    def _shortened(self, turns: Sequence[Turn], room: int) -> Prompt | None:
+    def _shortened(self, turns: Sequence[ChatTurn], room: int) -> Prompt | None:
         """As few of the oldest left out as will do; all but the last, if none of it will.
 
         By halves, since each look costs as much as the tokens are many, and a conversation can be
@@ -112,7 +112,7 @@ class Prompts:
                 begins = begins[middle + 1 :]
         return fitting
 
-    def _tokens(self, turns: Sequence[Turn]) -> list[int]:
+    def _tokens(self, turns: Sequence[ChatTurn]) -> list[int]:
         if not self._chat:
             if any(turn.role == "system" for turn in turns):
                 raise Refused("this model has no chat template: it takes no system message")
@@ -132,7 +132,7 @@ class Prompts:
         return list(encoded["input_ids"])
 
 
-def _first(turns: Sequence[Turn]) -> int:
+def _first(turns: Sequence[ChatTurn]) -> int:
     """Where the conversation begins, after what the system said."""
     return 1 if turns and turns[0].role == "system" and len(turns) > 1 else 0
 

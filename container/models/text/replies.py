@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
 
 from partway.container.models.text.chat_completions import Usage
 from partway.container.models.text.detokenizer import Detokenizer
+from partway.container.models.text.generation import Finish, Generation
 from partway.container.models.text.stops import Stops
 
-if TYPE_CHECKING:
-    from partway.container.models.text.engine import Generation
 
-Finish = Literal["stop", "length", "cancelled"]
-
-
-class Reply:
+class TextReply:
     """The pieces of one reply.
 
     Args:

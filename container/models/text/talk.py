@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from partway.container.errors import Busy
 from partway.container.models.text.asks import Ask, Sampling, ask_of
 from partway.container.models.text.prompts import Conversation
-from partway.container.models.text.replies import Reply
+from partway.container.models.text.replies import TextReply
 from partway.container.stream import Stream
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 #: Begins the next reply of a conversation.
-Begin = Callable[[Conversation, Sampling], Awaitable[Reply]]
+Begin = Callable[[Conversation, Sampling], Awaitable[TextReply]]
 
 
 @dataclass(slots=True, eq=False)
@@ -30,9 +30,9 @@ class _Request:
 
     ask: Ask
     interrupted: bool = False
-    reply: Reply | None = None
+    reply: TextReply | None = None
 
-    def answered_by(self, reply: Reply) -> None:
+    def answered_by(self, reply: TextReply) -> None:
         """The reply has begun; it is over if a later request came meanwhile."""
         self.reply = reply
         if self.interrupted:

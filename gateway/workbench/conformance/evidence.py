@@ -15,7 +15,7 @@ MAX_STEPS: Final = 200
 MAX_KEPT_HEAD: Final = 1024
 
 #: Who did it. ``failed`` is nobody: there it was seen that a clause is not kept.
-Side = Literal["sent", "received", "meanwhile", "failed"]
+NotedBy = Literal["sent", "received", "meanwhile", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Step:
     """
 
     at: float
-    side: Side
+    side: NotedBy
     what: str
     data: bytes = b""
     size: int = 0
 
 
 @dataclass(slots=True)
-class Exchange:
+class NotedExchange:
     """One connection, from its beginning.
 
     Args:
@@ -65,7 +65,7 @@ class Exchange:
         """Whether it was on this one that something was wrong."""
         return bool(self.steps) and self.steps[-1].side == "failed"
 
-    def note(self, side: Side, what: str, data: bytes = b"", head: int = 0) -> None:
+    def note(self, side: NotedBy, what: str, data: bytes = b"", head: int = 0) -> None:
         """Write a step down; of too many the last are only counted.
 
         Args:

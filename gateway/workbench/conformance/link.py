@@ -12,7 +12,7 @@ from typing import Final
 import h11
 
 from partway.gateway.dialling import Address
-from partway.gateway.workbench.conformance.evidence import Exchange, shown
+from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.verdict import Broken
 
 #: Seconds for an answer of which no clause says how soon it must come.
@@ -27,7 +27,7 @@ _READ = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """An HTTP response.
 
     Attributes:
@@ -68,7 +68,7 @@ class Link:
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: Exchange
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: NotedExchange
     ) -> None:
         self.reader = reader
         self.writer = writer
@@ -131,7 +131,7 @@ class Link:
 
 
 @asynccontextmanager
-async def link_to(address: Address, exchange: Exchange) -> AsyncIterator[Link]:
+async def link_to(address: Address, exchange: NotedExchange) -> AsyncIterator[Link]:
     """Connect; the connection is closed at the block's end.
 
     Raises:
@@ -169,7 +169,7 @@ async def ask(
     headers: Mapping[str, str],
     body: bytes = b"",
     timeout: float = PATIENCE,
-) -> Answer:
+) -> HttpAnswer:
     """Send one request and read its answer.
 
     Raises:
@@ -194,7 +194,7 @@ async def ask(
 
 async def read_answer(
     link: Link, method: str, began: float, timeout: float, read: bytes = b""
-) -> Answer:
+) -> HttpAnswer:
     """Read an answer whose request was sent at ``began``.
 
     Args:
@@ -242,7 +242,7 @@ async def read_answer(
         elif event is h11.PAUSED:
             break
     assert head is not None, "its end comes after it"
-    return Answer(
+    return HttpAnswer(
         status=head.status_code,
         reason=head.reason.decode("latin-1"),
         headers={name.decode(): value.decode("latin-1") for name, value in head.headers},

@@ -17,7 +17,7 @@ from websockets.utils import apply_mask
 from partway.gateway.workbench.conformance.evidence import shown
 from partway.gateway.workbench.conformance.link import (
     PATIENCE,
-    Answer,
+    HttpAnswer,
     Link,
     not_http,
     read_answer,
@@ -300,15 +300,15 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NotGranted:
     """An upgrade that was not granted: the container's answer."""
 
-    answer: Answer
+    answer: HttpAnswer
 
 
 async def upgrade(
     link: Link, target: str, headers: Mapping[str, str], timeout: float = PATIENCE
-) -> Peer | Refused:
+) -> Peer | NotGranted:
     """Ask for a stream.
 
     Raises:
@@ -342,7 +342,7 @@ async def upgrade(
     status, *lines = head.decode("latin-1").split("\r\n")
     link.exchange.note("received", status, read, len(head) + 4)
     if not status.startswith("HTTP/1.1 101"):
-        return Refused(await _refusal(link, read, timeout))
+        return NotGranted(await _refusal(link, read, timeout))
     fields = {
         name.strip().lower(): value.strip()
         for name, _, value in (line.partition(":") for line in lines)
@@ -351,7 +351,7 @@ async def upgrade(
     return Peer(link, fields, rest)
 
 
-async def _refusal(link: Link, read: bytes, timeout: float) -> Answer:
+async def _refusal(link: Link, read: bytes, timeout: float) -> HttpAnswer:
     try:
         return await read_answer(link, "GET", time.monotonic(), timeout, read)
     except h11.RemoteProtocolError as error:

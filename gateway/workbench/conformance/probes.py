@@ -12,7 +12,7 @@ from typing import Any, Final
 from partway.gateway.files import read_bounded
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.recording import (
-    Message,
+    JoinedMessage,
     Recording,
     RecordingError,
     load_recording,
@@ -178,7 +178,7 @@ def _of_recording(recording: Recording) -> Probe:
     )
 
 
-def _whole(path: Path, message: Message) -> str | bytes:
+def _whole(path: Path, message: JoinedMessage) -> str | bytes:
     if message.kind is Opcode.BINARY:
         return message.payload
     try:

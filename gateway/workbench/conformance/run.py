@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Check, Need
-from partway.gateway.workbench.conformance.evidence import Exchange
+from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.probes import Probe
 from partway.gateway.workbench.conformance.subject import Subject
 from partway.gateway.workbench.conformance.trial import Trial
@@ -46,7 +46,7 @@ class Result:
     seconds: float = 0.0
     said: str = ""
     remedy: str = ""
-    exchanges: tuple[Exchange, ...] = ()
+    exchanges: tuple[NotedExchange, ...] = ()
     output: str = ""
 
 
@@ -250,7 +250,11 @@ async def attempted(
 
 
 def not_kept(
-    check: Check, broken: Broken, seconds: float, exchanges: Iterable[Exchange], output: str = ""
+    check: Check,
+    broken: Broken,
+    seconds: float,
+    exchanges: Iterable[NotedExchange],
+    output: str = "",
 ) -> Result:
     """What became of a check whose clause is not kept."""
     verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
@@ -272,7 +276,7 @@ def blocked_by(check: Check, results: Mapping[str, Result]) -> Result | None:
     return None
 
 
-def mark(exchanges: Sequence[Exchange], what: str) -> None:
+def mark(exchanges: Sequence[NotedExchange], what: str) -> None:
     """Write down in the evidence what was wrong: where something happened last."""
     if exchanges and not any(each.failed for each in exchanges):
         max(exchanges, key=lambda each: each.latest).fail(what)

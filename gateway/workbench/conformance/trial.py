@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from partway.gateway.workbench.conformance.evidence import Exchange, shown
-from partway.gateway.workbench.conformance.link import PATIENCE, Answer, Link, ask, link_to
-from partway.gateway.workbench.conformance.peer import Closed, Peer, Refused, upgrade
+from partway.gateway.limits import START_TIMEOUT
+from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
+from partway.gateway.workbench.conformance.link import PATIENCE, HttpAnswer, Link, ask, link_to
+from partway.gateway.workbench.conformance.peer import Closed, NotGranted, Peer, upgrade
 from partway.gateway.workbench.conformance.probes import Probe
-from partway.gateway.workbench.conformance.subject import START_TIMEOUT, Launched, Subject
+from partway.gateway.workbench.conformance.subject import Launched, Subject
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
 
 #: For the answer to the Close at a stream's end; whether it comes is another check's to ask.
@@ -47,7 +48,7 @@ class Trial:
     subject: Subject
     probe: Probe
     fast: bool = False
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[NotedExchange] = field(default_factory=list)
     cut: bool = False
 
     @property
@@ -69,7 +70,7 @@ class Trial:
     @asynccontextmanager
     async def link(self, title: str) -> AsyncIterator[Link]:
         """A connection to the container."""
-        exchange = Exchange(title)
+        exchange = NotedExchange(title)
         self.exchanges.append(exchange)
         async with link_to(self.subject.address, exchange) as link:
             try:
@@ -84,7 +85,7 @@ class Trial:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         timeout: float = PATIENCE,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """One request on a connection of its own."""
         async with self.link(f"{method} {path}") as link:
             return await ask(
@@ -140,7 +141,7 @@ class Trial:
         async with self.link(title) as link:
             where = target if target is not None else str(self.subject.target)
             found = await upgrade(link, where, headers or {})
-            if isinstance(found, Refused):
+            if isinstance(found, NotGranted):
                 raise Broken(f"the upgrade to {where} is answered {found.answer}")
             try:
                 yield found

@@ -6,11 +6,10 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Mapping
 from importlib import resources
 
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.routes import Route
+from partway.gateway.serving.routes import READING, Access, Route
 
 #: What stands in the file for the endpoint's name and for the model's.
 _ENDPOINT, _MODEL = "%ENDPOINT%", "%MODEL%"
@@ -44,14 +43,14 @@ class Page:
             "X-Content-Type-Options": "nosniff",
         }
 
-    async def __call__(self, exchange: Exchange, _: Mapping[str, str]) -> None:
+    async def __call__(self, exchange: Exchange, *_: object) -> None:
         """Answer."""
         exchange.respond(200, self._content, self._headers)
 
     @property
     def route(self) -> Route:
         """Where it is."""
-        return Route(frozenset({"GET", "HEAD"}), re.compile("/"), self)
+        return Route("Page", READING, re.compile("/"), self, Access.ANYONE)
 
 
 def _hash(text: str, element: str) -> str:

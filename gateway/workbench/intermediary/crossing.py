@@ -17,8 +17,8 @@ from partway.gateway.workbench.intermediary.observer import (
     Sender,
     UpgradeRequest,
 )
-from partway.gateway.workbench.intermediary.side import READ_BYTES, Side, Watch
-from partway.gateway.workbench.intermediary.streams import SpoiledStream, Stream, splice
+from partway.gateway.workbench.intermediary.side import READ_BYTES, TcpSide, Watch
+from partway.gateway.workbench.intermediary.streams import PassedStream, SpoiledStream, splice
 from partway.protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT, REQUEST_HEAD_TIMEOUT
 
 log = logging.getLogger("partway.intermediary")
@@ -64,13 +64,13 @@ class Crossing:
         # Longer than the gateway's own: it is the one to end a stream, and to say why.
         self._patience = between.policy.stall_timeout + LINGER_TIMEOUT
         self._observer: Observer | None = None
-        self._sides: list[Side] = []
+        self._sides: list[TcpSide] = []
 
     async def run(self) -> None:
         """See it through; nothing of it is left behind."""
         policy = self._between.policy
         longest = policy.handshake_timeout + policy.lifetime + FINISH_TIMEOUT
-        gateway: Side | None = None
+        gateway: TcpSide | None = None
         try:
             async with asyncio.timeout(REQUEST_HEAD_TIMEOUT):
                 head, rest = await self._head()
@@ -108,12 +108,12 @@ class Crossing:
 
     def _side(
         self, sender: Sender, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> Side:
-        side = Side(reader, writer, Watch(self._observer, sender), self._patience)
+    ) -> TcpSide:
+        side = TcpSide(reader, writer, Watch(self._observer, sender), self._patience)
         self._sides.append(side)
         return side
 
-    async def _dial(self, gateway: Side) -> Side | None:
+    async def _dial(self, gateway: TcpSide) -> TcpSide | None:
         """The container's connection; where there is none, the gateway is to see none either."""
         reader = asyncio.StreamReader(READ_BYTES)
         where = self._between.container
@@ -133,14 +133,14 @@ class Crossing:
         writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
         return self._side(Sender.CONTAINER, reader, writer)
 
-    async def _splice(self, gateway: Side, head: bytes) -> None:
+    async def _splice(self, gateway: TcpSide, head: bytes) -> None:
         """Anything but a stream: bytes, both ways."""
         container = await self._dial(gateway)
         if container is not None:
             await container.write(head)
             await splice(gateway, container)
 
-    async def _stream(self, gateway: Side, head: bytes, request: UpgradeRequest) -> None:
+    async def _stream(self, gateway: TcpSide, head: bytes, request: UpgradeRequest) -> None:
         faults = self._between.rules.faults_for(self._between.name, request.target)
         applied = self._applier(request)
         for fault in faults:
@@ -152,12 +152,12 @@ class Crossing:
         if container is None:
             return
         await container.write(head)
-        stream = Stream(gateway, container, self._observer)
+        stream = PassedStream(gateway, container, self._observer)
         if faults:
             stream = SpoiledStream(gateway, container, self._observer, faults, applied)
         await stream.run()
 
-    async def _refuse(self, gateway: Side, fault: Refuse) -> None:
+    async def _refuse(self, gateway: TcpSide, fault: Refuse) -> None:
         data, answer = heads.refusal(fault.status, fault.body)
         if self._observer is not None:
             self._observer.answered(answer)

@@ -80,7 +80,7 @@ class Refuse(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Close(Fault):
+class CloseEarly(Fault):
     """The container closes the stream.
 
     Attributes:
@@ -211,7 +211,7 @@ class Throttle(Fault):
 #: Every fault, by the name that it has in a file.
 FAULTS: Final[dict[str, type[Fault]]] = {
     fault.name: fault
-    for fault in (Refuse, Close, Cut, Stall, DropPongs, Delay, Split, Empty, Throttle)
+    for fault in (Refuse, CloseEarly, Cut, Stall, DropPongs, Delay, Split, Empty, Throttle)
 }
 
 

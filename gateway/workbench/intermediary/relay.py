@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+import socket
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 from partway.gateway.dialling import Address
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.workbench.intermediary.crossing import Between, Crossing
-from partway.gateway.workbench.intermediary.faults import Rule, Rules
+from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.observer import Observe
 from partway.gateway.workbench.intermediary.side import READ_BYTES
 from partway.protocol.limits import ACCEPT_BACKLOG
@@ -29,36 +29,50 @@ class Intermediary:
     Args:
         name: the endpoint's.
         container: its own address.
-        rules: of faults. A :class:`Rules` may be shared with others, and its rules replaced while
-            streams run: those that are open keep theirs.
+        rules: of faults. They may be shared with others, and replaced while streams run: those
+            that are open keep theirs.
         observe: asked for each stream who wants to watch it.
         policy: of the endpoint. Its ``connect_timeout`` is ours; ``stall_timeout`` and ``lifetime``
             bound what nobody else ends.
-
-    Attributes:
-        rules: the same; ``rules.met`` says how many streams each has met.
     """
 
     def __init__(
         self,
         name: str,
         container: Address,
-        rules: Rules | Iterable[Rule] = (),
+        rules: Rules | None = None,
         observe: Observe | None = None,
         policy: StreamPolicy | None = None,
     ) -> None:
-        self.rules = rules if isinstance(rules, Rules) else Rules(rules)
-        self._between = Between(name, container, self.rules, observe, policy or StreamPolicy())
+        self._between = Between(
+            name, container, rules or Rules(), observe, policy or StreamPolicy()
+        )
         self._server: asyncio.Server | None = None
         self._crossings: set[asyncio.Task[None]] = set()
         self._closed = False
 
+    @property
+    def in_use(self) -> bool:
+        """Whether it has a connection of the gateway's."""
+        return bool(self._crossings)
+
     async def start(self) -> Address:
-        """Listen; returns where. Whoever starts owes :meth:`aclose`."""
+        """Listen; returns where. Whoever starts owes :meth:`aclose`, also if this is cancelled.
+
+        Raises:
+            OSError: no port on loopback can be listened on.
+        """
+        # asyncio itself would take "too many open files" for a kind of address that there is not.
+        listening = socket.create_server(("127.0.0.1", 0), backlog=ACCEPT_BACKLOG)
         self._server = await asyncio.start_server(
-            self._accepted, "127.0.0.1", 0, limit=READ_BYTES, backlog=ACCEPT_BACKLOG
+            self._accepted,
+            sock=listening,
+            limit=READ_BYTES,
+            backlog=ACCEPT_BACKLOG,
+            start_serving=False,  # that waits a turn, and by then the server has to be ours
         )
-        return Address(*self._server.sockets[0].getsockname())
+        await self._server.start_serving()
+        return Address(*listening.getsockname())
 
     async def aclose(self) -> None:
         """Stop listening, and drop what is open."""

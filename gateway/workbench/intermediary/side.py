@@ -71,7 +71,7 @@ class Watch:
         self._observer.ended(self._sender, error or self._broken)
 
 
-class Side:
+class TcpSide:
     """One TCP connection.
 
     Args:

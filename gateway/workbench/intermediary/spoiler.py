@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from partway.gateway.workbench.intermediary.faults import (
-    Close,
+    CloseEarly,
     Cut,
     DropPongs,
     Empty,
@@ -29,7 +29,7 @@ class Piece(NamedTuple):
     frame: Frame | None
 
 
-class State(enum.Enum):
+class SpoilerState(enum.Enum):
     """How far a stream is spoiled."""
 
     OPEN = enum.auto()
@@ -96,8 +96,8 @@ class Spoiler:
 
     def __init__(self, faults: Iterable[Fault], applied: Callable[[Fault], None]) -> None:
         by_kind = {type(fault): fault for fault in faults}
-        self.state = State.OPEN
-        self._close = by_kind.get(Close)
+        self.state = SpoilerState.OPEN
+        self._close = by_kind.get(CloseEarly)
         self._cut = by_kind.get(Cut)
         self._stall = by_kind.get(Stall)
         self._drop_pongs = by_kind.get(DropPongs)
@@ -114,14 +114,14 @@ class Spoiler:
     def spoil(self, piece: Piece) -> list[Piece]:
         """What the gateway gets in a piece's place."""
         frame = piece.frame
-        if self.state is State.CLOSED or self.state is State.CUT:
+        if self.state is SpoilerState.CLOSED or self.state is SpoilerState.CUT:
             return []
         if frame is not None and frame.opcode in (Opcode.PING, Opcode.PONG):
             if frame.opcode is Opcode.PONG and self._drop_pongs is not None:
                 self._applied(self._drop_pongs)
                 return []
             return [piece]
-        if self.state is State.STALLED:
+        if self.state is SpoilerState.STALLED:
             return []
         if frame is None or frame.opcode is Opcode.CLOSE:
             return [piece]
@@ -132,19 +132,19 @@ class Spoiler:
         return pieces + self._behind_part()
 
     def _behind_part(self) -> list[Piece]:
-        if isinstance(self._close, Close) and self._close.after == self._parts:
-            self.state = State.CLOSED
+        if isinstance(self._close, CloseEarly) and self._close.after == self._parts:
+            self.state = SpoilerState.CLOSED
             self._applied(self._close)
             code = None if self._close.code == closing.NO_STATUS else self._close.code
             payload = closing.encode_close(closing.Close(code, self._close.reason))
             return [self._piece(Frame(Opcode.CLOSE, payload))]
         if isinstance(self._stall, Stall) and self._stall.after == self._parts:
-            self.state = State.STALLED
+            self.state = SpoilerState.STALLED
             self._applied(self._stall)
         return []
 
     def _cut_off(self, cut: Cut, data: bytes) -> list[Piece]:
-        self.state = State.CUT
+        self.state = SpoilerState.CUT
         self._applied(cut)
         at = len(data) // 2 if cut.at is None else min(cut.at, len(data) - 1)
         return [Piece(data[:at], None)] if at else []

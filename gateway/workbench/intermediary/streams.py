@@ -9,21 +9,21 @@ from typing import Any, Final
 from partway.gateway.workbench.intermediary.faults import Delay, Fault, Throttle
 from partway.gateway.workbench.intermediary.heads import AnswerReader
 from partway.gateway.workbench.intermediary.observer import Observer
-from partway.gateway.workbench.intermediary.outlet import Outlet
-from partway.gateway.workbench.intermediary.side import Side
-from partway.gateway.workbench.intermediary.spoiler import Piece, RawFrames, Spoiler, State
+from partway.gateway.workbench.intermediary.pacer import Pacer
+from partway.gateway.workbench.intermediary.side import TcpSide
+from partway.gateway.workbench.intermediary.spoiler import Piece, RawFrames, Spoiler, SpoilerState
 
 #: Seconds for the other side, once one has ended its half: Linux gives a socket as long that its
 #: owner has closed (tcp_fin_timeout).
 HALF_OPEN_TIMEOUT: Final = 60.0
 
 
-async def splice(gateway: Side, container: Side) -> None:
+async def splice(gateway: TcpSide, container: TcpSide) -> None:
     """Pass bytes both ways, until both sides have ended."""
     await _until_both_end(_pass_all(gateway, container), _pass_all(container, gateway))
 
 
-async def _pass_all(source: Side, sink: Side) -> None:
+async def _pass_all(source: TcpSide, sink: TcpSide) -> None:
     while data := await source.read():
         await sink.write(data)
     sink.end()
@@ -44,7 +44,7 @@ async def _until_both_end(up: Coroutine[Any, Any, None], down: Coroutine[Any, An
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Stream:
+class PassedStream:
     """A stream without faults: every byte passes as it comes.
 
     Args:
@@ -53,7 +53,7 @@ class Stream:
         observer: told of everything, if there is one.
     """
 
-    def __init__(self, gateway: Side, container: Side, observer: Observer | None) -> None:
+    def __init__(self, gateway: TcpSide, container: TcpSide, observer: Observer | None) -> None:
         self._gateway = gateway
         self._container = container
         self._observer = observer
@@ -126,11 +126,11 @@ class Stream:
         self._gateway.end()
 
 
-class SpoiledStream(Stream):
+class SpoiledStream(PassedStream):
     """A stream whose container has faults.
 
     Args:
-        gateway: see :class:`Stream`.
+        gateway: see :class:`PassedStream`.
         container: likewise.
         observer: likewise; it sees what the gateway sees.
         faults: of the stream; Refuse is not for here.
@@ -139,8 +139,8 @@ class SpoiledStream(Stream):
 
     def __init__(
         self,
-        gateway: Side,
-        container: Side,
+        gateway: TcpSide,
+        container: TcpSide,
         observer: Observer | None,
         faults: Sequence[Fault],
         applied: Callable[[Fault], None],
@@ -161,7 +161,7 @@ class SpoiledStream(Stream):
             try:
                 await self._container.write(data)
             except OSError as error:
-                if isinstance(error, TimeoutError) and self._spoiler.state is State.OPEN:
+                if isinstance(error, TimeoutError) and self._spoiler.state is SpoilerState.OPEN:
                     raise
                 # What it has said before it went may be on its way still: the other direction ends.
                 self._container_gone = True
@@ -171,51 +171,51 @@ class SpoiledStream(Stream):
 
     async def _frames(self, first: bytes) -> None:
         spoiler, frames = self._spoiler, RawFrames()
-        outlet = Outlet(self._gateway.write, self._container.watch.frame, self._faults)
+        pacer = Pacer(self._gateway.write, self._container.watch.frame, self._faults)
         for fault in self._faults:
             if isinstance(fault, (Delay, Throttle)):
                 self._applied(fault)
-        outlet.put(spoiler.begin())
+        pacer.put(spoiler.begin())
         data = first
         while True:
             for piece in frames.feed(data):
-                outlet.put(spoiler.spoil(piece))
-                await outlet.make_room()
-            if spoiler.state is State.CUT:
-                await self._cut(outlet)
+                pacer.put(spoiler.spoil(piece))
+                await pacer.make_room()
+            if spoiler.state is SpoilerState.CUT:
+                await self._cut(pacer)
                 return
-            data = await self._read_on(outlet)
+            data = await self._read_on(pacer)
             if not data:
                 break
-        if spoiler.state is State.STALLED:
-            await outlet.pass_all()
+        if spoiler.state is SpoilerState.STALLED:
+            await pacer.pass_all()
             # The client is to see no end either: the gateway's limits decide how long.
             await self._gateway_ended.wait()
             return
-        rest = frames.rest() if spoiler.state is State.OPEN else b""
-        outlet.put([Piece(rest, None)])
-        await outlet.pass_all()
+        rest = frames.rest() if spoiler.state is SpoilerState.OPEN else b""
+        pacer.put([Piece(rest, None)])
+        await pacer.pass_all()
         self._container.watch.ended("in the middle of a frame" if rest else "")
         self._gateway.end()
 
-    async def _cut(self, outlet: Outlet) -> None:
-        await outlet.pass_all()
+    async def _cut(self, pacer: Pacer) -> None:
+        await pacer.pass_all()
         self._container.watch.ended("in the middle of a frame")
         self._container_gone = True
         self._container.reset()
         self._gateway.end()
 
-    async def _read_on(self, outlet: Outlet) -> bytes:
+    async def _read_on(self, pacer: Pacer) -> bytes:
         """The container's next bytes, while what is due leaves."""
         while True:
-            await outlet.pass_due()
-            waiting = asyncio.timeout_at(outlet.next_at)
+            await pacer.pass_due()
+            waiting = asyncio.timeout_at(pacer.next_at)
             try:
                 async with waiting:
                     return await self._container.read()
             except OSError:  # a TimeoutError is one
                 if not waiting.expired():
-                    if self._spoiler.state is State.OPEN:
-                        await outlet.pass_all()  # its end is as late as its frames
+                    if self._spoiler.state is SpoilerState.OPEN:
+                        await pacer.pass_all()  # its end is as late as its frames
                         raise
                     return b""

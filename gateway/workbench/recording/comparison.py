@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from partway.gateway.workbench.recording.recording import Message
+from partway.gateway.workbench.recording.recording import JoinedMessage
 
 
 class By(enum.Enum):
@@ -18,7 +18,7 @@ class By(enum.Enum):
     END = "end"  # that there is a reply if there was one, and the Close
 
 
-class Verdict(enum.Enum):
+class ReplyVerdict(enum.Enum):
     """What became of one reply."""
 
     SAME = "same"
@@ -28,7 +28,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class TimedReply:
     """A message of the container's.
 
     Attributes:
@@ -36,7 +36,7 @@ class Reply:
         after: seconds since the client's last frame before it.
     """
 
-    message: Message
+    message: JoinedMessage
     after: float
 
 
@@ -52,7 +52,7 @@ class Answers:
         trouble: what kept the stream from being whole, in words.
     """
 
-    replies: Sequence[Reply] = ()
+    replies: Sequence[TimedReply] = ()
     status: int = 101
     code: int | None = None
     reason: str = ""
@@ -60,7 +60,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedReply:
     """One reply, then and now.
 
     Attributes:
@@ -70,9 +70,9 @@ class Row:
         at: the first byte that differs, where both are of one kind.
     """
 
-    verdict: Verdict
-    recorded: Reply | None
-    now: Reply | None
+    verdict: ReplyVerdict
+    recorded: TimedReply | None
+    now: TimedReply | None
     at: int | None = None
 
 
@@ -91,15 +91,15 @@ class Comparison:
     by: By
     recorded: Answers
     now: Answers
-    rows: Sequence[Row] = ()
+    rows: Sequence[ComparedReply] = ()
     notes: Sequence[str] = field(default_factory=tuple)
 
     @property
     def same(self) -> bool:
         """Whether all is the same that has to be."""
-        return not self.notes and self.count(Verdict.SAME) == len(self.rows)
+        return not self.notes and self.count(ReplyVerdict.SAME) == len(self.rows)
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: ReplyVerdict) -> int:
         """Replies of one verdict."""
         return sum(row.verdict is verdict for row in self.rows)
 
@@ -113,19 +113,25 @@ def compare(recorded: Answers, now: Answers, by: By = By.EXACT) -> Comparison:
     return Comparison(by, recorded, now, rows, tuple(_notes(recorded, now)))
 
 
-def _row(recorded: Reply | None, now: Reply | None, by: By, any_now: bool) -> Row:
+def _row(
+    recorded: TimedReply | None, now: TimedReply | None, by: By, any_now: bool
+) -> ComparedReply:
     if recorded is None:
-        return Row(Verdict.SAME if by is By.END else Verdict.EXTRA, None, now)
+        return ComparedReply(ReplyVerdict.SAME if by is By.END else ReplyVerdict.EXTRA, None, now)
     if now is None:
-        return Row(Verdict.SAME if by is By.END and any_now else Verdict.MISSING, recorded, None)
+        return ComparedReply(
+            ReplyVerdict.SAME if by is By.END and any_now else ReplyVerdict.MISSING, recorded, None
+        )
     was, came = recorded.message, now.message
     if by is By.END:
-        return Row(Verdict.SAME, recorded, now)
+        return ComparedReply(ReplyVerdict.SAME, recorded, now)
     if (was.kind, was.whole) != (came.kind, came.whole):
-        return Row(Verdict.DIFFERS, recorded, now)
+        return ComparedReply(ReplyVerdict.DIFFERS, recorded, now)
     if by is By.SHAPE or was.payload == came.payload:
-        return Row(Verdict.SAME, recorded, now)
-    return Row(Verdict.DIFFERS, recorded, now, first_difference(was.payload, came.payload))
+        return ComparedReply(ReplyVerdict.SAME, recorded, now)
+    return ComparedReply(
+        ReplyVerdict.DIFFERS, recorded, now, first_difference(was.payload, came.payload)
+    )
 
 
 def first_difference(left: bytes, right: bytes) -> int:

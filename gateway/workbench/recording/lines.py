@@ -47,7 +47,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class UpgradeAnswered:
     """The container's answer to the upgrade.
 
     Attributes:
@@ -123,7 +123,7 @@ class Over:
     why: str = ""
 
 
-Line: TypeAlias = Head | Answered | Passed | Ended | Over
+Line: TypeAlias = Head | UpgradeAnswered | Passed | Ended | Over
 
 #: What a frame's kind is called.
 NAMES: Final = {opcode: opcode.name.lower() for opcode in Opcode}
@@ -139,8 +139,8 @@ def left_out(line: Line, key: bytes) -> Line:
         case Head():
             path = line.target.partition("?")[0]
             return Head(line.endpoint, path, line.started, False, line.headers)
-        case Answered():
-            return Answered(line.at, line.status, line.headers)
+        case UpgradeAnswered():
+            return UpgradeAnswered(line.at, line.status, line.headers)
         case Passed(at, sender, opcode, fin, payload, size) if payload is not None:
             digest = hashlib.blake2b(payload, digest_size=8, key=key).hexdigest()
             close = _close_of(opcode, payload)
@@ -163,7 +163,7 @@ def to_json(line: Line) -> list[bytes]:
                     "headers": dict(line.headers),
                 }
             )
-        case Answered():
+        case UpgradeAnswered():
             members = {"at": line.at, "answer": line.status, "headers": dict(line.headers)}
             return _pieces(members, line.body or None)
         case Passed():

@@ -12,12 +12,12 @@ from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.lines import (
     NAMES,
     VERSION,
-    Answered,
     Ended,
     Head,
     Line,
     Over,
     Passed,
+    UpgradeAnswered,
 )
 from partway.protocol.closing import Close, encode_close
 from partway.protocol.frames import Opcode
@@ -145,10 +145,10 @@ def _head(members: _Members) -> Head:
     return Head(endpoint, target, started, payloads, members.texts("headers"))
 
 
-def _answered(members: _Members) -> Answered:
+def _answered(members: _Members) -> UpgradeAnswered:
     at, status = members.at(), members.count("answer", 999)
     body = members.payload() if "text" in members or "base64" in members else b""
-    return Answered(at, status, members.texts("headers"), body)
+    return UpgradeAnswered(at, status, members.texts("headers"), body)
 
 
 def _passed(members: _Members) -> Passed:

@@ -27,12 +27,12 @@ from partway.gateway.workbench.intermediary.observer import (
     UpgradeRequest,
 )
 from partway.gateway.workbench.recording.lines import (
-    Answered,
     Ended,
     Head,
     Line,
     Over,
     Passed,
+    UpgradeAnswered,
     left_out,
     to_json,
 )
@@ -261,7 +261,9 @@ class _Stream(Observer):
 
     def answered(self, answer: UpgradeAnswer) -> None:
         headers = _kept(answer.headers, KEPT_OF_ANSWER)
-        self._put(Answered(self._at(), answer.status, headers, answer.body), len(answer.body))
+        self._put(
+            UpgradeAnswered(self._at(), answer.status, headers, answer.body), len(answer.body)
+        )
 
     def frame(self, sender: Sender, frame: Frame) -> None:
         self._put(Passed.of(self._at(), sender, frame), len(frame.payload))

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from partway.gateway.workbench.intermediary.observer import Sender
-from partway.gateway.workbench.recording.lines import Answered, Ended, Head, Line, Over, Passed
+from partway.gateway.workbench.recording.lines import (
+    Ended,
+    Head,
+    Line,
+    Over,
+    Passed,
+    UpgradeAnswered,
+)
 from partway.gateway.workbench.recording.parsing import LineError, from_json
 from partway.protocol.closing import Close
 from partway.protocol.frame_codec import FrameError, decode_close
@@ -27,7 +34,7 @@ class RecordingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class JoinedMessage:
     """A message, joined of its fragments.
 
     Attributes:
@@ -51,7 +58,7 @@ class Joining:
         self._payload = bytearray()
         self._at = 0.0
 
-    def add(self, frame: Frame, at: float) -> Message | None:
+    def add(self, frame: Frame, at: float) -> JoinedMessage | None:
         """The message that a data frame ends.
 
         Raises:
@@ -69,13 +76,13 @@ class Joining:
         self._kind, self._at = kind, at
         return self._end(whole=True) if fin else None
 
-    def rest(self) -> Message | None:
+    def rest(self) -> JoinedMessage | None:
         """The message whose end has not come, if there is one."""
         return None if self._kind is None else self._end(whole=False)
 
-    def _end(self, whole: bool) -> Message:
+    def _end(self, whole: bool) -> JoinedMessage:
         assert self._kind is not None, "a message has begun"
-        message = Message(self._kind, bytes(self._payload), self._at, whole)
+        message = JoinedMessage(self._kind, bytes(self._payload), self._at, whole)
         self._kind = None
         self._payload.clear()
         return message
@@ -96,7 +103,7 @@ class Recording:
 
     path: Path
     head: Head
-    answer: Answered | None
+    answer: UpgradeAnswered | None
     frames: tuple[Passed, ...]
     ends: tuple[Ended, ...]
     over: Over | None
@@ -113,7 +120,7 @@ class Recording:
         last = max((frame.at for frame in self.frames[-1:]), default=answered)
         return max((each.at for each in self.ends), default=last)
 
-    def messages(self, sender: Sender) -> list[Message]:
+    def messages(self, sender: Sender) -> list[JoinedMessage]:
         """What a side said, message by message; one that was not finished is the last."""
         joining = Joining()
         found = [
@@ -184,7 +191,7 @@ class _Building:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._head: Head | None = None
-        self._answer: Answered | None = None
+        self._answer: UpgradeAnswered | None = None
         self._frames: list[Passed] = []
         self._ends: list[Ended] = []
         self._over: Over | None = None
@@ -212,9 +219,9 @@ class _Building:
         self._at = line.at
         self._take(line, self._head.payloads)
 
-    def _take(self, line: Answered | Passed | Ended | Over, payloads: bool) -> None:
+    def _take(self, line: UpgradeAnswered | Passed | Ended | Over, payloads: bool) -> None:
         match line:
-            case Answered():
+            case UpgradeAnswered():
                 if self._answer is not None or self._frames:
                     raise LineError("an answer to the upgrade is behind what it answers")
                 self._answer = line

@@ -11,14 +11,14 @@ from typing import Final
 from partway.gateway.dialling import Address, Unreachable, dial
 from partway.gateway.streams.container_leg import REQUEST_ID
 from partway.gateway.workbench.intermediary.observer import Sender
-from partway.gateway.workbench.recording.comparison import Answers, Reply
+from partway.gateway.workbench.recording.comparison import Answers, TimedReply
 from partway.gateway.workbench.recording.recording import (
     Joining,
     Recording,
     RecordingError,
     close_in,
 )
-from partway.gateway.workbench.recording.talk import Talk
+from partway.gateway.workbench.recording.replayed_stream import ReplayedStream
 from partway.protocol.closing import ABNORMAL, NO_STATUS, NORMAL, Close, encode_close
 from partway.protocol.frames import Frame, Opcode
 from partway.protocol.handshake import ClientHandshake, HandshakeRefused
@@ -40,7 +40,7 @@ MAX_MORE_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlannedStep:
     """One frame of the client's.
 
     Attributes:
@@ -55,7 +55,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class ReplayPlan:
     """What to do, and what came of it then.
 
     Attributes:
@@ -65,16 +65,16 @@ class Script:
         cut: whether the client's side ended without a Close.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
     answers: Answers
     ends: bool
     cut: bool
 
 
-def script_of(recording: Recording) -> Script:
+def plan_of(recording: Recording) -> ReplayPlan:
     """What a recording has to be said again.
 
-    Pings and pongs are the platform's affair, and not of the script.
+    Pings and pongs are the platform's affair, and not of the plan.
 
     Raises:
         RecordingError: its payloads were left out, or the stream was never answered.
@@ -85,8 +85,8 @@ def script_of(recording: Recording) -> Script:
     if recording.answer is None:
         raise RecordingError(f"{path}: its stream was never answered: nothing can be compared")
     at, said_at = recording.answer.at, recording.answer.at
-    steps: list[Step] = []
-    replies: list[Reply] = []
+    steps: list[PlannedStep] = []
+    replies: list[TimedReply] = []
     joining = Joining()
     closed = False  # by the client
     code, reason = None, ""
@@ -101,9 +101,9 @@ def script_of(recording: Recording) -> Script:
         if container:
             message = joining.add(passed.frame, passed.at)
             if message is not None:
-                replies.append(Reply(message, passed.at - said_at))
+                replies.append(TimedReply(message, passed.at - said_at))
         else:
-            steps.append(Step(passed.at - at, passed.frame, len(replies)))
+            steps.append(PlannedStep(passed.at - at, passed.frame, len(replies)))
             at = said_at = passed.at
             closed = closed or passed.opcode is Opcode.CLOSE
     ends = [each.sender for each in recording.ends]
@@ -112,8 +112,8 @@ def script_of(recording: Recording) -> Script:
         code = ABNORMAL
     rest = joining.rest()
     if rest is not None and (closed or code is not None):  # else nobody knows how it went on
-        replies.append(Reply(rest, rest.at - said_at))
-    return Script(
+        replies.append(TimedReply(rest, rest.at - said_at))
+    return ReplayPlan(
         steps=tuple(steps),
         answers=Answers(replies, recording.answer.status, code, reason),
         ends=closed or code is not None,
@@ -122,7 +122,7 @@ def script_of(recording: Recording) -> Script:
 
 
 async def replay(
-    script: Script,
+    plan: ReplayPlan,
     address: Address,
     target: str,
     *,
@@ -132,7 +132,7 @@ async def replay(
     """Say it to a container.
 
     Args:
-        script: what to say.
+        plan: what to say.
         address: where the container listens.
         target: path and query.
         speed: of its pace; 0 for as fast as the replies come.
@@ -153,8 +153,8 @@ async def replay(
         return Answers(status=refusal.status)
     except Unreachable as error:
         return Answers(status=0, trouble=f"no stream with {address}: {error}")
-    answers = script.answers
-    talk = Talk(
+    answers = plan.answers
+    stream = ReplayedStream(
         upgraded,
         patience,
         most_replies=len(answers.replies) + MAX_MORE_REPLIES,
@@ -162,35 +162,37 @@ async def replay(
     )
     try:
         async with asyncio.timeout(STREAM_LIFETIME / (speed if 0 < speed < 1 else 1)):
-            await _hold(talk, script, speed)
+            await _hold(stream, plan, speed)
     except TimeoutError:
-        talk.trouble = talk.trouble or "the stream was not over when any stream would have been"
+        stream.trouble = stream.trouble or "the stream was not over when any stream would have been"
     finally:
-        talk.abort()
-    replies = talk.replies()
-    if not script.ends:  # what may have come later then is in no recording
+        stream.abort()
+    replies = stream.replies()
+    if not plan.ends:  # what may have come later then is in no recording
         replies = replies[: len(answers.replies)]
-    return Answers(replies, HTTPStatus.SWITCHING_PROTOCOLS, talk.code, talk.reason, talk.trouble)
+    return Answers(
+        replies, HTTPStatus.SWITCHING_PROTOCOLS, stream.code, stream.reason, stream.trouble
+    )
 
 
-async def _hold(talk: Talk, script: Script, speed: float) -> None:
+async def _hold(stream: ReplayedStream, plan: ReplayPlan, speed: float) -> None:
     """Say the steps, each in its time; then see the stream to its end."""
     excused = 0  # replies that have been waited for in vain
     came = silent = 0
-    for step in script.steps:
-        await talk.pause(step.gap / speed if speed else 0.0)
-        if talk.count != came:
-            came, silent = talk.count, 0
-        if silent < WAITS_IN_VAIN and not await talk.until_replies(step.replies - excused):
-            excused = step.replies - talk.count
+    for step in plan.steps:
+        await stream.pause(step.gap / speed if speed else 0.0)
+        if stream.count != came:
+            came, silent = stream.count, 0
+        if silent < WAITS_IN_VAIN and not await stream.until_replies(step.replies - excused):
+            excused = step.replies - stream.count
             silent += 1
-        if not await talk.say(step.frame):
+        if not await stream.say(step.frame):
             break
-    if not script.ends:
-        await talk.until_replies(len(script.answers.replies) - excused)
-        if script.cut:
+    if not plan.ends:
+        await stream.until_replies(len(plan.answers.replies) - excused)
+        if plan.cut:
             return
-        await talk.say(Frame(Opcode.CLOSE, encode_close(Close(NORMAL))))
-    await talk.until_ended()
-    if not talk.trouble:  # else it is cut: who takes nothing takes no Close
-        await talk.finish()
+        await stream.say(Frame(Opcode.CLOSE, encode_close(Close(NORMAL))))
+    await stream.until_ended()
+    if not stream.trouble:  # else it is cut: who takes nothing takes no Close
+        await stream.finish()

@@ -10,14 +10,14 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from partway.gateway.console import print_line
 from partway.gateway.plain_text import cut, safe
+from partway.gateway.terminal import print_line
 from partway.gateway.workbench.recording.comparison import (
     By,
+    ComparedReply,
     Comparison,
-    Reply,
-    Row,
-    Verdict,
+    ReplyVerdict,
+    TimedReply,
     in_words,
 )
 from partway.gateway.workbench.recording.lines import NAMES
@@ -32,10 +32,10 @@ _SHOWN: Final = 48
 
 _INDENT: Final = " " * 9
 _WORDS: Final = {
-    Verdict.SAME: ("same", "green"),
-    Verdict.DIFFERS: ("DIFFERS", "bold red"),
-    Verdict.MISSING: ("MISSING", "bold red"),
-    Verdict.EXTRA: ("EXTRA", "bold red"),
+    ReplyVerdict.SAME: ("same", "green"),
+    ReplyVerdict.DIFFERS: ("DIFFERS", "bold red"),
+    ReplyVerdict.MISSING: ("MISSING", "bold red"),
+    ReplyVerdict.EXTRA: ("EXTRA", "bold red"),
 }
 _HEAD: Final = f"{'verdict':9}{'reply':>6}  {'kind':6}  {'bytes':>9}  {'then':>9}  {'now':>9}  said"
 
@@ -88,7 +88,7 @@ def to_json(recording: Recording, where: str, found: Comparison) -> str:
             "then": {"code": found.recorded.code, "reason": found.recorded.reason},
             "now": {"code": found.now.code, "reason": found.now.reason},
         },
-        "counts": {verdict.value: found.count(verdict) for verdict in Verdict},
+        "counts": {verdict.value: found.count(verdict) for verdict in ReplyVerdict},
         "replies": [
             {
                 "verdict": row.verdict.value,
@@ -102,7 +102,7 @@ def to_json(recording: Recording, where: str, found: Comparison) -> str:
     return json.dumps(whole, indent=2) + "\n"
 
 
-def _reply(reply: Reply | None) -> dict[str, Any] | None:
+def _reply(reply: TimedReply | None) -> dict[str, Any] | None:
     if reply is None:
         return None
     message = reply.message
@@ -115,16 +115,16 @@ def _reply(reply: Reply | None) -> dict[str, Any] | None:
     }
 
 
-def _chosen(found: Comparison) -> tuple[list[tuple[int, Row]], int]:
+def _chosen(found: Comparison) -> tuple[list[tuple[int, ComparedReply]], int]:
     """The rows to show, numbered from one, and how many are left out."""
     rows = list(enumerate(found.rows, 1))
     if len(rows) > MAX_ROWS:
-        rows = [(number, row) for number, row in rows if row.verdict is not Verdict.SAME]
+        rows = [(number, row) for number, row in rows if row.verdict is not ReplyVerdict.SAME]
     chosen = rows[:MAX_ROWS]
     return chosen, len(found.rows) - len(chosen)
 
 
-def _row(number: int, row: Row) -> Iterator[Text]:
+def _row(number: int, row: ComparedReply) -> Iterator[Text]:
     word, style = _WORDS[row.verdict]
     shown = row.now or row.recorded
     assert shown is not None, "a row is of a reply"
@@ -134,7 +134,7 @@ def _row(number: int, row: Row) -> Iterator[Text]:
         f"{_time(row.recorded):>9}  {_time(row.now):>9}  {_said(shown)}"
     )
     yield Text.assemble((f"{word:9}", style), rest)
-    if row.verdict is not Verdict.DIFFERS or row.recorded is None or row.now is None:
+    if row.verdict is not ReplyVerdict.DIFFERS or row.recorded is None or row.now is None:
         return
     then = row.recorded.message
     if row.at is None:
@@ -148,11 +148,11 @@ def _row(number: int, row: Row) -> Iterator[Text]:
     yield Text(f"{_INDENT}now:  {_part(message.payload, start, message.kind)}", "red")
 
 
-def _time(reply: Reply | None) -> str:
+def _time(reply: TimedReply | None) -> str:
     return "" if reply is None else f"{reply.after:.3f} s"
 
 
-def _said(reply: Reply) -> str:
+def _said(reply: TimedReply) -> str:
     return _part(reply.message.payload, 0, reply.message.kind)
 
 
@@ -180,7 +180,7 @@ def _same_end(found: Comparison) -> str | None:
 
 def _summary(found: Comparison) -> str:
     parts = [f"{len(found.rows)} {'reply' if len(found.rows) == 1 else 'replies'}"]
-    counts = [(found.count(verdict), verdict.value) for verdict in Verdict]
+    counts = [(found.count(verdict), verdict.value) for verdict in ReplyVerdict]
     parts += [f"{count} {word}" for count, word in counts if count]
     by = {By.EXACT: "", By.SHAPE: ", by shape", By.END: ", by the end"}[found.by]
     return ", ".join(parts) + by

@@ -35,8 +35,9 @@ from partway.gateway.settings import Settings, SettingsError, changed_policy
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
+from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import (
-    Close,
+    CloseEarly,
     Cut,
     Delay,
     DropPongs,
@@ -50,13 +51,12 @@ from partway.gateway.workbench.intermediary.faults import (
     Stall,
     Throttle,
 )
-from partway.gateway.workbench.intermediary.relay import Intermediary
 from partway.gateway.workbench.testing.script import CloseWith, Fragmented
 from partway.gateway.workbench.testing.scripted import ReceivedStream, ScriptedContainer
 from partway.protocol.sigv4 import Credentials
 
 __all__ = [
-    "Close",
+    "CloseEarly",
     "CloseWith",
     "Cut",
     "Delay",
@@ -318,11 +318,7 @@ class RunningGateway:
             directory = Path(up.enter_context(TemporaryDirectory(prefix="partway-")))
             up.push_async_callback(self.container.aclose)
             container = await self.container.start()
-            intermediary = Intermediary(
-                self.endpoint_name, container, self.faults.rules, policy=self._policy
-            )
-            up.push_async_callback(intermediary.aclose)
-            front = await intermediary.start()
+            dialler = await up.enter_async_context(InterposingDialler(self.faults.rules))
             files = LocalCa(directory / "ca").ensure(["localhost", "127.0.0.1"], datetime.now(UTC))
             settings = Settings(
                 port=0,
@@ -334,9 +330,9 @@ class RunningGateway:
                 shutdown_spread=0.0,
                 shutdown_hard=_LAST_BYTES,
                 region=self.region,
-                endpoints=(Endpoint(self.endpoint_name, front, self._policy),),
+                endpoints=(Endpoint(self.endpoint_name, container, self._policy),),
             )
-            gateway = Gateway(settings, server_context(files))
+            gateway = Gateway(settings, server_context(files), dialler=dialler)
             listening = await gateway.start()
             up.push_async_callback(gateway.drain)
             assert files.ca is not None, "the local CA's files name it"

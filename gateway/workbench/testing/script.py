@@ -77,13 +77,13 @@ class CloseWith:
 
 
 #: What a container may say.
-Reply = str | bytes | Fragmented | CloseWith
+ScriptedReply = str | bytes | Fragmented | CloseWith
 #: The same, perhaps made of the message that is answered.
-Answer = Reply | Callable[[Message], Reply]
+ScriptedAnswer = ScriptedReply | Callable[[Message], ScriptedReply]
 #: Which messages a rule is for: those equal to it, those with a match, or those it is true of.
 Fits = str | bytes | re.Pattern[str] | re.Pattern[bytes] | Callable[[Message], object]
 
-_A = TypeVar("_A", bound=Answer)
+_A = TypeVar("_A", bound=ScriptedAnswer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +97,17 @@ class Lines:
         last: said when the input has ended, before the Close.
     """
 
-    first: tuple[Reply, ...] = ()
-    rules: tuple[tuple[Fits, tuple[Answer, ...]], ...] = ()
-    otherwise: tuple[Answer, ...] | None = None
-    last: tuple[Reply, ...] = ()
+    first: tuple[ScriptedReply, ...] = ()
+    rules: tuple[tuple[Fits, tuple[ScriptedAnswer, ...]], ...] = ()
+    otherwise: tuple[ScriptedAnswer, ...] | None = None
+    last: tuple[ScriptedReply, ...] = ()
 
     @property
     def echoes_frames(self) -> bool:
         """Whether no message is waited for: each frame is said again as it comes."""
         return not self.rules and self.otherwise is None
 
-    def answers(self, message: Message) -> Iterator[Reply] | None:
+    def answers(self, message: Message) -> Iterator[ScriptedReply] | None:
         """What a message is answered with; None to echo it.
 
         A test's function that fails ends the stream with Close(1011), and is in the log.
@@ -126,7 +126,7 @@ class Lines:
             return iter([CloseWith(INTERNAL_ERROR, f"the script failed: {type(error).__name__}")])
 
 
-class Script:
+class ContainerScript:
     """The vocabulary. What is said here holds for streams that open afterwards.
 
     A reply is a message (``str`` or ``bytes``), one in fragments (:class:`Fragmented`), or
@@ -138,11 +138,11 @@ class Script:
         #: Replaced as a whole, so that a stream on another thread sees one script or the next.
         self._lines = Lines()
 
-    def replies_with(self, *answers: Answer) -> None:
+    def replies_with(self, *answers: ScriptedAnswer) -> None:
         """Answer each message so, in place of an echo; with nothing at all if nothing is given."""
         self._lines = replace(self._lines, otherwise=_checked(answers))
 
-    def on(self, fits: Fits, *answers: Answer) -> None:
+    def on(self, fits: Fits, *answers: ScriptedAnswer) -> None:
         """Answer messages of one kind so; of several rules that fit the first one counts.
 
         Args:
@@ -153,11 +153,11 @@ class Script:
         rule = (fits, _checked(answers))
         self._lines = replace(self._lines, rules=(*self._lines.rules, rule))
 
-    def says_first(self, *replies: Reply) -> None:
+    def says_first(self, *replies: ScriptedReply) -> None:
         """Say this as soon as a stream opens."""
         self._lines = replace(self._lines, first=_checked(tuple(map(_reply, replies))))
 
-    def says_last(self, *replies: Reply) -> None:
+    def says_last(self, *replies: ScriptedReply) -> None:
         """Say this once the input has ended, before the Close; ``CloseWith`` takes its place."""
         self._lines = replace(self._lines, last=_checked(tuple(map(_reply, replies))))
 
@@ -182,7 +182,7 @@ def _checked(answers: tuple[_A, ...]) -> tuple[_A, ...]:
     return answers
 
 
-def _reply(value: object) -> Reply:
+def _reply(value: object) -> ScriptedReply:
     if isinstance(value, str | bytes | Fragmented | CloseWith):
         return value
     raise TypeError(
@@ -191,7 +191,7 @@ def _reply(value: object) -> Reply:
     )
 
 
-def _made(answer: Answer, message: Message) -> Reply:
+def _made(answer: ScriptedAnswer, message: Message) -> ScriptedReply:
     return _reply(answer(message) if callable(answer) else answer)
 
 

@@ -18,10 +18,10 @@ from partway.gateway.serving.exchange import Exchange, UpgradableExchange
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.workbench.testing.script import (
     CloseWith,
+    ContainerScript,
     Lines,
     Message,
-    Reply,
-    Script,
+    ScriptedReply,
     frames_of,
 )
 from partway.protocol.closing import TOO_BIG, Close
@@ -83,7 +83,7 @@ class ReceivedStream:
         return messages
 
 
-class ScriptedContainer(Script):
+class ScriptedContainer(ContainerScript):
     """The container. It takes streams on every path, and answers ``/ping``."""
 
     def __init__(self) -> None:
@@ -272,7 +272,7 @@ class _Conversation:
         for part in parts:
             self._connection.send(frames_of_parts.frame(part))
 
-    def _say(self, replies: Iterable[Reply]) -> None:
+    def _say(self, replies: Iterable[ScriptedReply]) -> None:
         for reply in replies:
             if isinstance(reply, CloseWith):
                 self._finish(reply.close)

@@ -212,7 +212,7 @@ async def test_draining_refuses_what_is_new_and_lets_the_rest_end() -> None:
     async with asyncio.timeout(5), raw_stream(port) as client, raw_client(port) as other:
         await open_stream(client)
         server.stop()
-        await until(lambda: server.guard.draining)
+        await until(lambda: server.guard.activity.draining)
         for request in ("GET /ping", "POST /invocations", "GET /execution-parameters"):
             said = await ask(other, request)
             assert (said.status, said.body) == (503, b"the container is stopping\n")
@@ -286,7 +286,7 @@ async def test_a_second_stop_hastens(at_once: bool) -> None:
             await open_stream(client)
         server.stop()
         if not at_once:
-            await until(lambda: server.guard.draining)
+            await until(lambda: server.guard.activity.draining)
         server.stop()
         for client in (first, second):
             assert (await client.frame()).close_code == 1001
@@ -414,7 +414,7 @@ async def test_a_second_stop_hastens_the_lifespan_too(monkeypatch: pytest.Monkey
     ):
         await open_stream(client)
         server.stop()
-        await until(lambda: server.guard.draining)
+        await until(lambda: server.guard.activity.draining)
         server.stop()
         await server.stopped()
 

@@ -369,7 +369,7 @@ async def test_waiting_for_a_client_to_leave_is_not_waiting_for_its_body() -> No
 
 async def test_no_more_than_so_many_at_a_time_but_pings() -> None:
     async with asyncio.timeout(5), serving() as (server, port):
-        server.guard._max_running = 1
+        server.guard.activity._limit = 1
         async with raw_stream(port) as stream, raw_client(port) as client:
             stream.send_frame(TEXT, b"x")
             await stream.frame()

@@ -175,7 +175,7 @@ async def test_an_app_that_fails_while_its_client_takes_nothing(
     ):
         client.writer.transport.pause_reading()
         await stuck.wait()
-        await until(lambda: server.guard.idle)
+        await until(lambda: server.guard.activity.idle)
         client.writer.transport.abort()
     assert "TimeoutError" in caplog.text
 
@@ -236,7 +236,7 @@ async def test_what_an_app_does_once_its_client_has_left(
     app = accepted(careless)
     async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
         await leave(client)
-        await until(lambda: server.guard.idle)
+        await until(lambda: server.guard.activity.idle)
     failures = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(failures) == (1 if how == "fails" else 0)
 
@@ -259,7 +259,7 @@ async def test_our_close_is_the_last_word(caplog: pytest.LogCaptureFixture) -> N
 
     app = accepted(talks)
     async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
-        (stream,) = server.guard.streams
+        (stream,) = server.guard.activity.streams
         stream.close(1001, "r" * 200)
         stream.close(1002, "too late")
         end = await client.frame()
@@ -281,7 +281,7 @@ async def test_our_close_is_said_even_if_the_app_returns_at_that_moment() -> Non
 
     app = accepted(returns)
     async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
-        (stream,) = server.guard.streams
+        (stream,) = server.guard.activity.streams
         release.set()
         stream.close(1001, "the container is stopping")
         assert (await client.frame()).close_code == 1001
@@ -301,12 +301,12 @@ async def test_a_stream_that_is_not_accepted_yet_is_refused() -> None:
     async with asyncio.timeout(5), serving(app) as (server, port), raw_client(port) as client:
         client.send(upgrade_request())
         await asked.wait()
-        (stream,) = server.guard.streams
+        (stream,) = server.guard.activity.streams
         stream.close(1001, "the container is stopping")
         refused = await response(client)
         assert (refused.status, refused.body) == (503, b"the container is stopping\n")
         assert await client.eof() == b""
-        await until(lambda: server.guard.idle)
+        await until(lambda: server.guard.activity.idle)
     assert said == ["websocket.disconnect"]
 
 
@@ -321,7 +321,7 @@ async def test_an_app_that_has_closed_has_closed() -> None:
     app = accepted(closes)
     async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
         await closed.wait()
-        (stream,) = server.guard.streams
+        (stream,) = server.guard.activity.streams
         stream.close(1001, "ours")
         assert (await client.frame()).close_code == 4001
         release.set()

@@ -124,7 +124,7 @@ async def test_an_upgrade_that_is_none_is_answered(request_: bytes) -> None:
         client.send(request_)
         assert (await client.head()).startswith(b"HTTP/1.1 400 ")
         await client.rest()
-        assert server.guard.idle
+        assert server.guard.activity.idle
 
 
 async def test_a_head_too_large_is_400() -> None:
@@ -206,7 +206,7 @@ async def test_an_answer_to_a_bad_request_is_one(caplog: pytest.LogCaptureFixtur
 
 async def test_refusals_of_upgrades_name_the_server() -> None:
     async with asyncio.timeout(5), serving() as (server, port), raw_client(port) as client:
-        server.guard.draining = True
+        server.guard.activity.draining = True
         client.send(upgrade_request())
         assert (await response(client)).headers["server"] == "partway-container"
-        server.guard.draining = False
+        server.guard.activity.draining = False

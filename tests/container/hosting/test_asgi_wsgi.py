@@ -173,8 +173,8 @@ async def test_a_client_that_leaves_before_its_body_is_whole_costs_no_thread() -
     async with asyncio.timeout(5), serving(wsgi(note)) as (server, port):
         async with raw_client(port) as client:
             client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nh")
-            await until(lambda: not server.guard.idle)
-        await until(lambda: server.guard.idle)
+            await until(lambda: not server.guard.activity.idle)
+        await until(lambda: server.guard.activity.idle)
     assert not called.is_set()
 
 

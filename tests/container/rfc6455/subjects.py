@@ -142,14 +142,14 @@ class Subject:
     async def stream(self) -> AsyncIterator[Peer]:
         """A client whose upgrade has been granted; at the end nothing is left of its stream."""
         id = f"stream-{next(self._ids)}"
-        open_before = set(self.server.runtime.streams)
+        open_before = set(self.server.runtime.activity.streams)
         async with raw_client(self.port) as client:
             client.send(upgrade_request(X_Amzn_SageMaker_Request_Id=id))
             head = await client.head()
             assert head.startswith(b"HTTP/1.1 101 "), head
             await until(lambda: id in self.model.seen)
             yield Peer(client, self.model.seen[id])
-        await until(lambda: self.server.runtime.streams <= open_before)
+        await until(lambda: self.server.runtime.activity.streams <= open_before)
 
     async def exchange(self, *pieces: bytes, chop: int | None = WHOLE) -> Verdict:
         """Say everything, in chops of so many bytes, and judge all that comes back."""

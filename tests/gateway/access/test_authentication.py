@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import hmac
 from contextlib import nullcontext
 from dataclasses import replace
@@ -88,8 +89,13 @@ def authenticate(file, clock):
     def authenticate(
         request, operation=STREAM, endpoint="echo", payload_hash=lambda: EMPTY, bearer_allowed=True
     ):
-        return authentication.authenticate(
-            request, operation, endpoint, payload_hash, bearer_allowed=bearer_allowed
+        async def hash_later():
+            return payload_hash()
+
+        return asyncio.run(
+            authentication.authenticate(
+                request, operation, endpoint, hash_later, bearer_allowed=bearer_allowed
+            )
         )
 
     return authenticate
@@ -140,8 +146,10 @@ def event(secret: str, date_ms: int, prior: str, payload: bytes) -> bytes:
 def test_nobody_asks():
     request = SignableRequest("GET", "/", "access_token=x", (("authorization", "Basic dTpw"),))
     for bearer_allowed in (True, False):
-        identity = NoAuthentication().authenticate(
-            request, STREAM, "echo", EMPTY, bearer_allowed=bearer_allowed
+        identity = asyncio.run(
+            NoAuthentication().authenticate(
+                request, STREAM, "echo", EMPTY, bearer_allowed=bearer_allowed
+            )
         )
         assert identity.principal is None
         assert identity.event_chain() is None

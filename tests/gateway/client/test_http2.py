@@ -450,22 +450,32 @@ async def test_a_gateway_that_does_not_answer_the_goodbye_is_not_waited_for(monk
 # --- Liveness -------------------------------------------------------------------------------------
 
 
-async def test_a_gateway_that_answers_no_ping_is_lost(monkeypatch):
-    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.05)
+def pings_at(at_gateway: AtGateway) -> list[PingFrame]:
+    return [each for each in at_gateway.seen if isinstance(each, PingFrame)]
+
+
+async def test_a_gateway_that_answers_no_ping_is_lost(clock):
     async with stream_and_gateway(pongs=False) as (stream, at_gateway):
+        for number in range(1, 7):
+            clock.advance(limits.GATEWAY_PING_INTERVAL)
+            await until(lambda: len(pings_at(at_gateway)) == number, "a ping")  # noqa: B023
+        assert not stream._ended
+        clock.advance(limits.GATEWAY_PING_INTERVAL)
         with pytest.raises(ConnectionLost, match="answered none of 6 pings"):
             await soon(stream.receive())
-        pings = [each for each in at_gateway.seen if isinstance(each, PingFrame)]
-        assert [each.opaque_data for each in pings] == [n.to_bytes(8, "big") for n in range(1, 7)]
+        assert [each.opaque_data for each in pings_at(at_gateway)] == [
+            n.to_bytes(8, "big") for n in range(1, 7)
+        ]
 
 
-async def test_pings_go_on_while_nobody_reads(monkeypatch):
+async def test_pings_go_on_while_nobody_reads(clock):
     """Unlike a WebSocket's they do not wait behind what is not read."""
-    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.05)
     async with stream_and_gateway() as (stream, at_gateway):
         while stream._wire.reading:
             at_gateway.data(part(bytes(16_000)))
             await asyncio.sleep(0.001)
-        await asyncio.sleep(0.5)
-        assert sum(isinstance(each, PingFrame) for each in at_gateway.seen) > 6
+        for number in range(1, 11):
+            clock.advance(limits.GATEWAY_PING_INTERVAL)
+            await until(lambda: not stream._pings._liveness.unanswered, "a pong")
+            assert len(pings_at(at_gateway)) == number
         assert not stream._ended

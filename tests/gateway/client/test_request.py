@@ -32,7 +32,7 @@ from tests.gateway.client.http2_server import RawGateway
 from tests.gateway.client.peers import all_parts, grant, refused_by, replying, url_of
 from tests.gateway.tls.peers import write_pair
 from tests.wire.event_signing import EMPTY_HASH, KEY_ID, SECRET, EventSigning, mac
-from tests.wire.peers import ENDPOINT, RawContainer, soon
+from tests.wire.peers import ENDPOINT, RawContainer, RunningGateway, soon
 
 TOKEN = "a-token-of-sixteen-characters"
 KEY = Credentials(KEY_ID, SECRET)
@@ -84,7 +84,8 @@ async def tls_gateway(container: RawContainer, certificate: TlsFiles) -> AsyncIt
             )
             gateway = Gateway(settings, server_context(certificate))
             listening = await gateway.start()
-            running.push_async_callback(gateway.drain)
+            # It drops the container's end first: the gateway would wait for it to end TCP.
+            running.push_async_callback(RunningGateway(gateway, listening.port, container).stop)
             return f"https://localhost:{listening.tls_port}"
 
         yield start

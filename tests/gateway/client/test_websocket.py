@@ -32,7 +32,6 @@ from tests.gateway.client.peers import (
     all_parts,
     grant,
     http,
-    iterate,
     refused_by,
     replying,
     settled,
@@ -88,7 +87,7 @@ async def held_up() -> AsyncIterator[tuple[ClientStream, ModelStream, int]]:
 
 async def test_tasks_that_send_at_once_queue_nothing_past_the_mark():
     async with held_up() as (stream, at_gateway, sent):
-        pieces = [bytes([number]) * MIB for number in range(50)]
+        pieces = [bytes([number]) * MIB for number in range(20)]
         sending = [asyncio.create_task(stream.send_bytes(piece)) for piece in pieces]
         await asyncio.sleep(0.05)
         most = stream._wire._connection.unsent_bytes
@@ -155,10 +154,12 @@ async def test_parts_without_bytes_count_too():
         at_gateway.abort()
 
 
-async def test_a_gateway_that_answers_no_ping_is_lost(monkeypatch):
-    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.1)
+async def test_a_gateway_that_answers_no_ping_is_lost(clock):
     async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
         at_gateway = await server.stream()
+        clock.advance(6 * limits.GATEWAY_PING_INTERVAL)
+        assert not stream._ended
+        clock.advance(limits.GATEWAY_PING_INTERVAL)
         with pytest.raises(ConnectionLost, match="answered none of 6 pings") as caught:
             await soon(stream.receive())
         with pytest.raises(ConnectionLost):
@@ -169,42 +170,48 @@ async def test_a_gateway_that_answers_no_ping_is_lost(monkeypatch):
     assert caught.value.reconnect
 
 
-async def test_a_pong_answers_and_data_does_not(monkeypatch):
-    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.1)
+async def test_a_pong_answers_and_data_does_not(clock):
+    interval = limits.GATEWAY_PING_INTERVAL
     async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
         at_gateway = await server.stream()
-        for _ in range(5):
+        for _ in range(10):
+            clock.advance(interval)
             at_gateway.send(frame(PONG, (await at_gateway.frame()).payload))
-        assert not stream._ended
-        for _ in range(2):
+            at_gateway.send(frame(BINARY, EMPTY_PART))  # so that the pong has come
+            await soon(stream.receive())
+        for _ in range(6):
+            clock.advance(interval)
             assert (await at_gateway.frame()).opcode == PING
             at_gateway.send(frame(BINARY, EMPTY_PART))
-        received: list[PayloadPart] = []
+            await soon(stream.receive())
+        assert not stream._ended
+        clock.advance(interval)
         with pytest.raises(ConnectionLost, match="answered none"):
-            await soon(iterate(stream, received))
-        assert len(received) == 2
+            await soon(stream.receive())
         at_gateway.abort()
 
 
-async def test_who_reads_again_pings_again(monkeypatch):
-    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.1)
+async def test_who_reads_again_pings_again(clock):
+    interval = limits.GATEWAY_PING_INTERVAL
     full = CLIENT_RECEIVE_HIGH_WATER // PART_OVERHEAD + 1
     async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
         at_gateway = await server.stream()
         at_gateway.send(frame(BINARY, EMPTY_PART) * full)
         await until(lambda: not stream._wire.reading, "the client to stop reading")
-        await asyncio.sleep(0.4)
+        clock.advance(100 * interval)
         assert not stream._ended
-        received: list[PayloadPart] = []
+        for _ in range(full):
+            await soon(stream.receive())
+        assert stream._wire.reading
+        clock.advance(6 * interval)
+        assert not stream._ended, "the clock started again from zero"
+        clock.advance(interval)
         with pytest.raises(ConnectionLost, match="answered none"):
-            await soon(iterate(stream, received))
-        assert len(received) == full
+            await soon(stream.receive())
         at_gateway.abort()
 
 
-async def test_no_ping_follows_the_end(monkeypatch):
-    monkeypatch.setattr(limits, "GATEWAY_PING_INTERVAL", 0.1)
-
+async def test_no_ping_follows_the_end(clock):
     def answer(request: bytes) -> bytes:
         return grant(request) + frame(BINARY, MODEL_FAILED)
 
@@ -212,7 +219,7 @@ async def test_no_ping_follows_the_end(monkeypatch):
         at_gateway = await server.stream()
         with pytest.raises(ModelStreamFailed, match="4000: m"):
             await soon(stream.receive())
-        await asyncio.sleep(0.5)
+        clock.advance(5 * limits.GATEWAY_PING_INTERVAL)
         closing = asyncio.create_task(stream.close())
         assert (await at_gateway.frame()).opcode == CLOSE
         at_gateway.abort()

@@ -1,81 +1,186 @@
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
-from partway.gateway.serving.exchange import NO_HEADERS, Exchange
-from partway.protocol.errors import ModelError, ServiceUnavailable
-
-
-@pytest.fixture(autouse=True)
-def _no_leaks():
-    """No loop runs here."""
+from partway.gateway.serving.error_dialects import ErrorResponse
+from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Exchange
+from partway.protocol.errors import RequestTimeout, RequestTooLarge, ServiceUnavailable
 
 
 class Recorded(Exchange):
-    """An exchange that writes down how it was answered."""
+    """An exchange whose body is given, and that writes down how it was answered.
 
-    def __init__(self, *headers):
-        super().__init__("GET", "/", "", headers, "1.1", "192.0.2.1")
+    Args:
+        chunks: of the body; behind the last one it is at its end. None for one that never comes.
+        headers: of the request.
+    """
+
+    def __init__(self, *headers, chunks=(), method="GET", path="/"):
+        super().__init__(method, path, "", headers, "1.1", "192.0.2.1")
         self.responses = []
+        self.said = []
+        self._chunks = [*chunks]
 
     @property
     def answered(self):
-        return bool(self.responses)
+        return bool(self.responses or self.said)
 
     def respond(self, status, body=b"", headers=NO_HEADERS):
-        self.responses.append((status, json.loads(body), dict(headers)))
+        self.responses.append((status, body, dict(headers)))
 
     async def open(self, status, headers):
         raise NotImplementedError
 
+    async def _read(self):
+        chunk = self._chunks.pop(0) if self._chunks else b""
+        if chunk is None:
+            await asyncio.Event().wait()
+        if isinstance(chunk, Exception):
+            raise chunk
+        return chunk
+
+    def _say_continue(self):
+        self.said.append(100)
+
+    async def _begin(self, status, headers):
+        self.said.append(status)
+
+    async def _write(self, piece):
+        self.said.append(piece)
+
+    async def _end(self):
+        self.said.append("end")
+
     def abort(self):
-        raise NotImplementedError
+        self.said.append("abort")
 
 
-@pytest.mark.clause("4-1")
-@pytest.mark.parametrize(
-    ("error", "status", "name", "body"),
-    [
-        (
-            ServiceUnavailable("full"),
-            503,
-            "ServiceUnavailableError",
-            {"Message": "full", "ErrorCode": "ServiceUnavailable"},
-        ),
-        (
-            ModelError("no", 403, "who?"),
-            424,
-            "ModelError",
-            {
-                "Message": "no",
-                "OriginalStatusCode": 403,
-                "OriginalMessage": "who?",
-                "LogStreamArn": "",
-                "ErrorCode": "ModelError",
-            },
-        ),
-    ],
-)
-def test_an_error_becomes_a_response(error, status, name, body):
-    exchange = Recorded()
-    exchange.fail(error)
-    headers = {"Content-Type": "application/json", "x-amzn-ErrorType": name}
-    assert exchange.responses == [(status, body, headers)]
+# --- The request ---------------------------------------------------------------------------------
 
 
-def test_each_exchange_has_an_id_of_its_own():
+async def test_each_exchange_has_an_id_of_its_own():
     assert len({Recorded().request_id for _ in range(10)}) == 10
 
 
-def test_no_headers_stay_none():
+async def test_no_headers_stay_none():
     with pytest.raises(TypeError):
         NO_HEADERS["x"] = "y"
 
 
-def test_headers_of_one_name_are_one_list():
+async def test_headers_of_one_name_are_one_list():
     exchange = Recorded(("X-A", "1"), ("host", "h"), ("x-a", "2"))
     assert exchange.headers["x-A"] == "1, 2"
     assert exchange.headers["Host"] == "h"
     assert exchange.raw_headers == (("X-A", "1"), ("host", "h"), ("x-a", "2"))
+
+
+async def test_a_body_is_gathered_once():
+    exchange = Recorded(chunks=[b"ab", b"c"])
+    assert await exchange.body(3) == b"abc"
+    assert await exchange.body(3) == b"abc"
+    assert [chunk async for chunk in exchange.chunks(3)] == [b"abc"]
+
+
+async def test_a_body_of_no_bytes():
+    exchange = Recorded()
+    assert await exchange.body(0) == b""
+    assert [chunk async for chunk in exchange.chunks(0)] == []
+
+
+async def test_a_body_in_chunks():
+    exchange = Recorded(chunks=[b"ab", b"c"])
+    assert [chunk async for chunk in exchange.chunks(3)] == [b"ab", b"c"]
+
+
+@pytest.mark.parametrize("take", ["body", "chunks"])
+async def test_a_body_over_the_limit(take):
+    async def taken(exchange, limit):
+        if take == "body":
+            return await exchange.body(limit)
+        return b"".join([chunk async for chunk in exchange.chunks(limit)])
+
+    with pytest.raises(RequestTooLarge, match="over 2 bytes"):
+        await taken(Recorded(chunks=[b"ab", b"c"]), 2)
+    never = Recorded(("content-length", "3"), chunks=[None])
+    with pytest.raises(RequestTooLarge):
+        await taken(never, 2)
+    gathered = Recorded(chunks=[b"abc"])
+    await gathered.body(3)
+    with pytest.raises(RequestTooLarge):
+        await taken(gathered, 2)
+    assert await taken(Recorded(("content-length", "3"), chunks=[b"abc"]), 3) == b"abc"
+
+
+async def test_a_body_that_does_not_come():
+    with pytest.raises(RequestTimeout, match="not whole within"):
+        await Recorded(chunks=[b"a", None]).body(10, within=0.01)
+    with pytest.raises(RequestTimeout, match="silent for"):
+        async for _ in Recorded(chunks=[b"a", None]).chunks(10, pause=0.01):
+            pass
+
+
+async def test_a_client_that_leaves():
+    with pytest.raises(ClientLeft):
+        await Recorded(chunks=[b"a", ClientLeft()]).body(10)
+
+
+@pytest.mark.parametrize(("header", "said"), [("100-Continue", [100]), ("something", [])])
+async def test_the_body_is_asked_for_once_and_only_when_it_is_wanted(header, said):
+    exchange = Recorded(("Expect", header), chunks=[b"ab", b"c"])
+    assert exchange.said == []
+    await exchange.body(3)
+    assert exchange.said == said
+    refused = Recorded(("Expect", header), ("Content-Length", "4"))
+    with pytest.raises(RequestTooLarge):
+        await refused.body(3)
+    assert refused.said == []
+
+
+# --- The response --------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("4-1")
+async def test_an_error_becomes_a_response():
+    exchange = Recorded()
+    exchange.fail(ServiceUnavailable("full"))
+    ((status, body, headers),) = exchange.responses
+    assert status == 503
+    assert json.loads(body) == {"Message": "full", "ErrorCode": "ServiceUnavailable"}
+    assert headers["x-amzn-ErrorType"] == "ServiceUnavailableError"
+
+
+async def test_an_error_in_another_dialect():
+    exchange = Recorded()
+    exchange.fail(ServiceUnavailable("full"), lambda error: ErrorResponse(599, {"a": "b"}, b"no"))
+    assert exchange.responses == [(599, b"no", {"a": "b"})]
+
+
+async def test_a_response_in_pieces():
+    exchange = Recorded()
+    await exchange.begin(200)
+    await exchange.write(b"a")
+    await exchange.write(b"")  # in chunks it would be the last
+    await exchange.end()
+    exchange.operation_over()
+    assert exchange.said == [200, b"a", "end"]
+
+
+@pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304)])
+async def test_pieces_of_a_response_that_has_no_body(method, status):
+    exchange = Recorded(method=method)
+    await exchange.begin(status)
+    await exchange.write(b"dropped")
+    await exchange.end()
+    assert exchange.said == [status, "end"]
+
+
+async def test_a_response_that_has_not_ended_is_broken_off():
+    exchange = Recorded()
+    exchange.operation_over()
+    assert exchange.said == []
+    await exchange.begin(200)
+    exchange.operation_over()
+    assert exchange.said == [200, "abort"]

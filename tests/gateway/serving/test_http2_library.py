@@ -7,39 +7,25 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import DataReceived
 from h2.exceptions import ProtocolError
-from hpack import Encoder
 from hyperframe.frame import (
     ContinuationFrame,
     DataFrame,
     Frame,
-    HeadersFrame,
     PingFrame,
     RstStreamFrame,
-    SettingsFrame,
     WindowUpdateFrame,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.serving.http2_library import PlainData, ServerLibrary, server_library
-
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_REQUEST = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]
-
-
-def head(
-    stream_id: int, *more: tuple[str, str], flags: tuple[str, ...] = ("END_HEADERS",)
-) -> Frame:
-    return HeadersFrame(stream_id, Encoder().encode([*_REQUEST, *more]), flags=flags)
-
-
-def wire(*frames: Frame) -> bytes:
-    return b"".join(frame.serialize() for frame in frames)
+from tests.gateway.serving.http2_wire import OPENING, head
+from tests.wire.floods import raw
 
 
 def opened(*frames: Frame) -> ServerLibrary:
     library = server_library()
-    library.receive_data(_PREFACE + wire(SettingsFrame(0), *(frames or (head(1), head(3)))))
+    library.receive_data(OPENING + raw(*(frames or (head(1), head(3)))))
     library.clear_outbound_data_buffer()
     return library
 
@@ -102,7 +88,7 @@ frames = st.one_of(
 
 @given(st.lists(frames, max_size=12))
 def test_frames_mean_what_they_mean_to_h2(those):
-    data = wire(*those)
+    data = raw(*those)
     assert seen(opened(), data, plainly=True) == seen(opened(), data, plainly=False)
 
 
@@ -112,7 +98,7 @@ def test_plain_data_is_taken_the_short_way_and_nothing_else_is():
         DataFrame(1, b"padded", pad_length=3, flags=["PADDED"]),
         DataFrame(3, b"the last", flags=["END_STREAM"]),
     ]
-    found = opened().receive_frames(wire(*data))
+    found = opened().receive_frames(raw(*data))
     assert [type(event).__name__ for event in found] == [
         "PlainData", "DataReceived", "DataReceived", "StreamEnded",
     ]  # fmt: skip
@@ -121,14 +107,14 @@ def test_plain_data_is_taken_the_short_way_and_nothing_else_is():
 def test_what_exceeds_the_stream_s_window_ends_the_connection():
     library = opened()
     with pytest.raises(ProtocolError):
-        library.receive_frames(wire(*[DataFrame(1, bytes(16_384))] * 5))
+        library.receive_frames(raw(*[DataFrame(1, bytes(16_384))] * 5))
     assert library.data_to_send()[-4:] == ErrorCodes.FLOW_CONTROL_ERROR.to_bytes(4, "big")
 
 
 def test_content_length_is_h2_s_to_count():
     library = opened(head(1, ("content-length", "3")))
     with pytest.raises(ProtocolError):
-        library.receive_frames(wire(DataFrame(1, b"four")))
+        library.receive_frames(raw(DataFrame(1, b"four")))
 
 
 @given(st.lists(st.tuples(st.sampled_from([1, 3, 5]), st.integers(1, 20_000)), max_size=12))
@@ -162,4 +148,4 @@ def test_nothing_is_sent_after_the_end():
 def test_data_in_a_header_block_is_for_h2_to_refuse():
     library = opened()
     with pytest.raises(ProtocolError):
-        library.receive_frames(wire(head(5, flags=()), DataFrame(1, b"plain")))
+        library.receive_frames(raw(head(5, flags=()), DataFrame(1, b"plain")))

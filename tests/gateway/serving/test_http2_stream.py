@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from h2.errors import ErrorCodes
 
-from partway.gateway.serving.http2_stream import Http2Exchange, Http2Stream
+from partway.gateway.serving.http2_stream import Http2Stream
 from partway.protocol.limits import (
     HTTP2_MAX_FRAME,
     HTTP2_OPENING_WINDOW,
@@ -317,50 +317,3 @@ async def test_pings_of_one_connection_are_told_apart_by_their_stream(started):
     assert on.carrier.pings == [(5).to_bytes(4, "big") + (3).to_bytes(4, "big")]
     on.stream.pong_received(on.carrier.pings[0])
     assert on.owner.told == [(3).to_bytes(8, "big")]
-
-
-# --- Exchanges -----------------------------------------------------------------------------------
-
-HEADERS = [
-    (":method", "GET"),
-    (":scheme", "https"),
-    (":authority", "gateway.example:8443"),
-    (":path", "/a%20b?c=d?e"),
-    ("cookie", "a=1"),
-    ("cookie", "b=2"),
-]
-
-
-async def test_a_request(started):
-    carrier = FakeCarrier()
-    exchange = Http2Exchange(Http2Stream(carrier, 1), carrier, HEADERS, "192.0.2.1")
-    assert (exchange.method, exchange.path, exchange.query) == ("GET", "/a%20b", "c=d?e")
-    assert exchange.raw_headers == [HEADERS[2], HEADERS[4], HEADERS[5]]
-    assert exchange.headers["Cookie"] == "a=1, b=2"
-    assert exchange.version == "2"
-
-
-@pytest.mark.clause("2.2-1")
-async def test_a_whole_response(started):
-    carrier = FakeCarrier()
-    exchange = Http2Exchange(Http2Stream(carrier, 1), carrier, HEADERS, "192.0.2.1")
-    exchange.respond(403, b"no", {"X-Amzn-ErrorType": "No"})
-    ((status, date, *rest),) = carrier.heads
-    assert (status, date[0]) == ((":status", "403"), "date")
-    assert rest == [
-        ("server", "partway"),
-        ("x-amzn-requestid", exchange.request_id),
-        ("content-length", "2"),
-        ("x-amzn-errortype", "No"),
-    ]
-    assert carrier.sent == [(b"no", True)]
-    assert exchange.answered
-
-
-async def test_head_has_no_body(started):
-    carrier = FakeCarrier()
-    headers = [(":method", "HEAD"), *HEADERS[1:]]
-    exchange = Http2Exchange(Http2Stream(carrier, 1), carrier, headers, "192.0.2.1")
-    exchange.respond(200, b"body")
-    assert ("content-length", "4") in carrier.heads[0]
-    assert carrier.sent == [(b"", True)]

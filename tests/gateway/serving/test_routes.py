@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from partway.gateway.serving import routes
-from partway.gateway.serving.routes import Route, find
+from partway.gateway.operations.bidirectional import PATH
+from partway.gateway.operations.status import HEALTHZ
+from partway.gateway.serving.routes import READING, Route, find
 from partway.protocol.errors import NotFound
 
 
@@ -20,10 +23,9 @@ async def health(*_):
     raise NotImplementedError
 
 
-TABLE = (
-    Route(frozenset({"GET", "HEAD"}), routes.HEALTHZ, health),
-    Route(frozenset({"GET", "POST"}), routes.BIDIRECTIONAL, stream),
-)
+HEALTH = Route("Healthz", READING, HEALTHZ, health)
+STREAM = Route("Stream", frozenset({"GET", "POST"}), PATH, stream)
+TABLE = (HEALTH, STREAM)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ TABLE = (
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_stream_is_found_and_its_endpoint_decoded_once(method, path, name):
-    assert find(TABLE, method, path) == (stream, {"endpoint": name})
+    assert find(TABLE, method, path) == (STREAM, {"endpoint": name})
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,19 @@ def test_what_lies_nowhere(method, path):
 
 
 def test_the_first_route_that_answers_the_method_wins():
-    table = (Route(frozenset({"POST"}), routes.HEALTHZ, stream), *TABLE)
-    assert find(table, "GET", "/healthz") == (health, {})
-    assert find(table, "POST", "/healthz") == (stream, {})
+    first = Route("First", frozenset({"POST"}), HEALTHZ, stream)
+    assert find((first, *TABLE), "GET", "/healthz") == (HEALTH, {})
+    assert find((first, *TABLE), "POST", "/healthz") == (first, {})
+
+
+def test_a_target_tells_operations_of_one_path_apart():
+    describe, create = (
+        Route(name, frozenset({"POST"}), re.compile("/"), stream, target=f"SageMaker.{name}")
+        for name in ("DescribeModel", "CreateModel")
+    )
+    for route in (describe, create):
+        assert find((describe, create), "POST", "/", route.target) == (route, {})
+    for target in ("", "SageMaker.DeleteModel", "sagemaker.createmodel"):
+        with pytest.raises(NotFound):
+            find((describe, create), "POST", "/", target)
+    assert find(TABLE, "GET", "/healthz", "SageMaker.CreateModel") == (HEALTH, {})

@@ -187,9 +187,14 @@ class FakeConnection:
 
 
 class FakeTransport:
-    """The transport of a connection whose peer is the test: takes all, or nothing while stuck."""
+    """The transport of a connection whose peer is the test: takes all, or nothing while stuck.
 
-    def __init__(self) -> None:
+    Args:
+        encrypted: it is one of TLS, whose one side cannot be ended alone.
+    """
+
+    def __init__(self, *, encrypted: bool = False) -> None:
+        self._encrypted = encrypted
         self.written = bytearray()
         self.unsent = 0
         self.stuck = False
@@ -222,7 +227,10 @@ class FakeTransport:
                 self._protocol.pause_writing()
 
     def can_write_eof(self) -> bool:
-        return True
+        return not self._encrypted
+
+    def get_extra_info(self, name: str) -> Any:
+        return {"peername": ("192.0.2.1", 5), "sslcontext": self._encrypted or None}.get(name)
 
     def writelines(self, pieces: Iterable[bytes]) -> None:
         self.write(b"".join(pieces))

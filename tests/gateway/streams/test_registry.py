@@ -1,13 +1,19 @@
-"""The registry of streams: admission while it fills and drains. The drain itself: test_gateway."""
+"""The registry of streams: admission while it fills and drains, and the drain by a test's clock.
+
+The drain on the wire: test_gateway.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
 from partway.gateway.streams.registry import Streams
 from partway.protocol.errors import ServiceUnavailable
+from partway.protocol.limits import SHUTDOWN_BURST, SHUTDOWN_STEP
+from tests.gateway.streams.fakes import FakeClock, FakeStream
 
 
 class FakeSession:
@@ -90,3 +96,150 @@ async def test_hastened_it_waits_neither_for_grace_nor_for_spread():
     streams.hasten()
     await asyncio.wait_for(draining, 1)
     assert all(session.drained for session in sessions)
+
+
+# --- By the clock --------------------------------------------------------------------------------
+
+
+class TimedSession(FakeSession):
+    """Notes when it was told, and takes its time over its end."""
+
+    def __init__(self, clock, cost=0.0):
+        super().__init__()
+        self.clock = clock
+        self.cost = cost
+        self.times = []
+
+    def drain(self):
+        super().drain()
+        self.times.append(self.clock.time())
+        self.clock.now += self.cost
+
+
+class LateClock(FakeClock):
+    """A busy machine's: each timer fires late."""
+
+    def __init__(self, late):
+        super().__init__()
+        self.late = late
+        self.timers = 0
+
+    def call_later(self, delay, callback, *args):
+        self.timers += 1
+        return super().call_later(delay + self.late, callback, *args)
+
+
+async def a_few_turns():
+    """As many as a drain takes until it waits for its clock."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def run_out(clock, draining):
+    """Turn the clock from timer to timer until the drain is over."""
+    async with asyncio.timeout(60):  # of the machine's time, for a drain that never ends
+        while not draining.done():
+            await asyncio.sleep(0)
+            if clock.armed:
+                clock.advance_to(clock.armed[0].due)
+    await draining
+
+
+async def drained(clock, count, *, grace=0.0, spread=5.0, cost=0.0):
+    """When each of so many streams was told, in seconds since the drain began."""
+    streams = Streams(count, clock)
+    sessions = [TimedSession(clock, cost) for _ in range(count)]
+    for session in sessions:
+        streams.started(session)
+    began = clock.time()
+    await run_out(clock, asyncio.create_task(streams.drain(grace, spread)))
+    assert all(len(session.times) == 1 for session in sessions), "each is told once"
+    return sorted(session.times[0] - began for session in sessions)
+
+
+async def test_ten_thousand_streams_end_over_the_spread():
+    clock = LateClock(late=0)
+    times = await drained(clock, 10_000, grace=15)
+    assert times[0] == 15
+    assert 19.9 < times[-1] < 20
+    for second in range(5):
+        ended = sum(15 + second <= time < 16 + second for time in times)
+        assert ended == pytest.approx(2000, abs=20), f"an even pace: {ended} in one second"
+    assert clock.timers <= 5 / SHUTDOWN_STEP + 2, "no timer for each stream"
+
+
+async def test_timers_that_are_late_do_not_add_up():
+    """A wait of 1.2 ms for each that takes 2.9 would be 12 s."""
+    times = await drained(LateClock(late=0.0017), 4096)
+    assert times[-1] < 5.01
+
+
+async def test_ends_that_take_their_time_are_made_up_for():
+    """2 s of work for all: the pace is the clock's, and no wait comes on top of the work."""
+    times = await drained(FakeClock(), 4096, cost=0.0005)
+    assert 4.9 < times[-1] < 5.01
+
+
+async def test_more_work_than_time_goes_on_without_a_pause():
+    clock = LateClock(late=0.001)
+    times = await drained(clock, 4096, cost=0.002)
+    assert times[-1] < 4096 * 0.002 + 0.1
+
+
+async def test_a_turn_of_the_loop_ends_no_more_than_a_burst():
+    """Others are answered in between, however many are overdue."""
+    clock = FakeClock()
+    streams = Streams(1000, clock)
+    sessions = [FakeSession() for _ in range(1000)]
+    for session in sessions:
+        streams.started(session)
+    draining = asyncio.create_task(streams.drain(0, 0))
+    seen = [0]
+    while not draining.done():
+        await asyncio.sleep(0)
+        seen.append(sum(session.drained for session in sessions))
+    assert max(later - earlier for earlier, later in itertools.pairwise(seen)) == SHUTDOWN_BURST
+    assert seen[-1] == 1000
+
+
+async def test_streams_that_have_ended_are_passed_over():
+    clock = FakeClock()
+    streams = Streams(4, clock)
+    sessions = [FakeSession() for _ in range(4)]
+    for session in sessions:
+        streams.started(session)
+    draining = asyncio.create_task(streams.drain(0, 4))
+    await a_few_turns()
+    (first,) = (session for session in sessions if session.drained)
+    gone = next(session for session in sessions if session is not first)
+    streams.sessions.discard(gone)
+    await run_out(clock, draining)
+    assert [session for session in sessions if not session.drained] == [gone]
+
+
+async def test_a_stream_that_starts_all_the_same_is_told():
+    clock = FakeClock()
+    streams = Streams(2, clock)
+    await streams.drain(0, 0)
+    late = FakeSession()
+    streams.started(late)
+    assert not late.drained, "it has yet to start"
+    clock.advance(0)
+    assert late.drained
+
+
+@pytest.mark.parametrize("when", ["in the grace", "in the spread"])
+async def test_once_the_last_stream_has_ended_nobody_waits(when):
+    clock = FakeClock()
+    streams = Streams(2, clock)
+    fakes = [FakeStream(), FakeStream()]
+    for fake in fakes:
+        streams.started(fake.session)
+    draining = asyncio.create_task(streams.drain(60 if when == "in the grace" else 0, 60))
+    await a_few_turns()
+    assert len([fake for fake in fakes if fake.ended]) == (when == "in the spread")
+    for fake in fakes:
+        fake.session.drain()
+        streams.ended(fake.session)
+    await draining
+    assert clock.time() == 1000

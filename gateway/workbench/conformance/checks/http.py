@@ -8,7 +8,7 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.checks.startup import ping
-from partway.gateway.workbench.conformance.link import Answer
+from partway.gateway.workbench.conformance.link import HttpAnswer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
 
@@ -131,7 +131,7 @@ async def headers(trial: Trial) -> None:
         )
 
 
-async def _invoke(trial: Trial) -> Answer:
+async def _invoke(trial: Trial) -> HttpAnswer:
     """What the probe says first, as a request."""
     first = trial.probe.messages[0]
     body = first.encode() if isinstance(first, str) else first

@@ -7,9 +7,9 @@ import time
 from contextlib import AsyncExitStack
 from typing import Final
 
+from partway.gateway.limits import START_TIMEOUT
 from partway.gateway.workbench.conformance.check import Checks
-from partway.gateway.workbench.conformance.link import Answer
-from partway.gateway.workbench.conformance.subject import START_TIMEOUT
+from partway.gateway.workbench.conformance.link import HttpAnswer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
 
@@ -100,7 +100,9 @@ async def _slowest(trial: Trial) -> float:
     return max(took)
 
 
-async def ping(trial: Trial, headers: dict[str, str] | None = None, timeout: float = 10) -> Answer:
+async def ping(
+    trial: Trial, headers: dict[str, str] | None = None, timeout: float = 10
+) -> HttpAnswer:
     """``/ping`` by GET, or by POST where that is what it takes."""
     answer = await trial.request("GET", "/ping", headers, timeout=timeout)
     if answer.status in (404, 405):

@@ -6,7 +6,7 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.checks.http import UNKNOWN_HEADERS
-from partway.gateway.workbench.conformance.peer import Peer, Refused, upgrade
+from partway.gateway.workbench.conformance.peer import NotGranted, Peer, upgrade
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
 
@@ -43,7 +43,7 @@ async def granted(trial: Trial) -> None:
     target = str(trial.subject.target)
     async with trial.link("an upgrade") as link:
         found = await upgrade(link, target, {})
-        if isinstance(found, Refused):
+        if isinstance(found, NotGranted):
             answer = found.answer
             what = f"the upgrade of GET {target} to a WebSocket is answered {answer}, not 101"
             raise Broken(what, _REFUSALS.get(answer.status))
@@ -75,7 +75,7 @@ async def headers(trial: Trial) -> None:
 async def refused(trial: Trial) -> None:
     async with trial.link("an upgrade of an unknown path") as link:
         found = await upgrade(link, _UNKNOWN_PATH, {})
-        if isinstance(found, Refused):
+        if isinstance(found, NotGranted):
             return
         try:
             close = await found.closed(_TAKEN_BACK)

@@ -20,9 +20,9 @@ from partway.gateway.client import (
     PayloadPart,
     PlatformStreamFailed,
 )
-from partway.gateway.client.request import Request
+from partway.gateway.client.request import StreamRequest
 from partway.gateway.dialling import Unreachable, dial
-from partway.gateway.workbench.conformance.evidence import Exchange, shown
+from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.peer import frame_bytes
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.frames import Opcode
@@ -71,7 +71,7 @@ class Client:
         patience: seconds for what is due.
     """
 
-    def __init__(self, stream: ClientStream, exchange: Exchange, patience: float) -> None:
+    def __init__(self, stream: ClientStream, exchange: NotedExchange, patience: float) -> None:
         self.request_id = stream.request_id
         self.patience = patience
         #: When :meth:`end` was reached, on the container's clock.
@@ -177,7 +177,7 @@ class RawClient:
         exchange: where it is written down.
     """
 
-    def __init__(self, transport: asyncio.Transport, exchange: Exchange) -> None:
+    def __init__(self, transport: asyncio.Transport, exchange: NotedExchange) -> None:
         self._transport = transport
         self._exchange = exchange
 
@@ -189,7 +189,7 @@ class RawClient:
 
 
 @asynccontextmanager
-async def upgraded(request: Request, patience: float) -> AsyncIterator[asyncio.Transport]:
+async def upgraded(request: StreamRequest, patience: float) -> AsyncIterator[asyncio.Transport]:
     """A WebSocket to the platform that is never read; at the block's end it is cut.
 
     Raises:

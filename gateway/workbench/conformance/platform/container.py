@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from partway.gateway.dialling import Address
-from partway.gateway.workbench.conformance.evidence import Exchange
+from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.peer import frame_bytes
 from partway.gateway.workbench.conformance.platform.frames import FrameReader, SeenFrame
 from partway.gateway.workbench.conformance.verdict import Broken
@@ -34,7 +34,7 @@ _READ: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class UpgradeHead:
     """What asks for a stream.
 
     Attributes:
@@ -61,18 +61,18 @@ class Head:
         return next(iter(self.all(name)), "")
 
 
-def read_head(raw: bytes) -> Head:
+def read_head(raw: bytes) -> UpgradeHead:
     """A head from its bytes; what is no header is one without a value."""
     line, *lines = raw.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     split = (each.partition(":") for each in lines)
-    return Head(line, tuple((name.lower(), value.strip()) for name, _, value in split), raw)
+    return UpgradeHead(line, tuple((name.lower(), value.strip()) for name, _, value in split), raw)
 
 
 #: The bytes that answer an upgrade; None leaves it unanswered.
-Answer = Callable[[Head], bytes | None]
+Answer = Callable[[UpgradeHead], bytes | None]
 
 
-def granted(head: Head, changed: Mapping[str, str] | None = None) -> bytes:
+def granted(head: UpgradeHead, changed: Mapping[str, str] | None = None) -> bytes:
     """The 101 that RFC 6455 §4.2.2 asks for, with other headers or further ones.
 
     Args:
@@ -111,10 +111,10 @@ class ContainerStream:
         behind_close: what came behind the platform's Close, in words.
     """
 
-    head: Head
+    head: UpgradeHead
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: Exchange
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: NotedExchange
     ) -> None:
         self.pongs = True
         self.closes = True
@@ -352,7 +352,7 @@ class InstrumentedContainer:
             task.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        stream = ContainerStream(reader, writer, Exchange("the container's side"))
+        stream = ContainerStream(reader, writer, NotedExchange("the container's side"))
         try:
             try:
                 await stream.read_request()

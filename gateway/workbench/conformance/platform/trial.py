@@ -17,7 +17,7 @@ from partway.gateway.client import (
     connect,
 )
 from partway.gateway.client.request import request_for
-from partway.gateway.workbench.conformance.evidence import Exchange
+from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.platform.client import Client, RawClient, upgraded
 from partway.gateway.workbench.conformance.platform.container import (
     ContainerStream,
@@ -110,7 +110,7 @@ class PlatformTrial:
     container: InstrumentedContainer
     fast: bool = False
     kept: dict[str, ContainerStream] = field(default_factory=dict)
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[NotedExchange] = field(default_factory=list)
 
     @property
     def patience(self) -> float:

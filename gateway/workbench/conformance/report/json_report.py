@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 from typing import Any
 
-from partway.gateway.workbench.conformance.evidence import Exchange
+from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.run import Report, Result
 from partway.gateway.workbench.conformance.verdict import Verdict
 
@@ -44,7 +44,7 @@ def _result(result: Result) -> dict[str, Any]:
     }
 
 
-def _exchange(exchange: Exchange) -> dict[str, Any]:
+def _exchange(exchange: NotedExchange) -> dict[str, Any]:
     return {
         "title": exchange.title,
         "left_out": exchange.left_out,

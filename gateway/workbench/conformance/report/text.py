@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from partway.gateway.plain_text import safe, safe_lines
-from partway.gateway.workbench.conformance.evidence import Exchange, Step, shown
+from partway.gateway.workbench.conformance.evidence import NotedExchange, Step, shown
 from partway.gateway.workbench.conformance.run import Report, Result
 from partway.gateway.workbench.conformance.verdict import Severity, Verdict
 
@@ -72,12 +72,12 @@ def failure(result: Result) -> Iterator[str]:
         yield f"and {len(exchanges) - 1} more connections"
 
 
-def failing_first(exchanges: tuple[Exchange, ...]) -> list[Exchange]:
+def failing_first(exchanges: tuple[NotedExchange, ...]) -> list[NotedExchange]:
     """The one on which it failed before the others, which stay in their order."""
     return sorted(exchanges, key=lambda each: not each.failed)
 
 
-def as_text(exchange: Exchange) -> Iterator[str]:
+def as_text(exchange: NotedExchange) -> Iterator[str]:
     """An exchange as lines: a time, an arrow and words for each step, and HTTP's headers."""
     for step in telling(exchange, _FIRST, _LAST):
         if isinstance(step, int):
@@ -88,7 +88,7 @@ def as_text(exchange: Exchange) -> Iterator[str]:
         yield from (f"{'':18}| {line}" for line in fields_of(step))
 
 
-def telling(exchange: Exchange, first: int, last: int) -> Iterator[Step | int]:
+def telling(exchange: NotedExchange, first: int, last: int) -> Iterator[Step | int]:
     """Its steps, or how many are left out in between: what failed is at the end."""
     steps = list(exchange.steps)
     failed = [steps.pop()] if exchange.failed else []

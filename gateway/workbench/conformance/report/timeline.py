@@ -8,7 +8,7 @@ from html import escape
 from typing import Final
 
 from partway.gateway.plain_text import cut, safe
-from partway.gateway.workbench.conformance.evidence import Exchange, Step
+from partway.gateway.workbench.conformance.evidence import NotedExchange, Step
 from partway.gateway.workbench.conformance.report.text import fields_of, preview, telling
 
 #: Of the picture, in its own units: as many pixels where there is room for them.
@@ -31,7 +31,7 @@ FIRST: Final = 12
 LAST: Final = 28
 
 
-def timeline(exchange: Exchange) -> str:
+def timeline(exchange: NotedExchange) -> str:
     """Draw it; an SVG element. What was wrong stands where it was seen, at its end."""
     rows: list[str] = []
     y = _TOP

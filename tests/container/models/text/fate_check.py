@@ -11,8 +11,8 @@ from transformers.generation.continuous_batching.continuous_api import Backgroun
 
 from partway.container.errors import ModelError
 from partway.container.models.text import engine as engines
-from partway.container.models.text.asks import MAX_TURNS, Turn
-from partway.container.models.text.engine import Generation
+from partway.container.models.text.asks import MAX_TURNS, ChatTurn
+from partway.container.models.text.generation import Generation
 from partway.container.models.text.prompts import Prompts
 from partway.container.models.text.settings import TextSettings
 from tests.container.models.text.engine_check import GREEDY, until
@@ -149,7 +149,7 @@ def test_a_conversation_that_hardly_shrinks() -> None:
         return look(turns)  # type: ignore[arg-type]
 
     prompts._tokens = counted  # type: ignore[method-assign, assignment]
-    said = [Turn("user", PAD * 4) for _ in range(MAX_TURNS - 2)]
-    said += [Turn("user", "x" * 39_900), Turn("user", "a")]
+    said = [ChatTurn("user", PAD * 4) for _ in range(MAX_TURNS - 2)]
+    said += [ChatTurn("user", "x" * 39_900), ChatTurn("user", "a")]
     assert len(prompts.prompt(said, 10, whole=False).tokens) <= 40_000
     assert looks <= 12

@@ -17,9 +17,9 @@ from partway.container.models.text.asks import (
     MAX_TEXT_BYTES,
     MAX_TURNS,
     Ask,
+    ChatTurn,
     Refused,
     Sampling,
-    Turn,
     ask_of,
     members_of,
     quoted,
@@ -93,7 +93,7 @@ def test_a_whole_conversation() -> None:
         ("user", "été 你 😀"),
     ]
     messages = [{"role": role, "content": content} for role, content in turns]
-    expected = Ask(messages=tuple(Turn(role, content) for role, content in turns))
+    expected = Ask(messages=tuple(ChatTurn(role, content) for role, content in turns))
     assert ask_of(json.dumps({"messages": messages})) == expected
     # as a library sends again what it has received
     messages[2].update(refusal=None, tool_calls=None)
@@ -195,7 +195,7 @@ def test_one_of_messages_and_prompt() -> None:
     assert refusal('{"temperature": 1}').reason == "prompt: missing; or send messages"
     assert refusal("{}").reason == "prompt: missing; or send messages"
     assert refusal_of(messages=[USER]) == "messages, prompt: one of them, not both"
-    for messages, prompt in ((None, None), ((Turn("user", "hi"),), "hi")):
+    for messages, prompt in ((None, None), ((ChatTurn("user", "hi"),), "hi")):
         with pytest.raises(ValueError, match="messages or a prompt"):
             Ask(messages=messages, prompt=prompt)
 
@@ -235,7 +235,7 @@ def test_what_is_no_conversation_is_refused(messages: object, reason: str) -> No
 
 def test_a_long_conversation() -> None:
     asked = ask_of(json.dumps({"messages": [USER] * MAX_TURNS}))
-    assert asked.messages == (Turn("user", "hi"),) * MAX_TURNS
+    assert asked.messages == (ChatTurn("user", "hi"),) * MAX_TURNS
 
 
 @pytest.mark.parametrize(

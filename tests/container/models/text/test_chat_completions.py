@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from partway.container.models.text.asks import IMPOSSIBLE, Ask, Refused, Sampling, Turn
+from partway.container.models.text.asks import IMPOSSIBLE, Ask, ChatTurn, Refused, Sampling
 from partway.container.models.text.chat_completions import (
     DONE,
     MAX_MODEL_CHARACTERS,
@@ -23,7 +23,7 @@ from partway.container.models.text.chat_completions import (
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES
 
 USER = {"role": "user", "content": "hi"}
-ASK = Ask(messages=(Turn("user", "hi"),))
+ASK = Ask(messages=(ChatTurn("user", "hi"),))
 
 
 def body(**members: object) -> bytes:
@@ -62,7 +62,7 @@ def test_a_body_with_everything() -> None:
             "user": "someone",
         }
     ).encode()
-    turns = (Turn("system", "Be brief."), Turn("user", "hi"))
+    turns = (ChatTurn("system", "Be brief."), ChatTurn("user", "hi"))
     sampling = Sampling(max_new_tokens=5, temperature=0.0, top_p=0.5, stop=("END",))
     expected = ChatAsk(Ask(messages=turns, sampling=sampling), True, True, "m")
     assert chat_of(data) == invocation_of(data) == expected
@@ -110,7 +110,7 @@ def test_whether_tokens_are_counted(options: object, usage: bool) -> None:
 def test_a_content_in_parts_of_text() -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "été"}]
     data = json.dumps({"messages": [{"role": "user", "content": parts}]}).encode()
-    assert chat_of(data).ask.messages == (Turn("user", "one\nété"),)
+    assert chat_of(data).ask.messages == (ChatTurn("user", "one\nété"),)
 
 
 @pytest.mark.parametrize(

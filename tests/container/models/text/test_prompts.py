@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from partway.container.models.text.asks import MAX_TURNS, Ask, Refused, Turn
+from partway.container.models.text.asks import MAX_TURNS, Ask, ChatTurn, Refused
 from partway.container.models.text.prompts import MAX_REMEMBERED, Conversation, Prompts
 
 
@@ -34,14 +34,14 @@ def asked(tokens: list[int]) -> str:
     return "".join(map(chr, tokens))
 
 
-def turns(*contents: str) -> list[Turn]:
+def turns(*contents: str) -> list[ChatTurn]:
     """A conversation: ``s:`` is the system's, then user and assistant in turn."""
     made = []
     if contents[0].startswith("s:"):
-        made.append(Turn("system", contents[0][2:]))
+        made.append(ChatTurn("system", contents[0][2:]))
         contents = contents[1:]
     for number, content in enumerate(contents):
-        made.append(Turn("assistant" if number % 2 else "user", content))
+        made.append(ChatTurn("assistant" if number % 2 else "user", content))
     return made
 
 
@@ -129,14 +129,14 @@ def test_a_fault_of_ours_is_no_refusal() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     conversation = Conversation()
-    conversation.ask(Ask(messages=(Turn("system", "S"), Turn("user", "first"))))
+    conversation.ask(Ask(messages=(ChatTurn("system", "S"), ChatTurn("user", "first"))))
     for _ in range(MAX_TURNS):
         conversation.answered("a")
         conversation.ask(Ask(prompt="b"))
     assert len(conversation.turns) <= MAX_TURNS
-    assert conversation.turns[0] == Turn("system", "S")
+    assert conversation.turns[0] == ChatTurn("system", "S")
 
-    conversation.ask(Ask(messages=(Turn("user", "first"),)))
+    conversation.ask(Ask(messages=(ChatTurn("user", "first"),)))
     for _ in range(5):
         conversation.answered("a")
         conversation.ask(Ask(prompt="b" * (MAX_REMEMBERED // 4)))

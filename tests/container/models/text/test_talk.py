@@ -8,53 +8,25 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from partway.container.errors import Busy, ModelError
-from partway.container.models.text.asks import Refused, Sampling, Turn
+from partway.container.models.text.asks import ChatTurn, Refused, Sampling
+from partway.container.models.text.generation import Finish, Generation
 from partway.container.models.text.prompts import Conversation
-from partway.container.models.text.replies import Reply
+from partway.container.models.text.replies import TextReply
+from partway.container.models.text.settings import Sample
 from partway.container.models.text.talk import Talk
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 COMPLETE = CompletionState.COMPLETE
 
 
-class Generation:
+class Said(Generation):
     """An engine's reply whose tokens are code points, let out by the test."""
 
     def __init__(self, prompt: str) -> None:
-        self.prompt = list(prompt)
-        self.tokens: list[int] = []
-        self.finish: str | None = None
-        self._taken = 0
-        self._error: ModelError | None = None
-        self._news = asyncio.Event()
+        super().__init__(lambda _: None, list(map(ord, prompt)), 100, Sample())
 
-    def say(self, text: str, finish: str | None = None) -> None:
-        self.tokens += map(ord, text)
-        self.finish = finish
-        self._news.set()
-
-    def fail(self, error: ModelError) -> None:
-        self._error = error
-        self._news.set()
-
-    def cancel(self) -> None:
-        if self.finish is None:
-            self.finish = "cancelled"
-            self._news.set()
-
-    async def __anext__(self) -> list[int]:
-        while True:
-            if self.finish == "cancelled":
-                raise StopAsyncIteration
-            if self._taken < len(self.tokens):
-                new, self._taken = self.tokens[self._taken :], len(self.tokens)
-                return new
-            if self._error is not None:
-                raise self._error
-            if self.finish is not None:
-                raise StopAsyncIteration
-            self._news.clear()
-            await self._news.wait()
+    def say(self, text: str, finish: Finish | None = None) -> None:
+        self.extend(list(map(ord, text)), finish)
 
 
 class Scene:
@@ -62,8 +34,8 @@ class Scene:
 
     def __init__(self, queued: int = 3) -> None:
         self._messages: asyncio.Queue[str | None] = asyncio.Queue()
-        self._generations: asyncio.Queue[Generation] = asyncio.Queue()
-        self.prompts: list[list[Turn]] = []
+        self._generations: asyncio.Queue[Said] = asyncio.Queue()
+        self.prompts: list[list[ChatTurn]] = []
         self.sent: list[PayloadPart] = []
         self.hold: asyncio.Event | None = None  # while set and not over, no reply begins
         self._news = asyncio.Condition()
@@ -80,13 +52,13 @@ class Scene:
             self.sent.append(part)
             self._news.notify_all()
 
-    async def _begin(self, conversation: Conversation, sampling: Sampling) -> Reply:
+    async def _begin(self, conversation: Conversation, sampling: Sampling) -> TextReply:
         self.prompts.append(list(conversation.turns))
         if self.hold is not None:
             await self.hold.wait()
-        generation = Generation("p")
+        generation = Said("p")
         self._generations.put_nowait(generation)
-        return Reply(generation, lambda tokens: "".join(map(chr, tokens)), sampling.stop)
+        return TextReply(generation, lambda tokens: "".join(map(chr, tokens)), sampling.stop)
 
     # What the test does.
 
@@ -97,7 +69,7 @@ class Scene:
     def end(self) -> None:
         self._messages.put_nowait(None)
 
-    async def reply(self) -> Generation:
+    async def reply(self) -> Said:
         async with asyncio.timeout(5):
             return await self._generations.get()
 
@@ -155,7 +127,7 @@ async def test_what_was_said_is_remembered(scene: Scene) -> None:
     scene.ask("three")
     await scene.reply()
     turns = [("user", "one"), ("assistant", "1"), ("user", "two"), ("assistant", "2")]
-    assert scene.prompts[-1] == [Turn(*turn) for turn in [*turns, ("user", "three")]]
+    assert scene.prompts[-1] == [ChatTurn(*turn) for turn in [*turns, ("user", "three")]]
 
 
 async def test_messages_take_the_place_of_what_is_remembered(scene: Scene) -> None:
@@ -167,7 +139,7 @@ async def test_messages_take_the_place_of_what_is_remembered(scene: Scene) -> No
     await scene.sent_are("1|", "2|")
     scene.ask("next")
     await scene.reply()
-    assert scene.prompts[1] == [Turn("user", "anew")]
+    assert scene.prompts[1] == [ChatTurn("user", "anew")]
     assert [turn.content for turn in scene.prompts[2]] == ["anew", "2", "next"]
 
 
@@ -183,9 +155,9 @@ async def test_a_request_interrupts_the_reply_that_is_under_way(scene: Scene) ->
     second.say("ok", "stop")
     await scene.sent_are("once upon", "|", "ok|")
     assert scene.prompts[1] == [
-        Turn("user", "tell me"),
-        Turn("assistant", "once upon"),
-        Turn("user", "stop"),
+        ChatTurn("user", "tell me"),
+        ChatTurn("assistant", "once upon"),
+        ChatTurn("user", "stop"),
     ]
 
 
@@ -248,7 +220,7 @@ async def test_a_stop_string_ends_the_reply(scene: Scene) -> None:
     assert reply.finish == "cancelled"
     scene.ask("two")
     await scene.reply()
-    assert scene.prompts[1][1] == Turn("assistant", "abc")
+    assert scene.prompts[1][1] == ChatTurn("assistant", "abc")
 
 
 async def test_what_is_held_back_for_a_stop_string_leaves_with_the_end(scene: Scene) -> None:
@@ -278,7 +250,7 @@ async def test_the_input_is_over_before_the_reply(scene: Scene) -> None:
     ids=["a request", "a reply"],
 )
 async def test_what_ends_the_stream_gives_the_reply_up(
-    fault: Callable[[Scene, Generation], None], kind: type[ModelError], scene: Scene
+    fault: Callable[[Scene, Said], None], kind: type[ModelError], scene: Scene
 ) -> None:
     scene.ask("one")
     reply = await scene.reply()
@@ -286,7 +258,7 @@ async def test_what_ends_the_stream_gives_the_reply_up(
     with pytest.raises(ExceptionGroup) as caught:
         await scene.ended()
     assert caught.group_contains(kind)
-    assert reply.finish == "cancelled"
+    assert reply.over
 
 
 async def test_a_client_that_leaves_gives_its_reply_up(scene: Scene) -> None:

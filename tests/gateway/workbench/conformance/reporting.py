@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partway.gateway.workbench.conformance.check import Check
-from partway.gateway.workbench.conformance.evidence import Exchange
+from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.run import Report, Result
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Severity, Verdict
@@ -20,10 +20,10 @@ def check(id: str, *clauses: str, severity: Severity = Severity.MUST, title: str
     return Check(id, clauses, severity, title, "make it so", nothing)
 
 
-def exchange(title: str = "a stream", steps: int = 1, data: bytes = b"") -> Exchange:
+def exchange(title: str = "a stream", steps: int = 1, data: bytes = b"") -> NotedExchange:
     """At one and the same time each: 1.5 ms after its beginning."""
     ticks = iter([10.0, *([10.0015] * steps)])
-    made = Exchange(title, clock=lambda: next(ticks))
+    made = NotedExchange(title, clock=lambda: next(ticks))
     for number in range(steps):
         side = ("sent", "received", "meanwhile")[number % 3]
         made.note(side, f"text FIN, {len(data)} bytes", data)
@@ -39,7 +39,7 @@ def failed(
     severity: Severity = Severity.MUST,
     said: str = "it is not so",
     output: str = "",
-    exchanges: tuple[Exchange, ...] = (),
+    exchanges: tuple[NotedExchange, ...] = (),
 ) -> Result:
     made = check(id, "1.1-2", severity=severity)
     verdict = Verdict.NOTE if severity is Severity.NOTE else Verdict.FAIL

@@ -6,12 +6,12 @@ from partway.gateway.workbench.conformance.evidence import (
     MAX_KEPT_BYTES,
     MAX_KEPT_HEAD,
     MAX_STEPS,
-    Exchange,
+    NotedExchange,
 )
 
 
 def test_of_bytes_the_beginning_is_kept_and_of_a_head_more():
-    made = Exchange("a request")
+    made = NotedExchange("a request")
     made.note("sent", "a message", b"x" * 1000)
     made.note("sent", "a request", b"h" * 500 + b"body" * 1000, head=500)
     made.note("sent", "a long one", b"h" * 5000, head=5000)
@@ -22,7 +22,7 @@ def test_of_bytes_the_beginning_is_kept_and_of_a_head_more():
 
 
 def test_what_was_wrong_is_written_down_however_much_went_before():
-    made = Exchange("a stream")
+    made = NotedExchange("a stream")
     for _ in range(MAX_STEPS + 5):
         made.note("sent", "a message")
     assert not made.failed
@@ -34,7 +34,7 @@ def test_what_was_wrong_is_written_down_however_much_went_before():
 
 def test_the_latest_is_when_something_last_happened():
     ticks = iter([10.0, 12.0, 15.0])
-    made = Exchange("a stream", clock=lambda: next(ticks))
+    made = NotedExchange("a stream", clock=lambda: next(ticks))
     assert made.latest == 10.0
     made.note("sent", "a message")
     made.note("received", "another")

@@ -12,9 +12,9 @@ import xml.etree.ElementTree as ET
 import pytest
 from rich.console import Console
 
-from partway.gateway.console import console_for
+from partway.gateway.terminal import console_for
 from partway.gateway.workbench.conformance.checks import ALL
-from partway.gateway.workbench.conformance.evidence import Exchange, Step
+from partway.gateway.workbench.conformance.evidence import NotedExchange, Step
 from partway.gateway.workbench.conformance.image import CHECKS
 from partway.gateway.workbench.conformance.platform.checks import ALL as PLATFORM
 from partway.gateway.workbench.conformance.report.html import MAX_DRAWN, to_html
@@ -407,7 +407,7 @@ HEAD = b"HTTP/1.1 404 Not Found\r\nServer: \x1b[1m\r\nContent-Length: 4\r\n\r\nb
 
 
 def test_the_headers_of_a_head_are_drawn():
-    made = Exchange("a request", clock=lambda: 10.0)
+    made = NotedExchange("a request", clock=lambda: 10.0)
     made.note("received", "the head of an answer, 404", HEAD, len(HEAD) - 4)
     page = Page(to_html(report(failed(exchanges=(made,)))))
     drawn = page.words.partition("0.0 ms\n")[2].split()

@@ -17,7 +17,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.workbench.conformance import link, peer, subject, trial
 from partway.gateway.workbench.conformance.check import Check, Need
 from partway.gateway.workbench.conformance.checks import ALL
-from partway.gateway.workbench.conformance.evidence import Exchange
+from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.link import Link
 from partway.gateway.workbench.conformance.peer import Peer
 from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe
@@ -393,7 +393,7 @@ def told(data: bytes) -> Peer:
     """A stream on which a container has said this."""
     reader = asyncio.StreamReader()
     reader.feed_data(data)
-    return Peer(Link(reader, None, Exchange("a stream")), {}, b"")
+    return Peer(Link(reader, None, NotedExchange("a stream")), {}, b"")
 
 
 async def test_a_message_without_an_end_is_read_no_further_than_it_may(monkeypatch) -> None:

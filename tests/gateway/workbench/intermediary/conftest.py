@@ -10,12 +10,12 @@ import pytest
 
 from partway.gateway.dialling import Address
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Fault, Rule, Rules
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeAnswer, UpgradeRequest
-from partway.gateway.workbench.intermediary.relay import Intermediary
 from partway.protocol.frames import Frame
 from tests.wire.conftest import PATIENT, GatewayFor, short_linger
-from tests.wire.peers import ENDPOINT, RawContainer, RunningGateway
+from tests.wire.peers import RawContainer, RunningGateway
 
 __all__ = ["Between", "Seen", "between", "between_for", "short_linger"]
 
@@ -63,7 +63,7 @@ BetweenFor = Callable[..., Awaitable[Between]]
 async def between_for(
     gateway_for: GatewayFor, container: RawContainer, anyio_backend: object
 ) -> AsyncIterator[BetweenFor]:
-    """Starts a gateway and the intermediary before its container.
+    """Starts a gateway whose container is dialled through an intermediary.
 
     Arguments: the rules, the endpoint's policy, and where its container listens.
     """
@@ -82,11 +82,11 @@ async def between_for(
                 return seen[-1]
 
             where = where or Address("127.0.0.1", container.port)
-            intermediary = Intermediary(ENDPOINT, where, rules, observe, policy)
-            running.push_async_callback(intermediary.aclose)
-            address = await intermediary.start()
-            gateway = await gateway_for(policy=policy, address=address, **others)
-            return Between(gateway, intermediary.rules, seen)
+            shared = Rules(rules)
+            dialler = InterposingDialler(shared, observe)
+            await running.enter_async_context(dialler)
+            gateway = await gateway_for(policy=policy, address=where, dialler=dialler, **others)
+            return Between(gateway, shared, seen)
 
         yield start
 

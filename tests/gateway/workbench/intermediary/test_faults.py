@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.workbench.intermediary.faults import (
     FAULTS,
-    Close,
+    CloseEarly,
     Cut,
     Delay,
     DropPongs,
@@ -20,7 +20,7 @@ from partway.gateway.workbench.intermediary.faults import (
 )
 from partway.gateway.workbench.intermediary.faults_file import FaultsError, load_faults
 
-CLOSE, CUT = (Close(),), (Cut(),)
+CLOSE, CUT = (CloseEarly(),), (Cut(),)
 TARGET = "/invocations-bidirectional-stream"
 
 
@@ -90,11 +90,11 @@ def test_rules_that_are_replaced_count_anew_and_one_that_is_added_goes_behind():
     [
         (lambda: Refuse(status=101), "status: 200 to 599 is wanted, not 101"),
         (lambda: Refuse(body="x" * 2049), "body: at most 2048 bytes is wanted, not 2049"),
-        (lambda: Close(code=1006), "code: 1000 to 1014 but 1004 and 1006, or 3000 to 4999"),
-        (lambda: Close(code=999), "code: "),
-        (lambda: Close(reason="é" * 62), "reason: at most 123 bytes with this code is wanted"),
-        (lambda: Close(code=1005, reason="x"), "reason: at most 0 bytes with this code"),
-        (lambda: Close(after=-1), "after: 0 or more is wanted, not -1"),
+        (lambda: CloseEarly(code=1006), "code: 1000 to 1014 but 1004 and 1006, or 3000 to 4999"),
+        (lambda: CloseEarly(code=999), "code: "),
+        (lambda: CloseEarly(reason="é" * 62), "reason: at most 123 bytes with this code is wanted"),
+        (lambda: CloseEarly(code=1005, reason="x"), "reason: at most 0 bytes with this code"),
+        (lambda: CloseEarly(after=-1), "after: 0 or more is wanted, not -1"),
         (lambda: Cut(after=-1), "after: "),
         (lambda: Cut(at=-1), "at: "),
         (lambda: Stall(after=-1), "after: "),
@@ -118,7 +118,7 @@ def test_what_cannot_be_is_refused(make, message):
 
 
 def test_a_fault_says_what_it_is():
-    assert str(Close(1012, "back soon", 3)) == "close code=1012 reason='back soon' after=3"
+    assert str(CloseEarly(1012, "back soon", 3)) == "close code=1012 reason='back soon' after=3"
     assert str(Cut(2)) == "cut after=2"
     assert str(DropPongs()) == "drop_pongs"
 
@@ -149,7 +149,7 @@ refuse = { status = 429, body = "slow down" }
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Close("1011"), "close: code: a whole number is wanted, not '1011'"),
+        (lambda: CloseEarly("1011"), "close: code: a whole number is wanted, not '1011'"),
         (lambda: Delay("1"), "delay: seconds: a number is wanted, not '1'"),
         (lambda: Cut(at=True), "cut: at: a whole number is wanted, not True"),
         (lambda: Refuse(body=b"no"), "refuse: body: a string is wanted, not b'no'"),
@@ -180,7 +180,7 @@ def test_a_file_says_everything(loaded):
     assert refusal == Rule((Refuse(429, "slow down"),))
     assert everything == Rule(
         (
-            Close(1012, "restarting", 3),
+            CloseEarly(1012, "restarting", 3),
             Cut(1, 2),
             Stall(5),
             DropPongs(),

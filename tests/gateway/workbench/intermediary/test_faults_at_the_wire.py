@@ -10,7 +10,7 @@ import pytest
 
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.workbench.intermediary.faults import (
-    Close,
+    CloseEarly,
     Cut,
     Delay,
     DropPongs,
@@ -65,11 +65,11 @@ async def test_a_refused_upgrade(between, container, caplog):
 @pytest.mark.parametrize(
     ("fault", "code", "message"),
     [
-        (Close(1011, "no memory", 2), "1011", "no memory"),
-        (Close(1012, after=2), "1012", "Service Restart"),
-        (Close(4321, "mine", 2), "4321", "mine"),
-        (Close(1000, after=2), "1000", "Normal Closure"),
-        (Close(1005, after=2), "1005", "No Status Rcvd"),
+        (CloseEarly(1011, "no memory", 2), "1011", "no memory"),
+        (CloseEarly(1012, after=2), "1012", "Service Restart"),
+        (CloseEarly(4321, "mine", 2), "4321", "mine"),
+        (CloseEarly(1000, after=2), "1000", "Normal Closure"),
+        (CloseEarly(1005, after=2), "1005", "No Status Rcvd"),
         (Cut(2), "1006", "Abnormal Closure: the container's connection ended without a Close"),
         (
             Cut(2, at=0),
@@ -85,7 +85,7 @@ async def test_an_end_behind_two_parts(between, json, fault, code, message):
     assert [await json.read(client) for _ in range(2)] == [UTF8_HI, UTF8_HI]
     error = await json.read_error(client)
     assert (error.name, error.code, error.message) == ("ModelStreamError", code, message)
-    if isinstance(fault, Close):  # the gateway's answer, like any client's
+    if isinstance(fault, CloseEarly):  # the gateway's answer, like any client's
         assert (await model.frame()).close_code == (None if fault.code == 1005 else fault.code)
         model.end()
     else:
@@ -94,11 +94,11 @@ async def test_an_end_behind_two_parts(between, json, fault, code, message):
     await eventually(lambda: between.seen[0].told[-1:] == [("closed",)])
     said = frames_seen(between)
     assert said[:2] == [(TEXT, b"hi", True)] * 2
-    assert [opcode for opcode, *_ in said[2:]] == [CLOSE] * isinstance(fault, Close)
+    assert [opcode for opcode, *_ in said[2:]] == [CLOSE] * isinstance(fault, CloseEarly)
 
 
 async def test_a_close_in_the_middle_of_a_message(between, json):
-    between.break_with(Close(after=1))
+    between.break_with(CloseEarly(after=1))
     client, model = await between.open(JSON)
     model.send(frame(TEXT, b"h", fin=False), frame(CONTINUATION, b"i"))
     assert await json.read(client) == Part(b"h", "UTF8", "PARTIAL")
@@ -106,7 +106,7 @@ async def test_a_close_in_the_middle_of_a_message(between, json):
 
 
 async def test_a_close_before_any_part(between, json):
-    between.break_with(Close())
+    between.break_with(CloseEarly())
     client, _ = await between.open(JSON)
     assert (await json.read_error(client)).code == "1011"
 
@@ -251,7 +251,9 @@ async def test_empty_parts_between(between, json):
 
 
 async def test_faults_together(between, json):
-    between.break_with(Split(2), Delay(0.05), Throttle(10_000), DropPongs(), Close(1013, after=2))
+    between.break_with(
+        Split(2), Delay(0.05), Throttle(10_000), DropPongs(), CloseEarly(1013, after=2)
+    )
     client, model = await between.open(JSON)
     model.send(HI, HI)
     got = [(await json.read(client)).payload for _ in range(4)]
@@ -280,7 +282,7 @@ async def test_a_client_that_comes_again_finds_a_good_stream(between, json):
 
 
 async def test_a_client_asks_for_a_fault_in_its_query(between, json):
-    between.break_with(Close(4000), query="fault=close")
+    between.break_with(CloseEarly(4000), query="fault=close")
     client, _ = await between.open(JSON, f"{TARGET}?query=fault%3Dclose")
     assert (await json.read_error(client)).code == "4000"
     client, model = await between.open(JSON)

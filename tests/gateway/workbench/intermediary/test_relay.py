@@ -10,7 +10,7 @@ import pytest
 
 from partway.gateway.dialling import Address
 from partway.gateway.streams.policy import StreamPolicy
-from partway.gateway.workbench.intermediary.faults import Close, Rule
+from partway.gateway.workbench.intermediary.faults import CloseEarly, Rule
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeRequest
 from partway.gateway.workbench.intermediary.relay import Intermediary
 from partway.gateway.workbench.intermediary.side import Watch
@@ -231,7 +231,7 @@ async def test_a_container_that_speaks_at_once(between, container):
     container.answer = lambda request: switching(request) + frame(TEXT, b"hi") + frame(TEXT, b"ho")
     client, _ = await between.open()
     assert [got.payload for got in await client.frames(2)] == [b"hi", b"ho"]
-    between.rules.replace([Rule((Close(after=1),))])
+    between.rules.replace([Rule((CloseEarly(after=1),))])
     client, _ = await between.open()
     hi, end = await client.frames(2)
     assert (hi.payload, end.close_code) == (b"hi", 4424)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.workbench.intermediary.faults import (
-    Close,
+    CloseEarly,
     Cut,
     DropPongs,
     Empty,
@@ -15,7 +15,7 @@ from partway.gateway.workbench.intermediary.faults import (
     Split,
     Stall,
 )
-from partway.gateway.workbench.intermediary.spoiler import Piece, RawFrames, Spoiler, State
+from partway.gateway.workbench.intermediary.spoiler import Piece, RawFrames, Spoiler, SpoilerState
 from tests.frame_factory import BINARY, CONTINUATION, PING, PONG, TEXT, close, frame
 
 HI, HO, HU = frame(TEXT, b"hi"), frame(BINARY, b"ho"), frame(TEXT, b"hu")
@@ -94,11 +94,11 @@ def test_a_frame_knows_what_it_is():
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        (Close(1011, "why", 0), close(1011, b"why")),
-        (Close(1011, "why", 1), HI + close(1011, b"why")),
-        (Close(1005, after=2), HI + HO + close()),
-        (Close(4999, after=3), HI + HO + HU + close(4999)),
-        (Close(after=4), HI + HO + HU),
+        (CloseEarly(1011, "why", 0), close(1011, b"why")),
+        (CloseEarly(1011, "why", 1), HI + close(1011, b"why")),
+        (CloseEarly(1005, after=2), HI + HO + close()),
+        (CloseEarly(4999, after=3), HI + HO + HU + close(4999)),
+        (CloseEarly(after=4), HI + HO + HU),
         (Stall(0), b""),
         (Stall(2), HI + HO),
         (Stall(4), HI + HO + HU),
@@ -121,9 +121,9 @@ def test_an_end_behind_so_many_parts(fault, expected):
 @pytest.mark.parametrize(
     ("fault", "state", "passing"),
     [
-        (Close(after=1), State.CLOSED, b""),
-        (Cut(after=0), State.CUT, b""),
-        (Stall(after=1), State.STALLED, frame(PING, b"p") + frame(PONG, b"q")),
+        (CloseEarly(after=1), SpoilerState.CLOSED, b""),
+        (Cut(after=0), SpoilerState.CUT, b""),
+        (Stall(after=1), SpoilerState.STALLED, frame(PING, b"p") + frame(PONG, b"q")),
     ],
 )
 def test_what_passes_behind_an_end(fault, state, passing):
@@ -137,7 +137,7 @@ def test_what_passes_behind_an_end(fault, state, passing):
 
 
 def test_pings_are_no_parts():
-    stream = Stream(Close(after=1))
+    stream = Stream(CloseEarly(after=1))
     assert stream.say(frame(PING, b"p"), HI) == frame(PING, b"p") + HI + close(1011)
 
 
@@ -197,7 +197,7 @@ def test_pings_are_no_parts():
             ],
         ),
         (
-            [Split(2), Close(after=1)],
+            [Split(2), CloseEarly(after=1)],
             [HI, HO],
             [frame(TEXT, b"h", fin=False), frame(CONTINUATION, b"i"), close(1011)],
         ),
@@ -219,7 +219,7 @@ def test_dropped_pongs_are_all_that_is_missing():
     assert stream.applied == [DropPongs()]
 
 
-@pytest.mark.parametrize("fault", [Split(2), Close(after=9), DropPongs()])
+@pytest.mark.parametrize("fault", [Split(2), CloseEarly(after=9), DropPongs()])
 def test_a_fault_of_the_containers_own_passes_as_it_was(fault):
     wrong = frame(TEXT, b"wrong", rsv=1) + HO
     assert Stream(fault).say(frame(BINARY, b"1"), wrong) == frame(BINARY, b"1") + wrong

@@ -9,25 +9,30 @@ from hypothesis import strategies as st
 from partway.gateway.workbench.recording.comparison import (
     Answers,
     By,
-    Reply,
-    Verdict,
+    ReplyVerdict,
+    TimedReply,
     compare,
     first_difference,
 )
-from partway.gateway.workbench.recording.recording import Message
+from partway.gateway.workbench.recording.recording import JoinedMessage
 from partway.protocol.frames import Opcode
 
-SAME, DIFFERS, MISSING, EXTRA = Verdict.SAME, Verdict.DIFFERS, Verdict.MISSING, Verdict.EXTRA
+SAME, DIFFERS, MISSING, EXTRA = (
+    ReplyVerdict.SAME,
+    ReplyVerdict.DIFFERS,
+    ReplyVerdict.MISSING,
+    ReplyVerdict.EXTRA,
+)
 
 
 def answers(*replies: str | bytes, code: int | None = 1000, **others: object) -> Answers:
     messages = [
-        Message(Opcode.TEXT, each.encode(), 0.0)
+        JoinedMessage(Opcode.TEXT, each.encode(), 0.0)
         if isinstance(each, str)
-        else Message(Opcode.BINARY, each, 0.0)
+        else JoinedMessage(Opcode.BINARY, each, 0.0)
         for each in replies
     ]
-    return Answers([Reply(message, 0.1) for message in messages], code=code, **others)
+    return Answers([TimedReply(message, 0.1) for message in messages], code=code, **others)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,7 @@ def test_replies(then, now, exact, shape, end):
 
 def test_a_reply_without_its_end_is_another():
     (whole,) = answers("a").replies
-    cut = Reply(Message(Opcode.TEXT, b"a", 0.0, whole=False), 0.1)
+    cut = TimedReply(JoinedMessage(Opcode.TEXT, b"a", 0.0, whole=False), 0.1)
     assert compare(Answers([whole]), Answers([cut])).rows[0].verdict is DIFFERS
 
 

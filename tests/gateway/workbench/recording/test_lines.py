@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.lines import (
     MAX_TEXT,
-    Answered,
     Ended,
     Head,
     Line,
     Over,
     Passed,
+    UpgradeAnswered,
     left_out,
     to_json,
 )
@@ -50,7 +50,7 @@ targets = st.from_regex(r"/[!-~]{0,20}", fullmatch=True)
 moments = st.datetimes(timezones=st.just(UTC))
 lines = st.one_of(
     st.builds(Head, st.text(max_size=20), targets, moments, st.booleans(), headers),
-    st.builds(Answered, times, st.integers(0, 999), headers, st.binary(max_size=50)),
+    st.builds(UpgradeAnswered, times, st.integers(0, 999), headers, st.binary(max_size=50)),
     st.builds(Passed.of, times, senders, data_frames | control_frames | closes),
     st.builds(Ended, times, senders, st.text(max_size=20)),
     st.builds(Over, times, st.booleans(), st.text(max_size=20)),
@@ -95,7 +95,7 @@ def test_what_cannot_be_read_is_base64(payload):
 def test_without_payloads_nothing_of_them_is_left():
     lines = [
         Head("echo", "/path?key=secret", datetime.now(UTC)),
-        Answered(0.0, 503, {}, b"secret"),
+        UpgradeAnswered(0.0, 503, {}, b"secret"),
         Passed.of(0.1, Sender.GATEWAY, Frame(Opcode.TEXT, b"secret")),
         Passed.of(0.2, Sender.GATEWAY, Frame(Opcode.PING, b"secret")),
         Passed.of(0.3, Sender.CONTAINER, Frame(Opcode.CLOSE, b"\x03\xf3secret")),

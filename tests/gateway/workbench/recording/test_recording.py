@@ -6,7 +6,11 @@ import pytest
 
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording import recording as module
-from partway.gateway.workbench.recording.recording import Message, RecordingError, load_recording
+from partway.gateway.workbench.recording.recording import (
+    JoinedMessage,
+    RecordingError,
+    load_recording,
+)
 from partway.protocol.closing import Close
 from partway.protocol.frames import Opcode
 from tests.gateway.workbench.recording.recordings import (
@@ -39,10 +43,10 @@ def test_fragments_are_joined_each_side_by_itself(path):
         *both_close(0.6),
     )
     found = load_recording(path)
-    assert found.messages(Sender.GATEWAY) == [Message(Opcode.TEXT, b"hello", 0.3)]
+    assert found.messages(Sender.GATEWAY) == [JoinedMessage(Opcode.TEXT, b"hello", 0.3)]
     assert found.messages(Sender.CONTAINER) == [
-        Message(Opcode.TEXT, b"hello", 0.4),
-        Message(Opcode.BINARY, b"\xff", 0.5, whole=False),
+        JoinedMessage(Opcode.TEXT, b"hello", 0.4),
+        JoinedMessage(Opcode.BINARY, b"\xff", 0.5, whole=False),
     ]
     assert found.close_of(Sender.CONTAINER) == Close(1000, "")
     assert (found.complete, found.seconds) == (True, 0.6)

@@ -17,10 +17,16 @@ from websockets.exceptions import ConnectionClosed
 from partway.gateway.dialling import Address
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeAnswer, UpgradeRequest
 from partway.gateway.workbench.recording import replay as module
-from partway.gateway.workbench.recording.comparison import Answers, By, Comparison, Verdict, compare
+from partway.gateway.workbench.recording.comparison import (
+    Answers,
+    By,
+    Comparison,
+    ReplyVerdict,
+    compare,
+)
 from partway.gateway.workbench.recording.recorder import Recorder
 from partway.gateway.workbench.recording.recording import RecordingError, load_recording
-from partway.gateway.workbench.recording.replay import replay, script_of
+from partway.gateway.workbench.recording.replay import plan_of, replay
 from partway.protocol.frames import Frame, Opcode
 from tests.gateway.workbench.recording.recordings import (
     GRANTED,
@@ -37,7 +43,12 @@ from tests.gateway.workbench.recording.recordings import (
 
 Handler = Callable[[ServerConnection], Awaitable[None]]
 
-SAME, DIFFERS, MISSING, EXTRA = Verdict.SAME, Verdict.DIFFERS, Verdict.MISSING, Verdict.EXTRA
+SAME, DIFFERS, MISSING, EXTRA = (
+    ReplyVerdict.SAME,
+    ReplyVerdict.DIFFERS,
+    ReplyVerdict.MISSING,
+    ReplyVerdict.EXTRA,
+)
 TARGET = "/invocations-bidirectional-stream"
 
 
@@ -64,13 +75,13 @@ async def echo(connection: ServerConnection) -> None:
 
 
 async def again(path, handler: Handler, by: By = By.EXACT, **options: Any) -> Comparison:
-    script = script_of(load_recording(path))
+    plan = plan_of(load_recording(path))
     async with container(handler) as address:
-        now = await replay(script, address, TARGET, **{"speed": 0, **options})
-    return compare(script.answers, now, by)
+        now = await replay(plan, address, TARGET, **{"speed": 0, **options})
+    return compare(plan.answers, now, by)
 
 
-def verdicts(found: Comparison) -> list[Verdict]:
+def verdicts(found: Comparison) -> list[ReplyVerdict]:
     return [row.verdict for row in found.rows]
 
 
@@ -167,10 +178,10 @@ async def test_what_does_not_come_is_waited_for_no_longer_than_it_may(
                 await connection.send(message)
 
     lines = [line(at, str(at)) for at in range(20) for line in (said, came)]
-    script = script_of(load_recording(whole(path, *lines, *both_close(30))))
+    plan = plan_of(load_recording(whole(path, *lines, *both_close(30))))
     async with container(handler) as address:
         began = time.monotonic()
-        now = await replay(script, address, TARGET, speed=0, patience=0.2)
+        now = await replay(plan, address, TARGET, speed=0, patience=0.2)
         took = time.monotonic() - began
     assert least < took < most, "each of twenty would be four seconds"
     assert len(now.replies) == 20 - unanswered
@@ -186,7 +197,7 @@ async def test_who_speaks_again_is_waited_for_again(path):
     began = time.monotonic()
     found = await again(whole(path, *lines, *both_close(30)), handler, patience=0.1)
     assert time.monotonic() - began > 0.5, "of five replies that do not come, each is waited for"
-    assert found.count(Verdict.MISSING) == 5
+    assert found.count(ReplyVerdict.MISSING) == 5
 
 
 async def test_how_replies_are_cut_in_fragments_makes_no_difference(path):
@@ -312,9 +323,9 @@ async def test_a_container_that_takes_nothing(path):
 
     large = "a" * (12 << 20)
     whole(path, said(0.1, large), said(0.1, large), said(0.1, large), *both_close(0.5))
-    script = script_of(load_recording(path))
+    plan = plan_of(load_recording(path))
     async with container(handler) as address:
-        now = await replay(script, address, TARGET, speed=0, patience=0.2)
+        now = await replay(plan, address, TARGET, speed=0, patience=0.2)
         release.set()
     assert now.trouble == "the container takes nothing for 0.2 s"
 
@@ -323,9 +334,9 @@ async def test_refusals(path):
     def refusing(connection: ServerConnection, request: object) -> object:
         return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "loading")
 
-    granted = script_of(load_recording(whole(path, *HELLO, *both_close(0.5))))
+    granted = plan_of(load_recording(whole(path, *HELLO, *both_close(0.5))))
     written(path, {"at": 0.1, "answer": 503, "headers": {}}, ended(0.2, "container"), OVER)
-    refused = script_of(load_recording(path))
+    refused = plan_of(load_recording(path))
     async with container(echo, process_request=refusing) as address:
         now = await replay(granted, address, TARGET)
         assert compare(granted.answers, now).notes == (
@@ -337,11 +348,11 @@ async def test_refusals(path):
 
 
 async def test_nobody_there(path, free_port):
-    script = script_of(load_recording(whole(path, *HELLO, *both_close(0.5))))
-    now = await replay(script, Address("127.0.0.1", free_port), TARGET)
+    plan = plan_of(load_recording(whole(path, *HELLO, *both_close(0.5))))
+    now = await replay(plan, Address("127.0.0.1", free_port), TARGET)
     assert now.status == 0
     assert now.trouble == f"no stream with 127.0.0.1:{free_port}: Connection refused"
-    assert not compare(script.answers, now).same
+    assert not compare(plan.answers, now).same
 
 
 @pytest.fixture
@@ -375,10 +386,10 @@ async def test_pings_are_answered_and_none_is_said_again(path):
 def test_what_cannot_be_said_again(path):
     written(path, GRANTED, OVER, head={**HEAD, "payloads": False})
     with pytest.raises(RecordingError, match="its payloads were left out: there is nothing to say"):
-        script_of(load_recording(path))
+        plan_of(load_recording(path))
     written(path, ended(0.1, "container"), OVER)
     with pytest.raises(RecordingError, match="its stream was never answered"):
-        script_of(load_recording(path))
+        plan_of(load_recording(path))
 
 
 async def test_an_interrupted_replay_leaves_nothing(path):
@@ -390,11 +401,9 @@ async def test_an_interrupted_replay_leaves_nothing(path):
         await connection.wait_closed()
 
     whole(path, *HELLO, *both_close(0.5))
-    script = script_of(load_recording(path))
+    plan = plan_of(load_recording(path))
     async with container(handler) as address:
-        saying: asyncio.Task[Answers] = asyncio.create_task(
-            replay(script, address, TARGET, speed=0)
-        )
+        saying: asyncio.Task[Answers] = asyncio.create_task(replay(plan, address, TARGET, speed=0))
         await begun.wait()
         saying.cancel()
         with pytest.raises(asyncio.CancelledError):

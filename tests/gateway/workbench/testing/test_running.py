@@ -36,7 +36,7 @@ from partway.gateway.settings import SettingsError
 from partway.gateway.workbench.intermediary.faults import Fault
 from partway.gateway.workbench.testing import running
 from partway.gateway.workbench.testing.running import (
-    Close,
+    CloseEarly,
     CloseWith,
     Cut,
     Delay,
@@ -51,7 +51,7 @@ from partway.gateway.workbench.testing.running import (
     Throttle,
     log_shown,
 )
-from partway.protocol.closing import Close as CloseFrame
+from partway.protocol.closing import Close
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests.conftest import ROOT, open_sockets
 
@@ -137,7 +137,7 @@ async def test_a_stream_reaches_the_container_and_comes_back(
     (seen,) = gateway.container.streams
     assert (seen.path, seen.query) == ("v1/listen", "model=general")
     assert seen.messages == ["hi", "Hello"]
-    assert seen.close == CloseFrame(1000)
+    assert seen.close == Close(1000)
 
 
 async def test_a_cancelled_stream_is_seen_as_one(
@@ -215,7 +215,7 @@ async def test_a_refused_upgrade(gateway: RunningGateway, open_stream: Open) -> 
 
 
 async def test_a_close_after_some_parts(gateway: RunningGateway, open_stream: Open) -> None:
-    gateway.faults.add(Close(1012, "restarting", after=2))
+    gateway.faults.add(CloseEarly(1012, "restarting", after=2))
     parts, error = await heard(open_stream, "one", "two", "three")
     assert parts == [b"one", b"two"]
     assert isinstance(error, ModelStreamFailed)
@@ -284,7 +284,7 @@ async def test_faults_are_for_streams_that_open_afterwards(
     gateway: RunningGateway, open_stream: Open
 ) -> None:
     async with open_stream() as before:
-        gateway.faults.add(Close(1013))
+        gateway.faults.add(CloseEarly(1013))
         await before.send_text("hi")
         assert await before.receive() is not None
     assert (await heard(open_stream, "hi"))[1] is not None
@@ -295,9 +295,9 @@ async def test_faults_are_for_streams_that_open_afterwards(
 async def test_faults_that_are_added_leave_the_count_of_the_others(
     gateway: RunningGateway, open_stream: Open
 ) -> None:
-    first = gateway.faults.add(Close(1012), streams=1)
+    first = gateway.faults.add(CloseEarly(1012), streams=1)
     assert (await heard(open_stream, "hi"))[1] is not None
-    second = gateway.faults.add(Close(1013), streams=1)
+    second = gateway.faults.add(CloseEarly(1013), streams=1)
     error = (await heard(open_stream, "hi"))[1]
     assert isinstance(error, ModelStreamFailed)
     assert error.code == "1013"
@@ -340,7 +340,7 @@ def test_a_setting_that_is_none_is_an_error_that_names_the_others() -> None:
 
 
 def test_a_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise SettingsError("no such thing")
 
     monkeypatch.setattr(running, "Gateway", fails)

@@ -9,7 +9,12 @@ import time
 from typing import Final
 
 from partway.gateway.workbench.conformance.platform.check import PlatformChecks
-from partway.gateway.workbench.conformance.platform.container import Answer, Head, granted, refusing
+from partway.gateway.workbench.conformance.platform.container import (
+    Answer,
+    UpgradeHead,
+    granted,
+    refusing,
+)
 from partway.gateway.workbench.conformance.platform.trial import PlatformTrial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
 
@@ -34,7 +39,7 @@ _QUIET: Final = 0.05
 _SLACK: Final = 1.0
 
 
-async def _head(trial: PlatformTrial, title: str = "a stream") -> Head:
+async def _head(trial: PlatformTrial, title: str = "a stream") -> UpgradeHead:
     async with trial.stream(title) as (_, seen):
         return seen.head
 
@@ -261,7 +266,7 @@ async def wrong_101(trial: PlatformTrial) -> None:
         ("Upgrade", "h2c"),
     ):
 
-        def answer(head: Head, name: str = name, value: str = value) -> bytes:
+        def answer(head: UpgradeHead, name: str = name, value: str = value) -> bytes:
             return granted(head, {name: value})
 
         await _refusal(trial, answer, 0, f"after a 101 with {name}: {value}")

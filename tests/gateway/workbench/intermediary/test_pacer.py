@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from partway.gateway.workbench.intermediary.faults import Delay
-from partway.gateway.workbench.intermediary.outlet import Outlet
+from partway.gateway.workbench.intermediary.pacer import Pacer
 from partway.gateway.workbench.intermediary.spoiler import Piece
 from partway.protocol.frames import Frame, Opcode
 from partway.protocol.limits import PART_OVERHEAD, WRITE_HIGH_WATER
@@ -27,9 +27,9 @@ class Taken:
 
 async def test_others_have_their_turn_while_much_is_due(anyio_backend):
     taken = Taken()
-    outlet = Outlet(taken.write, taken.frames.append, [])
-    outlet.put([EMPTY] * 1000)
-    passing = asyncio.create_task(outlet.pass_due())
+    pacer = Pacer(taken.write, taken.frames.append, [])
+    pacer.put([EMPTY] * 1000)
+    passing = asyncio.create_task(pacer.pass_due())
     turns = 0
     while not passing.done():
         await asyncio.sleep(0)
@@ -40,20 +40,20 @@ async def test_others_have_their_turn_while_much_is_due(anyio_backend):
 
 async def test_many_empty_pieces_are_much(anyio_backend):
     taken = Taken()
-    outlet = Outlet(taken.write, taken.frames.append, [Delay(60.0)])
-    outlet.put([EMPTY] * (FULL - 100))
-    await asyncio.wait_for(outlet.make_room(), 5)
-    outlet.put([EMPTY] * 100)
+    pacer = Pacer(taken.write, taken.frames.append, [Delay(60.0)])
+    pacer.put([EMPTY] * (FULL - 100))
+    await asyncio.wait_for(pacer.make_room(), 5)
+    pacer.put([EMPTY] * 100)
     with suppress(TimeoutError):
-        await asyncio.wait_for(outlet.make_room(), 0.05)
+        await asyncio.wait_for(pacer.make_room(), 0.05)
         raise AssertionError("there was room")
     assert taken.frames == []
 
 
 async def test_there_is_room_once_they_have_passed(anyio_backend):
     taken = Taken()
-    outlet = Outlet(taken.write, taken.frames.append, [Delay(0.05)])
-    outlet.put([EMPTY] * FULL)
-    await asyncio.wait_for(outlet.make_room(), 5)
+    pacer = Pacer(taken.write, taken.frames.append, [Delay(0.05)])
+    pacer.put([EMPTY] * FULL)
+    await asyncio.wait_for(pacer.make_room(), 5)
     assert len(taken.frames) == FULL
-    assert outlet.next_at is None
+    assert pacer.next_at is None

@@ -117,7 +117,7 @@ AUDIO = pcm(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, len(AUDIO)), max_size=40))
 def test_it_does_not_matter_how_the_audio_is_cut(cuts: list[int]) -> None:
     whole = Detector()

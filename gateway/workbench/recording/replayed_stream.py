@@ -10,7 +10,7 @@ from contextlib import suppress
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
 from partway.gateway.watch import PingWatch
-from partway.gateway.workbench.recording.comparison import Reply
+from partway.gateway.workbench.recording.comparison import TimedReply
 from partway.gateway.workbench.recording.recording import Joining
 from partway.protocol.closing import ABNORMAL, NO_STATUS, NORMAL, Close
 from partway.protocol.connection import FrameConnection, FrameHandler, Side
@@ -23,7 +23,7 @@ from partway.protocol.limits import (
 )
 
 
-class Talk(FrameHandler):
+class ReplayedStream(FrameHandler):
     """The platform's side of a stream: it pings, answers pings, and keeps what comes.
 
     Args:
@@ -48,7 +48,7 @@ class Talk(FrameHandler):
         self.code: int | None = None
         self.reason = ""
         self._patience = patience
-        self._replies: list[Reply] = []
+        self._replies: list[TimedReply] = []
         self._joining = Joining()
         self._replies_left = most_replies
         self._bytes_left = most_bytes
@@ -112,12 +112,12 @@ class Talk(FrameHandler):
         self._end()
         self._connection.abort()
 
-    def replies(self) -> list[Reply]:
+    def replies(self) -> list[TimedReply]:
         """What the container has said; a reply that is not whole is the last."""
         rest = self._joining.rest()
         if rest is None:
             return list(self._replies)
-        return [*self._replies, Reply(rest, self._began + rest.at - self._said_at)]
+        return [*self._replies, TimedReply(rest, self._began + rest.at - self._said_at)]
 
     async def _until(self, so: Callable[[], bool]) -> bool:
         """Wait until something is so; False if the stream ends before, or falls silent."""
@@ -142,7 +142,7 @@ class Talk(FrameHandler):
         self._bytes_left -= len(frame.payload)
         message = self._joining.add(frame, now - self._began)
         if message is not None:
-            self._replies.append(Reply(message, now - self._said_at))
+            self._replies.append(TimedReply(message, now - self._said_at))
             self.count += 1
             self._replies_left -= 1
         if self._bytes_left < 0 or self._replies_left < 0:

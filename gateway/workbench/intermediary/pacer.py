@@ -15,7 +15,7 @@ from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, PART_OVERHEAD, 
 _BEATS = 20
 
 
-class Outlet:
+class Pacer:
     """Where the pieces of one spoiled stream go. Whoever puts owes :meth:`pass_due`.
 
     Args:

@@ -1,0 +1,148 @@
+"""What may begin on a server, what is under way, and what has to end.
+
+A server has one :class:`Activity`, whether it serves a model or hosts an application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+from partway.container.guard import watch
+from partway.protocol.closing import GOING_AWAY
+from partway.protocol.handshake import UpgradeError
+
+#: What whoever asks for something new is told after SIGTERM, and whoever has a stream at its end.
+STOPPING: Final = "the container is stopping"
+
+
+class Closable(Protocol):
+    """A stream, as far as its end is concerned."""
+
+    def close(self, code: int, reason: str) -> None:
+        """End it."""
+
+
+class Activity:
+    """The streams and requests of one server: how many there may be, and which there are.
+
+    Args:
+        limit: streams and requests at a time, ``/ping`` aside.
+        unready: why nobody is there yet to answer, in words for a client; None once somebody is.
+
+    Attributes:
+        draining: while set, ``/ping`` answers 503 and nothing new begins.
+        on_idle: called whenever the last stream and request has ended.
+    """
+
+    def __init__(self, limit: int, unready: Callable[[], str | None]) -> None:
+        self.draining = False
+        self.on_idle: Callable[[], None] = lambda: None
+        self._limit = limit
+        self._unready = unready
+        self._running: set[asyncio.Task[Any]] = set()
+        self._streams: set[Closable] = set()
+        self._leaving = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether no stream and no request is under way."""
+        return not self._running
+
+    @property
+    def streams(self) -> Collection[Closable]:
+        """The streams that are open, or ask to be."""
+        return self._streams
+
+    # --- What may begin --------------------------------------------------------------------------
+
+    def absence(self) -> str | None:
+        """Why nobody answers at all; None if somebody does."""
+        return STOPPING if self.draining else self._unready()
+
+    def obstacle(self) -> str | None:
+        """Why nothing new may begin (503); None if it may."""
+        absence = self.absence()
+        if absence is None and len(self._running) >= self._limit:
+            return f"{self._limit} streams and requests are under way, and that is the limit"
+        return absence
+
+    def check_stream(self) -> None:
+        """Let a stream begin.
+
+        Raises:
+            UpgradeError: 503, with the obstacle.
+        """
+        obstacle = self.obstacle()
+        if obstacle is not None:
+            raise UpgradeError(503, obstacle)
+
+    # --- What is under way -----------------------------------------------------------------------
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """The time in which the current task answers a request, or serves a stream."""
+        task = asyncio.current_task()
+        assert task is not None, "a request is handled in a task"
+        self._running.add(task)
+        watch()
+        try:
+            yield
+        finally:
+            self._running.discard(task)
+            if not self._running:
+                self.on_idle()
+
+    @contextmanager
+    def open(self, stream: Closable) -> Iterator[None]:
+        """The time in which a stream is open, or asks to be; it runs in a task that is counted."""
+        self._streams.add(stream)
+        if self._leaving:  # it was not there to be told; at the loop's next turn it runs
+            asyncio.get_running_loop().call_soon(self.take_leave, stream)
+        try:
+            yield
+        finally:
+            self._streams.discard(stream)
+
+    # --- What has to end -------------------------------------------------------------------------
+
+    def leave(self) -> tuple[Closable, ...]:
+        """From here on streams have to end; these are open, and are to be told."""
+        self._leaving = True
+        return tuple(self._streams)
+
+    def take_leave(self, stream: Closable) -> None:
+        """Tell a stream, unless it has ended by itself, that it has to end: Close 1001."""
+        if stream in self._streams:
+            stream.close(GOING_AWAY, STOPPING)
+
+    async def cancel(
+        self, grace: float, further: Iterable[asyncio.Task[Any]] = ()
+    ) -> set[asyncio.Task[Any]]:
+        """Cancel what is under way, and ``further`` tasks.
+
+        Returns:
+            Those that have ignored it for ``grace`` seconds.
+        """
+        tasks = self._running.union(further)
+        for task in tasks:
+            task.cancel()
+        if not tasks:
+            return set()
+        _, ignoring = await asyncio.wait(tasks, timeout=grace)
+        return ignoring
+
+
+def check_not_a_page(header_names: Iterable[str]) -> None:
+    """Take a stream from the platform, which sends no ``Origin``.
+
+    A browser does, and no page has business with a container that happens to listen where it can
+    reach it.
+
+    Raises:
+        UpgradeError: 403, for a page.
+    """
+    if any(name.lower() == "origin" for name in header_names):
+        raise UpgradeError(403, "a container takes streams from its platform, not from pages")

@@ -1,0 +1,107 @@
+"""From an exchange to its operation, and from errors to responses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from partway.gateway.access.authentication import ANYBODY, Authenticator, Identity
+from partway.gateway.access.origins import check_origin
+from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.routes import Access, Route, find
+from partway.protocol.errors import ApiError, InternalServerError
+from partway.protocol.limits import LOGGED_CHARACTERS
+from partway.protocol.sigv4 import SignableRequest
+
+log = logging.getLogger("partway.gateway")
+
+
+class Dispatcher:
+    """Answers every exchange, in this order: its route, who asks, its payload, its operation.
+
+    Args:
+        routes: the first that answers a request's method and path wins.
+        authenticator: says who asks.
+        allow_origins: of web pages that may ask, besides those of this host.
+        on_refused: told the name of each error that a request is answered with.
+    """
+
+    def __init__(
+        self,
+        routes: tuple[Route, ...],
+        authenticator: Authenticator,
+        allow_origins: frozenset[str],
+        on_refused: Callable[[str], None],
+    ) -> None:
+        self._routes = routes
+        self._authenticator = authenticator
+        self._allow_origins = allow_origins
+        self._on_refused = on_refused
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Answer; returns when the operation is over."""
+        errors: ErrorDialect = aws_rest_json  # as long as it is not known whose client it is
+        try:
+            route, named = find(
+                self._routes,
+                exchange.method,
+                exchange.path,
+                exchange.headers.get("x-amz-target", ""),
+            )
+            errors = route.errors
+            identity = await self._identify(exchange, route, named)
+            await route.payload.prepare(exchange)
+            await route.operation(exchange, identity, named)
+        except ApiError as error:
+            self._refuse(exchange, error, errors)
+        except ConnectionError:
+            log.info("client left request_id=%s peer=%s", exchange.request_id, exchange.peer)
+        except asyncio.CancelledError:
+            log.info("client left request_id=%s peer=%s", exchange.request_id, exchange.peer)
+            raise
+        except Exception:
+            log.exception("request failed request_id=%s", exchange.request_id)
+            self._refuse(exchange, InternalServerError(), errors)
+        finally:
+            exchange.operation_over()
+
+    async def _identify(
+        self, exchange: Exchange, route: Route, named: Mapping[str, str]
+    ) -> Identity:
+        """Who asks, and may: by the request itself, and by the page that sends it (clause 3-4)."""
+        if route.access is Access.ANYONE:
+            return ANYBODY
+        headers = tuple(exchange.raw_headers)
+        identity = await self._authenticator.authenticate(
+            SignableRequest(exchange.method, exchange.path, exchange.query, headers),
+            route.name,
+            named.get("endpoint", ""),
+            lambda: route.payload.signed_hash(exchange),
+            bearer_allowed=route.access is Access.SIGNED_OR_BEARER,
+        )
+        check_origin(exchange.headers, self._allow_origins)
+        return identity
+
+    def _refuse(self, exchange: Exchange, error: ApiError, errors: ErrorDialect) -> None:
+        """Answer with an API error; its one line in the log."""
+        self._on_refused(error.name)
+        log.info(
+            "refused request_id=%s peer=%s status=%d error=%s: %s",
+            exchange.request_id,
+            exchange.peer,
+            error.status,
+            error.name,
+            _loggable(error.message),
+        )
+        if exchange.answered:
+            exchange.abort()  # a second answer would be taken for the first one's content
+        else:
+            exchange.fail(error, errors)
+
+
+def _loggable(message: str) -> str:
+    """One line of what can be printed: a client may have had a say in it."""
+    shown = message[:LOGGED_CHARACTERS]
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in shown)

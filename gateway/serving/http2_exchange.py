@@ -1,0 +1,117 @@
+"""A request on an HTTP/2 stream, and the way to answer it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from email.utils import formatdate
+
+from partway.gateway.serving.awaited_bodies import AwaitedBodies
+from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, Exchange
+from partway.gateway.serving.http2_stream import Carrier, Http2Stream
+
+
+class Http2Exchange(Exchange):
+    """An exchange on an HTTP/2 stream."""
+
+    def __init__(
+        self,
+        stream: Http2Stream,
+        carrier: Carrier,
+        raw_headers: Sequence[tuple[str, str]],
+        peer: str,
+    ) -> None:
+        pseudo = {name: value for name, value in raw_headers if name.startswith(":")}
+        path, _, query = pseudo.get(":path", "").partition("?")
+        fields = [pair for pair in raw_headers if pair[0] == ":authority" or pair[0][:1] != ":"]
+        super().__init__(pseudo.get(":method", ""), path, query, fields, "2", peer)
+        self._stream = stream
+        self._carrier = carrier
+        self._awaited: AwaitedBodies | None = None
+
+    # --- The request's body ----------------------------------------------------------------------
+
+    async def _read(self) -> bytes:
+        return await self._bodies().read()
+
+    def _say_continue(self) -> None:
+        self._send_head([(":status", "100")])
+
+    # --- The response ----------------------------------------------------------------------------
+
+    @property
+    def answered(self) -> bool:
+        return self._stream.answered
+
+    def respond(
+        self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
+        # A 204 has no length (RFC 9110 §8.6).
+        sized = headers if status == 204 else {"content-length": str(len(body)), **headers}
+        self._stream.answered = True
+        self._carrier.send_head(self._stream.stream_id, self._head(status, sized))
+        self._stop_awaiting()
+        self._stream.send_whole(body if self._may_have_body(status) else b"")
+
+    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        bodies = self._bodies()
+        if bodies.left:
+            raise ClientLeft
+        self._stream.answered = True
+        self._send_head(self._head(status, headers))
+
+    async def _write(self, piece: bytes) -> None:
+        await self._bodies().write(piece)
+
+    async def _end(self) -> None:
+        if self._bodies().left:
+            raise ClientLeft
+        self._stop_awaiting()
+        self._stream.finish(b"", b"")
+
+    async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
+        self._stream.answered = True
+        self._send_head(self._head(status, headers))
+        return self._stream
+
+    # --- The end ---------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        self._stop_awaiting()
+        if self._unended:
+            self._stream.break_off()
+        else:
+            self._stream.abort()
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _bodies(self) -> AwaitedBodies:
+        """The stream's bodies, whose owner is an operation from now on."""
+        if self._awaited is None:
+            self._awaited = AwaitedBodies(self._stream, self._cancel_operation)
+        return self._awaited
+
+    def _stop_awaiting(self) -> None:
+        if self._awaited is not None:
+            self._awaited.stop()
+
+    def _cancel_operation(self) -> None:
+        if self._stream.task is not None:
+            self._stream.task.cancel()
+
+    def _send_head(self, headers: list[tuple[str, str]]) -> None:
+        """Send a head now, and not with what follows it."""
+        self._carrier.send_head(self._stream.stream_id, headers)
+        self._carrier.wants_to_send(self._stream)
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> list[tuple[str, str]]:
+        return [
+            (":status", str(status)),
+            (
+                "date",
+                formatdate(time.time(), usegmt=True),
+            ),  # clients set their clocks by it (2.2-1)
+            ("server", "partway"),
+            ("x-amzn-requestid", self.request_id),
+            *((name.lower(), value) for name, value in headers.items()),
+        ]

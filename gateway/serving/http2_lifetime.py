@@ -1,0 +1,179 @@
+"""How long one HTTP/2 connection goes on: the streams it takes, its GOAWAYs, and its close."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from h2.errors import ErrorCodes
+
+from partway.gateway.serving.http2_connections import Connections
+from partway.gateway.serving.outlet import Outlet
+from partway.protocol import limits
+from partway.protocol.connection import Cancellable
+from partway.protocol.http2_frames import goaway
+from partway.protocol.http2_gate import FrameGate
+
+log = logging.getLogger("partway.http2")
+
+#: GOAWAY of a server that will still answer what is under way to it (RFC 9113 §6.8).
+_EVERY_STREAM = 2**31 - 1
+
+
+class Http2Lifetime:
+    """Which streams a connection takes, and when it takes none and closes.
+
+    The owner asks :meth:`takes_a_stream` before it begins one, tells of each stream's beginning and
+    end, calls :meth:`review` after every turn, and :meth:`lost` once the transport is gone.
+
+    Rules:
+        1. A stream too many, on this connection or on all of them, is refused by itself. A stream
+           counts until the client has ended it too.
+        2. Without a stream the connection closes: after REQUEST_HEAD_TIMEOUT where there was none
+           yet, or where the client has said GOAWAY and so closes itself when it has read all; after
+           HTTP2_IDLE_TIMEOUT otherwise.
+        3. Too much of what costs (the gate's rule 2), or rapid reset below the rate that the gate
+           lets pass, closes the connection to new streams. Those that run go on.
+        4. Closed to new streams, it closes with the last of them, once what is unsent is taken.
+        5. A last stream that a GOAWAY has named is not raised by a later one (RFC 9113 §6.8).
+
+    Args:
+        gate: of the connection.
+        out: its way out.
+        siblings: the connections of its server.
+        flush: writes what the HTTP/2 library has to send.
+        call_later: the clock's.
+
+    Attributes:
+        closing: whether it takes no new stream, and closes with its last one.
+    """
+
+    def __init__(
+        self,
+        gate: FrameGate,
+        out: Outlet,
+        siblings: Connections,
+        *,
+        flush: Callable[[], None],
+        call_later: Callable[..., Cancellable],
+    ) -> None:
+        self.closing = False
+        self._gate = gate
+        self._out = out
+        self._siblings = siblings
+        self._flush = flush
+        self._call_later = call_later
+        self._open = 0
+        self._unended = 0  # over, but for the client's end of them
+        self._over = 0
+        self._premature = 0
+        self._idle: Cancellable | None = None
+        self._idle_after(limits.REQUEST_HEAD_TIMEOUT)
+
+    # --- From the server -------------------------------------------------------------------------
+
+    def announce_end(self) -> None:
+        """GOAWAY, while new streams are still answered (RFC 9113 §6.8)."""
+        if not self.closing:  # rule 5
+            self._out.write(goaway(_EVERY_STREAM, ErrorCodes.NO_ERROR))
+
+    def close_when_idle(self) -> None:
+        """Take no new stream; close now, or once the last one is over."""
+        if not self.closing:
+            self._close_to_new(ErrorCodes.NO_ERROR)
+        self.close_if_done()
+
+    def abort(self) -> None:
+        """End the transport at once."""
+        self._out.abort()
+
+    # --- From the connection's streams -----------------------------------------------------------
+
+    def takes_a_stream(self) -> bool:
+        """Whether one more may begin (rule 1)."""
+        so_far = self._open + self._unended
+        return so_far < self._siblings.max_streams and not self._siblings.full()
+
+    def stream_began(self) -> None:
+        """A stream is open from here on."""
+        self._open += 1
+        self._siblings.streams += 1
+        self._cancel_idle()
+
+    def stream_reset(self, age: float) -> None:
+        """A stream was reset, by the client or for what it sent; :meth:`stream_over` follows.
+
+        Args:
+            age: seconds since it began.
+        """
+        if age < limits.HTTP2_PREMATURE_SECONDS:
+            self._premature += 1
+
+    def stream_over(self) -> None:
+        """Nothing more is sent on one of the streams."""
+        self._open -= 1
+        self._siblings.streams -= 1
+        self._over += 1
+        if self._open or self._out.gone:
+            return
+        if self.closing:  # behind what is being sent
+            asyncio.get_running_loop().call_soon(self.close_if_done)
+        elif self._gate.client_goes:
+            self._idle_after(limits.REQUEST_HEAD_TIMEOUT)
+        else:
+            self._idle_after(limits.HTTP2_IDLE_TIMEOUT)
+
+    def stream_unended(self) -> None:
+        """A stream is over but for the client's end of it: it counts on (rule 1)."""
+        self._unended += 1
+
+    def client_ended(self) -> None:
+        """The client's end of such a stream has come, or is waited for no longer."""
+        self._unended -= 1
+
+    # --- From the connection ---------------------------------------------------------------------
+
+    def review(self) -> None:
+        """Close to new streams if the client has done too much (rule 3)."""
+        too_much = None if self.closing else self._gate.overdone or self._premature_resets()
+        if too_much is not None:
+            log.warning(
+                "a connection takes no more streams: too much of %s peer=%s",
+                too_much,
+                self._out.peer,
+            )
+            self._siblings.on_closed_to_new(too_much)
+            self._close_to_new(ErrorCodes.ENHANCE_YOUR_CALM)
+
+    def close_if_done(self) -> None:
+        """Close, if that waits for nothing any more (rule 4)."""
+        if self.closing and not self._open and not self._unended and not self._out.gone:
+            self._flush()
+            self._out.close(gently=True)
+
+    def lost(self) -> None:
+        """The transport is gone."""
+        self._cancel_idle()
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _premature_resets(self) -> str | None:
+        """Rapid reset below the rate that the gate lets pass, for as long as one likes."""
+        limit = limits.HTTP2_PREMATURE_SHARE * self._over
+        many = self._over >= limits.HTTP2_PREMATURE_AFTER and self._premature > limit
+        return "premature resets" if many else None
+
+    def _close_to_new(self, code: ErrorCodes) -> None:
+        # Not by h2, which would send nothing more itself.
+        self.closing = True
+        self._gate.close_to_new()
+        self._out.write(goaway(self._gate.last_stream, code))
+
+    def _idle_after(self, seconds: float) -> None:
+        self._idle = self._call_later(seconds, self.close_when_idle)
+
+    def _cancel_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None

@@ -1,0 +1,88 @@
+"""What a route's operation takes as a request's body, and what a signature says of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from partway.gateway.limits import REQUEST_BODY_TIMEOUT
+from partway.gateway.serving.exchange import Exchange
+from partway.protocol.sigv4 import payload_hash_of_body, payload_hash_of_stream
+
+
+class PayloadRule(ABC):
+    """A route's rule for the bodies of its requests."""
+
+    @abstractmethod
+    async def signed_hash(self, exchange: Exchange) -> str:
+        """The payload hash that a signature has to cover (clause 2.4-1).
+
+        Asked of signed requests alone, once it is known whose key it is.
+
+        Raises:
+            ApiError: the body is not what its header says, or it cannot be had.
+        """
+
+    async def prepare(self, exchange: Exchange) -> None:  # noqa: B027 most have nothing to do
+        """Do what has to be done before the operation hears of the request.
+
+        Raises:
+            ApiError: the body is too large, too late, or not valid HTTP.
+            ClientLeft: the client left in the middle of it.
+        """
+
+
+class NoPayload(PayloadRule):
+    """The operation reads no body; one that comes all the same is skipped."""
+
+    async def signed_hash(self, exchange: Exchange) -> str:
+        return payload_hash_of_body(tuple(exchange.raw_headers), b"")
+
+
+@dataclass(frozen=True, slots=True)
+class _Limited(PayloadRule):
+    """A body in one direction; signed, it is gathered, since only a whole one can be verified.
+
+    Attributes:
+        limit: bytes that it may have.
+        within: seconds in which one that is gathered has to come.
+    """
+
+    limit: int
+    within: float = REQUEST_BODY_TIMEOUT
+
+    async def signed_hash(self, exchange: Exchange) -> str:
+        body = await exchange.body(self.limit, self.within)
+        return payload_hash_of_body(tuple(exchange.raw_headers), body)
+
+
+class GatheredPayload(_Limited):
+    """The whole body is there before the operation runs: ``await exchange.body(limit)``."""
+
+    __slots__ = ()
+
+    async def prepare(self, exchange: Exchange) -> None:
+        await exchange.body(self.limit, self.within)
+
+
+class StreamedPayload(_Limited):
+    """The operation takes the body as it comes: ``exchange.chunks(limit)``.
+
+    One that is signed comes whole, once it has been verified.
+    """
+
+    __slots__ = ()
+
+
+class DuplexPayload(PayloadRule):
+    """Both bodies are open at once, by an upgrade or by :meth:`Exchange.open`.
+
+    Where they are signed, each event is, and the request says so.
+    """
+
+    async def signed_hash(self, exchange: Exchange) -> str:
+        return payload_hash_of_stream(tuple(exchange.raw_headers))
+
+
+NO_PAYLOAD = NoPayload()
+DUPLEX_PAYLOAD = DuplexPayload()

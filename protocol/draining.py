@@ -1,0 +1,90 @@
+"""When each of many streams is told to go, so that their clients do not all return at once.
+
+The schedule goes by the clock and not by a wait for each stream: a short wait comes back late, and
+on a busy loop thousands of them would outlast the SIGKILL. The clock's reading comes in with every
+call, so that a test can be any time it likes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from partway.protocol.limits import SHUTDOWN_BURST, SHUTDOWN_STEP
+
+_Member = TypeVar("_Member")
+
+#: A step has begun so many seconds before its time: clocks tick in milliseconds, and an event
+#: loop's timer that fires a moment early would have to be set again for nothing.
+_TICK = 0.001
+
+
+class Departures(Generic[_Member]):
+    """Names the members that are to be told to go, evenly over a window of time.
+
+    The owner tells those whom :meth:`due` names, waits for :meth:`wait` seconds (or shorter, or
+    longer) and asks again, until nobody is :attr:`left`. Members that have gone by themselves
+    meanwhile are named all the same: the owner passes over them.
+
+    Rules:
+        1. The pace is even, in steps that are at least ``SHUTDOWN_STEP`` apart: many members share
+           a step, few have one each. The first step is at once, the last one before the window's
+           end.
+        2. An owner that comes late is named everybody whose step has come, so that no delay adds
+           to another one.
+        3. At most ``SHUTDOWN_BURST`` are named at a time: what else the loop has to do goes in
+           between, for one turn.
+
+    Args:
+        members: who is to be told, in this order.
+        window: seconds; 0 for all at once.
+        now: the clock's reading, in seconds, as the window begins.
+    """
+
+    __slots__ = ("_began", "_members", "_steps", "_told", "_window")
+
+    def __init__(self, members: Iterable[_Member], window: float, now: float) -> None:
+        self._members = tuple(members)
+        self._told = 0
+        self._window = window
+        self._began = now
+        self._steps = max(1, min(len(self._members), int(window / SHUTDOWN_STEP)))
+
+    @property
+    def left(self) -> int:
+        """How many have not been named."""
+        return len(self._members) - self._told
+
+    def due(self, now: float) -> tuple[_Member, ...]:
+        """Those who are to be told now; each of the members is named once."""
+        told = self._told
+        self._told = max(told, min(self._share(self._begun(now)), told + SHUTDOWN_BURST))
+        return self._members[told : self._told]
+
+    def wait(self, now: float) -> float:
+        """Seconds until :meth:`due` has more names, or, with nobody left, until the window's end.
+
+        0 where it has more already (rule 3), and where the window is over.
+        """
+        begun = self._begun(now)
+        if self._told < self._share(begun):
+            return 0.0
+        return max(0.0, self._began + self._starts_at(begun) - now)
+
+    def hasten(self) -> None:
+        """End the window: everybody is due."""
+        self._window, self._steps = 0.0, 1
+
+    def _begun(self, now: float) -> int:
+        """How many steps have begun."""
+        passed = now - self._began + _TICK
+        return bisect_right(range(self._steps), passed, key=self._starts_at)
+
+    def _starts_at(self, step: int) -> float:
+        """Seconds from the window's beginning; behind the last step comes the window's end."""
+        return self._window * step / self._steps
+
+    def _share(self, steps: int) -> int:
+        """How many members so many steps have in all."""
+        return len(self._members) * steps // self._steps

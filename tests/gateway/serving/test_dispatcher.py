@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+
+import pytest
+
+from partway.gateway.access.authentication import ANYBODY, Authenticator, Identity
+from partway.gateway.serving.dispatcher import Dispatcher
+from partway.gateway.serving.error_dialects import ErrorResponse
+from partway.gateway.serving.exchange import ClientLeft
+from partway.gateway.serving.payloads import GatheredPayload
+from partway.gateway.serving.routes import Access, Route
+from partway.protocol.errors import AccessDenied, ContainerError, RequestTooLarge
+from tests.gateway.serving.test_exchange import Recorded
+
+SOMEBODY = Identity("somebody")
+
+
+class Noting(Authenticator):
+    """Notes what it is asked, and what a signature covers; lets everybody pass, or nobody."""
+
+    def __init__(self, steps, error=None):
+        self.steps = steps
+        self.error = error
+
+    async def authenticate(self, request, operation, endpoint, payload_hash, *, bearer_allowed):
+        self.steps.append(("who", request.path, operation, endpoint, bearer_allowed))
+        if self.error is not None:
+            raise self.error
+        return SOMEBODY
+
+
+class Steps:
+    """A dispatcher with one route, and the steps that it takes.
+
+    Args:
+        operate: what its operation does besides being noted.
+        error: what authentication raises.
+        route: further members of the route.
+    """
+
+    def __init__(self, operate=None, error=None, allow_origins=(), **route):
+        self.taken = []
+        self.refused = []
+        self._operate = operate
+        members = {"payload": GatheredPayload(4), **route}
+        route = Route(
+            "Ask", frozenset({"POST"}), re.compile("/at/(?P<endpoint>.*)"), self._run, **members
+        )
+        self.dispatch = Dispatcher(
+            (route,), Noting(self.taken, error), frozenset(allow_origins), self.refused.append
+        )
+
+    async def _run(self, exchange, identity, named):
+        self.taken.append(("run", identity, dict(named), len(exchange._chunks)))
+        if self._operate is not None:
+            await self._operate(exchange)
+
+    async def ask(self, *headers, path="/at/an%2Dendpoint", **exchange):
+        exchange = Recorded(*headers, method="POST", path=path, **exchange)
+        await self.dispatch(exchange)
+        return exchange
+
+
+async def test_who_asks_then_the_payload_then_the_operation():
+    steps = Steps()
+    await steps.ask(chunks=[b"body"])
+    assert steps.taken == [
+        ("who", "/at/an%2Dendpoint", "Ask", "an-endpoint", False),
+        ("run", SOMEBODY, {"endpoint": "an-endpoint"}, 0),
+    ]
+
+
+async def test_where_anyone_may_ask_nobody_is_asked():
+    steps = Steps(access=Access.ANYONE)
+    await steps.ask(("Origin", "https://evil.example"))
+    assert [step[:2] for step in steps.taken] == [("run", ANYBODY)]
+
+
+@pytest.mark.clause("3-5")
+@pytest.mark.parametrize(
+    ("access", "allowed"), [(Access.SIGNED, False), (Access.SIGNED_OR_BEARER, True)]
+)
+async def test_a_route_says_whether_a_token_will_do(access, allowed):
+    steps = Steps(access=access)
+    await steps.ask()
+    assert steps.taken[0][-1] is allowed
+
+
+async def test_who_may_not_ask_has_its_body_left_unread():
+    steps = Steps(error=AccessDenied("not you"))
+    exchange = await steps.ask(chunks=[b"body"])
+    assert [step[0] for step in steps.taken] == ["who"]
+    assert len(exchange._chunks) == 1
+    assert exchange.responses[0][0] == 403
+    assert steps.refused == ["AccessDeniedException"]
+
+
+@pytest.mark.clause("3-4")
+async def test_a_page_of_elsewhere_may_not_ask():
+    origin = ("Origin", "https://page.example")
+    steps = Steps()
+    exchange = await steps.ask(origin)
+    assert [step[0] for step in steps.taken] == ["who"]
+    assert exchange.responses[0][0] == 403
+    allowing = Steps(allow_origins=["https://page.example"])
+    await allowing.ask(origin)
+    assert [step[0] for step in allowing.taken] == ["who", "run"]
+
+
+async def test_a_payload_against_its_rule_reaches_no_operation():
+    steps = Steps()
+    exchange = await steps.ask(chunks=[b"bodies"])
+    assert [step[0] for step in steps.taken] == ["who"]
+    assert exchange.responses[0][0] == 413
+    assert steps.refused == [RequestTooLarge.name]
+
+
+async def test_what_lies_nowhere_asks_nobody():
+    steps = Steps(errors=lambda error: ErrorResponse(599, {}, b""))
+    exchange = await steps.ask(path="/nowhere")
+    assert steps.taken == []
+    assert exchange.responses[0][0] == 404
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(ContainerError("no"), 424), (ZeroDivisionError("secret"), 500)]
+)
+async def test_errors_are_told_in_the_routes_dialect(error, status, caplog):
+    async def fail(exchange):
+        raise error
+
+    def dialect(error):
+        return ErrorResponse(error.status, {"x-error": error.name}, b"")
+
+    exchange = await Steps(fail, errors=dialect).ask()
+    ((found, body, headers),) = exchange.responses
+    assert (found, body, list(headers)) == (status, b"", ["x-error"])
+    plain = await Steps(fail).ask()
+    assert "secret" not in json.loads(plain.responses[0][1])["Message"]
+
+
+async def test_an_error_behind_the_head_breaks_the_response_off():
+    async def fail(exchange):
+        await exchange.begin(200)
+        raise ContainerError("no")
+
+    exchange = await Steps(fail).ask()
+    assert exchange.responses == []
+    assert set(exchange.said[1:]) == {"abort"}
+
+
+@pytest.mark.parametrize("error", [ClientLeft(), ConnectionResetError(), asyncio.CancelledError()])
+async def test_a_client_that_left_is_answered_nothing(error, caplog):
+    async def left(exchange):
+        await exchange.begin(200)
+        raise error
+
+    steps = Steps(left)
+    exchange = Recorded(method="POST", path="/at/x")
+    with caplog.at_level(logging.INFO, "partway.gateway"):
+        if isinstance(error, asyncio.CancelledError):
+            with pytest.raises(asyncio.CancelledError):
+                await steps.dispatch(exchange)
+        else:
+            await steps.dispatch(exchange)
+    assert f"client left request_id={exchange.request_id} peer=192.0.2.1" in caplog.text
+    assert exchange.responses == []
+    assert exchange.said == [200, "abort"]
+    assert steps.refused == []
+
+
+async def test_the_log_has_one_line_of_what_can_be_printed(caplog):
+    async def fail(exchange):
+        raise ContainerError("a\nb\x1b" + "c" * 1000)
+
+    with caplog.at_level(logging.INFO, "partway.gateway"):
+        await Steps(fail).ask()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c" in line
+    assert len(line) < 500

@@ -1,0 +1,138 @@
+"""A request on an HTTP/2 stream whose carrier does nothing by itself (clauses 2.2, 2.3-6)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from h2.errors import ErrorCodes
+
+from partway.gateway.serving.exchange import ClientLeft
+from partway.gateway.serving.http2_exchange import Http2Exchange
+from partway.gateway.serving.http2_stream import Http2Stream
+from tests.gateway.serving.test_http2_stream import FakeCarrier
+
+HEADERS = [
+    (":method", "GET"),
+    (":scheme", "https"),
+    (":authority", "gateway.example:8443"),
+    (":path", "/a%20b?c=d?e"),
+    ("cookie", "a=1"),
+    ("cookie", "b=2"),
+]
+
+
+class Asked:
+    """A request that has come as far as its headers, and its exchange."""
+
+    def __init__(self, method="GET", **carrier):
+        self.carrier = FakeCarrier(**carrier)
+        self.stream = Http2Stream(self.carrier, 1)
+        headers = [(":method", method), *HEADERS[1:]]
+        self.exchange = Http2Exchange(self.stream, self.carrier, headers, "192.0.2.1")
+
+    @property
+    def head(self):
+        """The response's, without date, server and id."""
+        (head,) = self.carrier.heads
+        return [head[0], *head[4:]]
+
+
+@pytest.fixture
+async def asked():
+    """Made inside the loop."""
+    return Asked
+
+
+async def test_a_request(asked):
+    exchange = asked().exchange
+    assert (exchange.method, exchange.path, exchange.query) == ("GET", "/a%20b", "c=d?e")
+    assert exchange.raw_headers == [HEADERS[2], HEADERS[4], HEADERS[5]]
+    assert exchange.headers["Cookie"] == "a=1, b=2"
+    assert exchange.version == "2"
+
+
+@pytest.mark.clause("2.2-1")
+async def test_a_whole_response(asked):
+    made = asked()
+    made.exchange.respond(403, b"no", {"X-Amzn-ErrorType": "No"})
+    ((status, date, *rest),) = made.carrier.heads
+    assert (status, date[0]) == ((":status", "403"), "date")
+    assert rest == [
+        ("server", "partway"),
+        ("x-amzn-requestid", made.exchange.request_id),
+        ("content-length", "2"),
+        ("x-amzn-errortype", "No"),
+    ]
+    assert made.carrier.sent == [(b"no", True)]
+    assert made.exchange.answered
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "sized"), [("HEAD", 200, True), ("GET", 204, False), ("GET", 304, True)]
+)
+async def test_responses_without_a_body(asked, method, status, sized):
+    whole, pieces = asked(method), asked(method)
+    whole.exchange.respond(status, b"body")
+    assert (("content-length", "4") in whole.carrier.heads[0]) is sized
+    await pieces.exchange.begin(status)
+    await pieces.exchange.write(b"body")
+    assert pieces.carrier.sent == []
+    await pieces.exchange.end()
+    assert whole.carrier.sent == pieces.carrier.sent == [(b"", True)]
+
+
+async def test_a_response_in_pieces(asked):
+    made = asked()
+    await made.exchange.begin(200, {"Content-Type": "text/plain"})
+    assert made.exchange.answered
+    assert made.head == [(":status", "200"), ("content-type", "text/plain")]
+    await made.exchange.write(b"one")
+    await made.exchange.write(b"two")
+    await made.exchange.end()
+    made.exchange.operation_over()
+    assert made.carrier.sent == [(b"one", False), (b"two", False), (b"", True)]
+    assert made.carrier.resets == [ErrorCodes.NO_ERROR], "the request has not ended"
+
+
+async def test_a_response_in_pieces_is_broken_off(asked):
+    made = asked()
+    await made.exchange.begin(200)
+    made.exchange.operation_over()
+    assert made.carrier.resets == [ErrorCodes.INTERNAL_ERROR]
+    unanswered = asked()
+    unanswered.exchange.abort()
+    assert unanswered.carrier.resets == [ErrorCodes.CANCEL]
+
+
+async def test_the_body_is_asked_for_before_it_is_read(asked):
+    made = asked()
+    made.exchange.headers["expect"] = "100-continue"
+    made.stream.data_received(b"body", 4)
+    made.stream.request_ended()
+    assert await made.exchange.body(4) == b"body"
+    assert made.carrier.heads == [[(":status", "100")]]
+    assert not made.exchange.answered
+
+
+async def test_a_client_that_leaves_cancels_what_waits_for_something_else(asked):
+    made = asked()
+    waiting = asyncio.create_task(asyncio.Event().wait())
+    made.stream.task = waiting
+    await made.exchange.begin(200)
+    made.stream.lost(cancelled=True)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    for late in (made.exchange.write(b"x"), made.exchange.end(), made.exchange.begin(200)):
+        with pytest.raises(ClientLeft):
+            await late
+
+
+async def test_a_client_that_leaves_behind_its_response_cancels_nothing(asked):
+    made = asked()
+    made.stream.data_received(b"body", 4)
+    made.stream.request_ended()
+    await made.exchange.body(4)
+    made.stream.task = waiting = asyncio.create_task(asyncio.sleep(0.01))
+    made.exchange.respond(200, b"whole")
+    await waiting
