@@ -214,7 +214,7 @@ def test_a_recorded_echo_is_a_probe_of_echoes(tmp_path: Path) -> None:
         ([GRANTED, said(0, "a", fin=False), OVER], {}, "its client said no whole message"),
         ([GRANTED, OVER], {"payloads": False}, "its payloads were left out: there is nothing"),
         ([said(0, b"/w==", frame="text")], {}, "a text message, at 0 s, is not UTF-8"),
-        (["{}"], {}, ":2: it has none of"),
+        (["{}"], {}, ":2: the line must have one of"),
     ],
 )
 def test_a_recording_of_no_use(tmp_path: Path, lines, head, reason) -> None:
