@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
 from partway.gateway.fleet.endpoints import container_address
+from partway.gateway.limits import CONTAINER_PING_INTERVAL
 from partway.gateway.plain_text import safe_lines
 from partway.gateway.terminal import console_for
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
@@ -29,7 +30,6 @@ from partway.gateway.workbench.conformance.report.junit import to_junit
 from partway.gateway.workbench.conformance.report.matrix import matrix, show_matrix
 from partway.gateway.workbench.conformance.report.terminal import progress, show
 from partway.gateway.workbench.conformance.run import Report, Run, chosen
-from partway.protocol.limits import CONTAINER_PING_INTERVAL
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.

@@ -8,6 +8,12 @@ from collections.abc import Callable
 
 from h2.errors import ErrorCodes
 
+from partway.gateway.limits import (
+    HTTP2_IDLE_TIMEOUT,
+    HTTP2_PREMATURE_AFTER,
+    HTTP2_PREMATURE_SECONDS,
+    HTTP2_PREMATURE_SHARE,
+)
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.outlet import Outlet
 from partway.protocol import limits
@@ -107,7 +113,7 @@ class Http2Lifetime:
         Args:
             age: seconds since it began.
         """
-        if age < limits.HTTP2_PREMATURE_SECONDS:
+        if age < HTTP2_PREMATURE_SECONDS:
             self._premature += 1
 
     def stream_over(self) -> None:
@@ -122,7 +128,7 @@ class Http2Lifetime:
         elif self._gate.client_goes:
             self._idle_after(limits.REQUEST_HEAD_TIMEOUT)
         else:
-            self._idle_after(limits.HTTP2_IDLE_TIMEOUT)
+            self._idle_after(HTTP2_IDLE_TIMEOUT)
 
     def stream_unended(self) -> None:
         """A stream is over but for the client's end of it: it counts on (rule 1)."""
@@ -160,8 +166,8 @@ class Http2Lifetime:
 
     def _premature_resets(self) -> str | None:
         """Rapid reset below the rate that the gate lets pass, for as long as one likes."""
-        limit = limits.HTTP2_PREMATURE_SHARE * self._over
-        many = self._over >= limits.HTTP2_PREMATURE_AFTER and self._premature > limit
+        limit = HTTP2_PREMATURE_SHARE * self._over
+        many = self._over >= HTTP2_PREMATURE_AFTER and self._premature > limit
         return "premature resets" if many else None
 
     def _close_to_new(self, code: ErrorCodes) -> None:

@@ -17,6 +17,12 @@ from partway.gateway.client import (
     connect,
 )
 from partway.gateway.client.request import request_for
+from partway.gateway.limits import (
+    CLOSE_TIMEOUT,
+    CONTAINER_CONNECT_TIMEOUT,
+    CONTAINER_PING_INTERVAL,
+    CONTAINER_PINGS_UNANSWERED,
+)
 from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.platform.client import Client, RawClient, upgraded
 from partway.gateway.workbench.conformance.platform.container import (
@@ -24,7 +30,6 @@ from partway.gateway.workbench.conformance.platform.container import (
     InstrumentedContainer,
 )
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
-from partway.protocol import limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +43,10 @@ class Times:
         connect_timeout: for a container to accept a connection (clause 1.1-2).
     """
 
-    ping_interval: float = limits.CONTAINER_PING_INTERVAL
-    pings_unanswered: int = limits.CONTAINER_PINGS_UNANSWERED
-    close_timeout: float = limits.CLOSE_TIMEOUT
-    connect_timeout: float = limits.CONTAINER_CONNECT_TIMEOUT
+    ping_interval: float = CONTAINER_PING_INTERVAL
+    pings_unanswered: int = CONTAINER_PINGS_UNANSWERED
+    close_timeout: float = CLOSE_TIMEOUT
+    connect_timeout: float = CONTAINER_CONNECT_TIMEOUT
 
     @property
     def until_lost(self) -> float:
