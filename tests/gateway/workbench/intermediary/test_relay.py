@@ -372,7 +372,7 @@ async def test_the_end_drops_what_is_open(container, anyio_backend):
     await eventually(lambda: len(open_sockets()) <= before)
 
 
-# What asyncio has accepted for a server that is closed it forgets; from 3.13 on the forgotten transport
+# asyncio forgets what it has accepted for a server that is closed; from 3.13 on such a transport
 # stumbles over that server when it is deleted (a TypeError of Server._wakeup's).
 @pytest.mark.filterwarnings("ignore:.*_SelectorTransport.__del__")
 @pytest.mark.parametrize("turns", range(5))
