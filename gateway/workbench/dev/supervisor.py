@@ -13,7 +13,7 @@ from partway.gateway.workbench.dev.container import Container
 
 log = logging.getLogger("partway.dev")
 
-#: The exit status of a container's command that was given what cannot be, such as no such model.
+#: The exit status of a container's command that cannot serve what it was asked for.
 ASKED_WRONGLY = 2
 
 

@@ -174,7 +174,7 @@ def test_documents_that_are_too_big_are_not_read(tmp_path):
 def test_too_much_that_might_be_a_document(tmp_path, monkeypatch):
     monkeypatch.setattr(image, "MAX_DOCUMENTS", 1000)
     members = {f"{n}.json": b"{" + b" " * 400 for n in range(3)}
-    with pytest.raises(ImageError, match="documents of the archive have more than 1000 bytes"):
+    with pytest.raises(ImageError, match="the archive's documents have more than 1000 bytes"):
         read_image(written(tmp_path, {**members, **saved()}))
 
 

@@ -190,5 +190,5 @@ async def unread(trial: PlatformTrial) -> None:
         PayloadPart(euro[1:], TEXT, COMPLETE),
         PayloadPart(b"\xed\xa0\x80", TEXT, COMPLETE),
     ]
-    frames = await _sent(trial, "text that is split, and text that is none", parts)
-    _same(frames, [part.payload for part in parts], "text that is split, and text that is none")
+    title = "text that is split, and text that is not UTF-8"
+    _same(await _sent(trial, title, parts), [part.payload for part in parts], title)

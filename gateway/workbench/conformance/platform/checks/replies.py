@@ -149,4 +149,4 @@ async def unread(trial: PlatformTrial) -> None:
         PayloadPart(euro[1:], TEXT, COMPLETE),
         PayloadPart(b"\xed\xa0\x80", TEXT, COMPLETE),
     ]
-    await _replied(trial, "text that is split, and text that is none", frames, wanted)
+    await _replied(trial, "text that is split, and text that is not UTF-8", frames, wanted)
