@@ -17,3 +17,19 @@ def read_bounded(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise ValueError(f"more than {most} bytes")
     return data
+
+
+def is_file_or_folder(path: Path) -> bool:
+    """Whether a path leads to something; not so if its name is longer than the system takes."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path leads to a folder; not so if its name is longer than the system takes."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False

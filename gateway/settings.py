@@ -17,39 +17,109 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-import math
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_origin
 
+from partway.gateway.configuration.expected import (
+    FilePath,
+    Flag,
+    Strings,
+    keys_of,
+    number,
+    taken_apart,
+    text,
+    whole,
+)
+from partway.gateway.configuration.messages import SettingsError, error_of, given
+from partway.gateway.configuration.reader import checked, read_toml
 from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol import limits
 
 _DAY = 86_400
 
-#: Of the numbers at the top level, ends included. uvloop would take a port modulo 65,536.
-_RANGES = {
-    "port": (0, 65_535),
-    "tls_port": (0, 65_535),
-    "max_streams": (1, 1_000_000),
-    "max_streams_per_connection": (1, 1_000_000),
-    "max_connections": (1, 1_000_000),
-    "shutdown_grace": (0, _DAY),
-    "shutdown_spread": (0, _DAY),
-    "shutdown_hard": (0, _DAY),
-}
+#: uvloop would take a port modulo 65,536.
+_Port = Annotated[int, whole(0, 65_535)]
+_Streams = Annotated[int, whole(1, 1_000_000, "streams")]
+_Seconds = Annotated[float, number(least=0, most=_DAY, unit="seconds")]
+_Name = Annotated[
+    str,
+    text(
+        f"1 to {limits.MAX_ENDPOINT_NAME} letters, digits and hyphens, neither the first nor the "
+        "last a hyphen",
+        limits.is_name,
+    ),
+]
 
 
-class SettingsError(ValueError):
-    """A setting is wrong: which, where it was set, and what it may be."""
+def _is_container_url(url: str) -> bool:
+    try:
+        container_address(url)
+    except ValueError:
+        return False
+    return True
+
+
+_ContainerUrl = Annotated[
+    str,
+    text(
+        "an http:// URL with host and port and no path, such as http://127.0.0.1:8080",
+        _is_container_url,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class _TopLevel:
+    """What is set once for the whole gateway: :class:`Settings` says what each is."""
+
+    host: str = "127.0.0.1"
+    port: _Port = 8090
+    tls_port: _Port | None = None
+    tls_cert: FilePath | None = None
+    tls_key: FilePath | None = None
+    tls_names: Strings = frozenset()
+    region: Annotated[
+        str, text("an AWS region's name, such as us-east-1", limits.REGION.fullmatch)
+    ] = "us-east-1"
+    auth: Literal["none", "sigv4"] = "none"
+    principals: FilePath | None = None
+    insecure: Flag = False
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    allow_origins: Strings = frozenset()
+    max_streams: _Streams = limits.MAX_STREAMS
+    max_streams_per_connection: _Streams = limits.HTTP2_MAX_STREAMS
+    max_connections: Annotated[int, whole(1, 1_000_000, "connections")] = limits.MAX_CONNECTIONS
+    shutdown_grace: _Seconds = limits.SHUTDOWN_GRACE
+    shutdown_spread: _Seconds = limits.SHUTDOWN_SPREAD
+    shutdown_hard: _Seconds = limits.SHUTDOWN_HARD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EndpointTable(StreamPolicy):
+    """``[endpoints.NAME]``: a container, and what its streams have of their own."""
+
+    url: _ContainerUrl
+    variant: _Name = DEFAULT_VARIANT
+
+
+@dataclass(frozen=True, slots=True)
+class _File(_TopLevel):
+    """The whole file."""
+
+    stream: StreamPolicy = field(default_factory=StreamPolicy)
+    endpoints: dict[_Name, _EndpointTable] = field(default_factory=dict)
+
+
+#: Of both the names, and what each must be.
+_TOP_LEVEL = keys_of(_TopLevel) or {}
+_OF_STREAMS = keys_of(StreamPolicy) or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(_TopLevel):
     """Everything that can be set. Times in seconds.
 
     Attributes:
@@ -74,24 +144,6 @@ class Settings:
         endpoints: the endpoints.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8090
-    tls_port: int | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    tls_names: frozenset[str] = frozenset()
-    region: str = "us-east-1"
-    auth: Literal["none", "sigv4"] = "none"
-    principals: Path | None = None
-    insecure: bool = False
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    allow_origins: frozenset[str] = frozenset()
-    max_streams: int = limits.MAX_STREAMS
-    max_streams_per_connection: int = limits.HTTP2_MAX_STREAMS
-    max_connections: int = limits.MAX_CONNECTIONS
-    shutdown_grace: float = limits.SHUTDOWN_GRACE
-    shutdown_spread: float = limits.SHUTDOWN_SPREAD
-    shutdown_hard: float = limits.SHUTDOWN_HARD
     endpoints: tuple[Endpoint, ...] = ()
 
     def check(self) -> None:
@@ -116,8 +168,6 @@ class Settings:
             raise SettingsError("--tls-cert and --tls-key go together: give both, or neither")
         if self.tls_port is None and (self.tls_cert is not None or self.tls_names):
             raise SettingsError("a certificate needs a port: add --tls-port, as in --tls-port 8443")
-        if limits.REGION.fullmatch(self.region) is None:
-            raise SettingsError(f"region: {self.region!r} is none, as in us-east-1")
 
 
 def is_loopback(host: str) -> bool:
@@ -143,136 +193,97 @@ def load(
     Raises:
         SettingsError: what is wrong, and where.
     """
-    document = _read(config) if config is not None else {}
-    stream = _section(document.pop("stream", {}), f"{config}: [stream]")
-    tables = _section(document.pop("endpoints", {}), f"{config}: [endpoints]")
     values: dict[str, Any] = {}
-    hints = get_type_hints(Settings)
-    for name, value in document.items():
-        if name not in hints:
-            raise SettingsError(f"{config}: unknown setting {name!r}; known: {_known(Settings)}")
-        values[name] = _setting(name, value, f"{config}: {name}")
-    for name, hint in hints.items():
+    policy = StreamPolicy()
+    endpoints: dict[str, Endpoint] = {}
+    if config is not None:
+        document = read_toml(config)
+        file = document.as_table(_File)
+        policy = file.stream
+        values = {name: getattr(file, name) for name in document.members if name in _TOP_LEVEL}
+        endpoints = {
+            name: _endpoint(name, table, policy, document.members["endpoints"][name])
+            for name, table in file.endpoints.items()
+        }
+        document.refuse(_crossed(policy, endpoints.values()))
+    for name, hint in _TOP_LEVEL.items():
         variable = f"PARTWAY_{name.upper()}"
-        if name != "endpoints" and variable in environment:
-            values[name] = _setting(name, _from_text(environment[variable], hint), variable)
-    values |= {
-        name: _setting(name, value, f"--{name}")
-        for name, value in flags.items()
-        if name != "endpoints"
-    }
-    policy = changed_policy(StreamPolicy(), stream, f"{config}: [stream]")
-    endpoints = {
-        name: _endpoint(name, _section(table, f"{config}: [endpoints.{name}]"), policy, config)
-        for name, table in tables.items()
-    }
-    for text in flags.get("endpoints", ()):
-        name, found, url = text.partition("=")
-        if not found:
-            raise SettingsError(
-                f"--endpoint {text}: it is NAME=URL, as in echo=http://127.0.0.1:8080"
-            )
-        endpoints[name] = _endpoint(name, {"url": url}, policy, None)
+        if variable in environment:
+            values[name] = checked(hint, _from_text(environment[variable], hint), variable)
+    for name, value in flags.items():
+        if name != "endpoints":
+            values[name] = checked(_TOP_LEVEL[name], value, f"--{name.replace('_', '-')}")
+    for endpoint in _of_the_command_line(flags.get("endpoints", ()), policy):
+        endpoints[endpoint.name] = endpoint
     settings = Settings(**values, endpoints=tuple(endpoints.values()))
     settings.check()
     return settings
 
 
-def _read(config: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(config.read_text("utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{config}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(f"{config}: not TOML: {error}") from None
-
-
-def _section(value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise SettingsError(f"{where} is a table")
-    return value
-
-
 def _endpoint(
-    name: str, table: dict[str, Any], policy: StreamPolicy, config: Path | None
+    name: str, table: _EndpointTable, policy: StreamPolicy, members: Mapping[str, Any]
 ) -> Endpoint:
-    where = f"--endpoint {name}" if config is None else f"{config}: [endpoints.{name}]"
-    if not limits.is_name(name):
-        raise SettingsError(
-            f"{where}: a name is up to {limits.MAX_ENDPOINT_NAME} letters, digits and hyphens"
-        )
-    table = dict(table)
-    url = table.pop("url", None)
-    if not isinstance(url, str):
-        raise SettingsError(f"{where}: url is missing, as in http://127.0.0.1:8080")
-    try:
-        address = container_address(url)
-    except ValueError as error:
-        raise SettingsError(f"{where}: {error}") from None
-    variant = table.pop("variant", DEFAULT_VARIANT)
-    if not isinstance(variant, str) or not limits.is_name(variant):
-        raise SettingsError(
-            f"{where} variant: it is up to {limits.MAX_ENDPOINT_NAME} letters, digits and hyphens"
-        )
+    """An endpoint of the file, with the policy of all where its own table says nothing."""
+    own = {key: getattr(table, key) for key in members if key in _OF_STREAMS}
     return Endpoint(
-        name, address, changed_policy(policy, table, where, beside="url, variant, "), variant
+        name, container_address(table.url), dataclasses.replace(policy, **own), table.variant
     )
 
 
-def changed_policy(
-    base: StreamPolicy, table: dict[str, Any], where: str, beside: str = ""
-) -> StreamPolicy:
-    """A policy with a table's changes.
+def _of_the_command_line(texts: Iterable[str], policy: StreamPolicy) -> Iterator[Endpoint]:
+    for each in texts:
+        name, found, url = each.partition("=")
+        if not found:
+            raise SettingsError(
+                f"--endpoint: {given(each)}; it must be NAME=URL, as in echo=http://127.0.0.1:8080"
+            )
+        checked(_Name, name, f"--endpoint {each}")
+        checked(_ContainerUrl, url, f"--endpoint {name}")
+        yield Endpoint(name, container_address(url), policy)
+
+
+def changed_policy(base: StreamPolicy, table: Mapping[str, Any], where: str) -> StreamPolicy:
+    """A policy with a caller's changes.
 
     Args:
-        base: what is not in the table.
+        base: what the caller leaves as it is.
         table: settings by their names.
         where: they stand, for errors.
-        beside: names what else may stand in such a table.
 
     Raises:
         SettingsError: a setting is unknown, or not of its type or in its range.
     """
-    hints = get_type_hints(StreamPolicy)
-    changes: dict[str, Any] = {}
-    for name, value in table.items():
-        if name not in hints:
-            known = _known(StreamPolicy)
-            raise SettingsError(f"{where}: unknown setting {name!r}; known: {beside}{known}")
-        changes[name] = _convert(value, hints[name], f"{where} {name}")
-        if hints[name] in (int, float) and not 0 < changes[name] < math.inf:  # nan is neither
-            raise SettingsError(f"{where} {name}: it is more than 0, and has an end")
-    policy = dataclasses.replace(base, **changes)
-    if policy.low_water > policy.high_water:
-        raise SettingsError(f"{where}: low_water is at most high_water")
-    if policy.max_part > limits.MAX_PART_BYTES:
-        raise SettingsError(f"{where}: max_part is at most {limits.MAX_PART_BYTES}")
+    found = checked(StreamPolicy, dict(table), where)
+    policy = dataclasses.replace(base, **{name: getattr(found, name) for name in table})
+    if crossed := list(_crossed(policy, ())):
+        raise error_of(where, [((key,), fault) for (_, key), fault in crossed])
     return policy
 
 
-def _setting(name: str, value: object, where: str) -> object:
-    """A value of the top level, of its type and in its range."""
-    converted = _convert(value, get_type_hints(Settings)[name], where)
-    if name in _RANGES:
-        least, most = _RANGES[name]
-        if not least <= converted <= most:  # type: ignore[operator]  # _convert() saw to it
-            raise SettingsError(f"{where}: it is from {least} to {most}, not {converted!r}")
-    return converted
+def _crossed(
+    policy: StreamPolicy, endpoints: Iterable[Endpoint]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Where the low-water mark is over the high one: of all streams, and of endpoints' own.
 
-
-def _known(tree: type) -> str:
-    return ", ".join(field.name for field in dataclasses.fields(tree))
-
-
-def _required(hint: Any) -> Any:
-    """The type of a setting that may also be left out: ``int`` of ``int | None``."""
-    if get_origin(hint) is UnionType:
-        return next(kind for kind in get_args(hint) if kind is not NoneType)
-    return hint
+    Args:
+        policy: of all.
+        endpoints: those that start from it.
+    """
+    marks: dict[tuple[str, ...], tuple[int, int]] = {
+        ("stream",): (policy.low_water, policy.high_water)
+    }
+    for each in endpoints:
+        own = (each.policy.low_water, each.policy.high_water)
+        if own != marks["stream",]:
+            marks["endpoints", each.name] = own
+    for place, (low, high) in marks.items():
+        if low > high:
+            yield (*place, "low_water"), f"it is {low}; it must be at most high_water, {high}"
 
 
 def _from_text(text: str, hint: Any) -> object:
-    hint = _required(hint)
+    """A variable's text as TOML would have it; one that cannot be that stays as it is."""
+    hint, _ = taken_apart(hint)
     if hint is bool:
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
     if hint in (int, float):
@@ -283,24 +294,3 @@ def _from_text(text: str, hint: Any) -> object:
     if get_origin(hint) is frozenset:
         return [item.strip() for item in text.split(",") if item.strip()]
     return text
-
-
-def _convert(value: object, hint: Any, where: str) -> object:
-    """A value as its setting's type; what does not fit is named, never guessed."""
-    hint = _required(hint)
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            choices = ", ".join(map(repr, get_args(hint)))
-            raise SettingsError(f"{where}: it is one of {choices}, not {value!r}")
-        return value
-    if get_origin(hint) is frozenset:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise SettingsError(f"{where}: it is a list of strings")
-        return frozenset(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is Path and isinstance(value, str) and value:
-        return Path(value)
-    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise SettingsError(f"{where}: it is of type {hint.__name__}, not {value!r}")
-    return value

@@ -98,7 +98,7 @@ def clip(text: str, size: int = MAX_CLOSE_REASON_BYTES) -> str:
 
 
 def error_of(close: Close) -> ModelStreamError:
-    """A container's Close as the error a client sees (clause 1.5)."""
+    """The error that a client sees for a container's Close (clause 1.5)."""
     code = NO_STATUS if close.code is None else close.code
     return ModelStreamError(code=str(code), message=close.reason or name_of(code))
 

@@ -41,10 +41,10 @@ class Side(enum.Enum):
 
 
 class Cancellable(Protocol):
-    """A call that may still be taken back."""
+    """A scheduled call that can still be taken back."""
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Take the call back."""
 
 
 class FrameHandler(Protocol):
@@ -88,15 +88,17 @@ class FrameConnection(asyncio.Protocol):
     """One WebSocket connection after its handshake.
 
     Args:
-        handler: told of everything.
+        handler: is told of frames, of the peer's Close or fault, and of the end.
         side: which side we are.
         max_payload: largest payload of a frame.
         check_text: whether text must be UTF-8.
         answer_close: whether the peer's Close is answered at once, with the same code. If not, the
             owner owes :meth:`finish`, and may send before it (RFC 6455 §5.5.1 lets a peer finish
             its message first).
+        high_water: unsent bytes above which the handler's ``writing_paused`` is called.
+        low_water: unsent bytes below which its ``writing_resumed`` is called.
         linger: seconds without progress after which a closing connection is aborted.
-        call_later: the clock's; the running loop's by default.
+        call_later: schedules a call, as an event loop does; the running loop's by default.
 
     The closing handshake is the connection's own business: a Close is answered with the same
     code, a client then waits for the server to end TCP (RFC 6455 §7.1.1), and whoever waits does
@@ -152,11 +154,12 @@ class FrameConnection(asyncio.Protocol):
     def take_over(self, transport: asyncio.Transport, received: bytes = b"") -> None:
         """Become the protocol of a transport whose handshake is done.
 
-        An owner that is not ready for frames calls :meth:`pause_reading` before. A peer that has
-        left already is told of by ``connection_lost``, after this has returned.
+        An owner that is not ready for frames calls :meth:`pause_reading` before. If the peer has
+        left already, ``connection_lost`` says so after this has returned.
 
         Args:
-            transport: may be paused, so that nothing behind the handshake was lost.
+            transport: the connection's; it may be paused, so that nothing behind the handshake was
+                lost.
             received: bytes that were read behind the handshake.
         """
         if transport.is_closing():
@@ -175,9 +178,9 @@ class FrameConnection(asyncio.Protocol):
         """Take over from an HTTP server's protocol that has written its 101.
 
         Args:
-            http: the protocol.
-            tell_end: whether to tell it of the transport's end at once, so that it lets go of its
-                connection. If not, the owner owes it that call.
+            http: the HTTP server's protocol.
+            tell_end: whether ``http`` is told of the transport's end at once, so that it lets go of
+                its connection. If not, the owner owes ``http`` that call.
         """
         transport = http.transport
         if transport is None:
@@ -196,12 +199,12 @@ class FrameConnection(asyncio.Protocol):
     # --- Intents ---------------------------------------------------------------------------------
 
     def send(self, frame: Frame, *, more: bool = False) -> None:
-        """Send a data frame. After a Close has been sent, or the end, it is dropped.
+        """Send a data frame. After our Close, or after the end, the frame is dropped.
 
         Args:
             frame: the frame.
-            more: whether others are about to follow: it may wait for them until the loop's next
-                turn, so that they leave in one write.
+            more: whether other frames are about to follow: this one may wait for them until the
+                loop's next turn, so that all leave in one write.
         """
         if not self._close_sent:
             self._write(frame, more)
@@ -218,7 +221,7 @@ class FrameConnection(asyncio.Protocol):
         return self.taken_bytes >= position
 
     def close(self, close: Close = _NORMALLY) -> None:
-        """Send a Close, once; the peer's frames still arrive until its own."""
+        """Send a Close, once; the peer's frames still arrive until the peer's Close."""
         if self._close_sent or self._transport is None:
             return
         self._write(Frame(_CLOSE, encode_close(close)))
@@ -226,7 +229,7 @@ class FrameConnection(asyncio.Protocol):
         self._close_sent = True
 
     def finish(self, close: Close | None = None) -> None:
-        """Say Close if it has not been said, and see the connection to its end.
+        """Send a Close if none has been sent, and see the connection to its end.
 
         The owner gets no more frames and no Close, and hears of the end by
         :meth:`FrameHandler.connection_lost`: after the closing handshake, or after an abort once
@@ -385,7 +388,7 @@ class FrameConnection(asyncio.Protocol):
             self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _deliver_rest(self) -> None:
-        """What waited for its turn when the transport went: the peer's Close may be in it."""
+        """Deliver what waited for its turn as the transport went: it may hold the peer's Close."""
         waiting = -1
         while self._reading and self._decoder.buffered_bytes != waiting:
             waiting = self._decoder.buffered_bytes
@@ -398,7 +401,7 @@ class FrameConnection(asyncio.Protocol):
             self._read_on()
 
     def _read_on(self) -> None:
-        """Read the socket, if the owner wants it and nothing is waiting for its turn."""
+        """Read the socket, if the owner wants frames and no frame waits for its turn."""
         if self._reading and self._turn is None and self._transport is not None:
             self._transport.resume_reading()
 
@@ -423,7 +426,10 @@ class FrameConnection(asyncio.Protocol):
                 self._end_tcp()
 
     def _half_close(self) -> None:
-        """Not close(): unread input would make TCP send RST, which erases our Close."""
+        """End our side of TCP alone: after close(), unread input would have TCP send RST.
+
+        The RST would erase our Close.
+        """
         if self._transport is not None:
             half_close(self._transport)
 
@@ -433,7 +439,7 @@ class FrameConnection(asyncio.Protocol):
             self._transport.close()  # once what is unsent is flushed
 
     def _write(self, frame: Frame, more: bool = False) -> None:
-        """Write, or gather while a read is delivered: one system call for all that it brings."""
+        """Write a frame, or gather it while a read is delivered: one system call for all frames."""
         transport = self._transport
         if transport is None:
             return
@@ -461,9 +467,10 @@ class FrameConnection(asyncio.Protocol):
             transport.write(piece)
 
     def flush(self) -> None:
-        """Write what was gathered.
+        """Write the frames that were gathered.
 
-        While a read was delivered (the business of ``gathering``), or because more was to follow.
+        They were gathered while a read was delivered (the business of ``gathering``), or because
+        more were to follow.
         """
         if self._gathered and self._transport is not None:
             gathered, self._gathered = self._gathered, []
@@ -486,12 +493,12 @@ class FrameConnection(asyncio.Protocol):
 
 
 def watch_by_tcp(transport: asyncio.Transport, interval: float, unanswered: int) -> None:
-    """Let TCP notice a peer that has vanished, where nothing above it asks.
+    """Let TCP notice a peer that has vanished, where no protocol above TCP asks.
 
     Args:
-        transport: of the connection; keepalive is on.
-        interval: seconds of silence before a probe, and between two.
-        unanswered: so many, and the connection is lost.
+        transport: the connection's, on whose socket keepalive is on.
+        interval: seconds of silence before a probe, and between two probes.
+        unanswered: how many probes without an answer make the connection lost.
     """
     connection = transport.get_extra_info("socket")
     options = {

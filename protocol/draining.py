@@ -15,8 +15,8 @@ from partway.protocol.limits import SHUTDOWN_BURST, SHUTDOWN_STEP
 
 _Member = TypeVar("_Member")
 
-#: A step has begun so many seconds before its time: clocks tick in milliseconds, and an event
-#: loop's timer that fires a moment early would have to be set again for nothing.
+#: A step counts as begun this many seconds before its time: clocks tick in milliseconds, and an
+#: event loop's timer that fires a moment early would have to be set again for nothing.
 _TICK = 0.001
 
 
@@ -53,11 +53,11 @@ class Departures(Generic[_Member]):
 
     @property
     def left(self) -> int:
-        """How many have not been named."""
+        """How many members have not been named."""
         return len(self._members) - self._told
 
     def due(self, now: float) -> tuple[_Member, ...]:
-        """Those who are to be told now; each of the members is named once."""
+        """The members that are to be told now; each member is named once."""
         told = self._told
         self._told = max(told, min(self._share(self._begun(now)), told + SHUTDOWN_BURST))
         return self._members[told : self._told]
@@ -65,7 +65,7 @@ class Departures(Generic[_Member]):
     def wait(self, now: float) -> float:
         """Seconds until :meth:`due` has more names, or, with nobody left, until the window's end.
 
-        0 where it has more already (rule 3), and where the window is over.
+        0 where :meth:`due` has more names already (rule 3), and where the window is over.
         """
         begun = self._begun(now)
         if self._told < self._share(begun):
@@ -82,9 +82,9 @@ class Departures(Generic[_Member]):
         return bisect_right(range(self._steps), passed, key=self._starts_at)
 
     def _starts_at(self, step: int) -> float:
-        """Seconds from the window's beginning; behind the last step comes the window's end."""
+        """Seconds from the window's beginning until a step; behind the last comes its end."""
         return self._window * step / self._steps
 
     def _share(self, steps: int) -> int:
-        """How many members so many steps have in all."""
+        """How many members the first ``steps`` steps have in all."""
         return len(self._members) * steps // self._steps

@@ -38,18 +38,18 @@ _COMPLETIONS = {member.value: member for member in CompletionState}
 
 
 class EnvelopeError(ValueError):
-    """A message that is no event; says what is wrong with it, never its content."""
+    """A message that is not an event; the text says what is wrong, never the content."""
 
 
 class MessageTooBig(Exception):
-    """A message is over its bounds; says over which."""
+    """A message with too many bytes or fragments; the text says which of the two."""
 
 
 class MessageAssembler:
     """Fragments in, whole messages out, in bounded memory.
 
     Args:
-        max_bytes: of one message.
+        max_bytes: largest message.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -62,7 +62,7 @@ class MessageAssembler:
         """The message that a data frame ends, or None while more of it is to come.
 
         Raises:
-            MessageTooBig: in bytes, or in fragments; what was held is dropped.
+            MessageTooBig: the message has too many bytes, or fragments; its bytes are dropped.
         """
         if fin and not self._fragments:
             return payload
@@ -70,12 +70,10 @@ class MessageAssembler:
         self.held_bytes += len(payload)
         if self.held_bytes > self._max_bytes:
             self.drop()
-            raise MessageTooBig(f"a message is over the limit of {self._max_bytes} bytes")
+            raise MessageTooBig(f"a message must have at most {self._max_bytes} bytes")
         if len(self._fragments) > MAX_ENVELOPE_FRAGMENTS:
             self.drop()
-            raise MessageTooBig(
-                f"a message is in too many fragments: over {MAX_ENVELOPE_FRAGMENTS} of them"
-            )
+            raise MessageTooBig(f"a message must have at most {MAX_ENVELOPE_FRAGMENTS} fragments")
         if not fin:
             return None
         message = b"".join(self._fragments)
@@ -83,7 +81,7 @@ class MessageAssembler:
         return message
 
     def drop(self) -> None:
-        """Forget what is held."""
+        """Forget the fragments that are held."""
         self._fragments.clear()
         self.held_bytes = 0
 
@@ -117,7 +115,7 @@ class MsgpackEnvelope:
         except EnvelopeError:
             raise
         except (ValueError, msgpack.UnpackException) as error:
-            raise EnvelopeError(f"not an event in msgpack: {type(error).__name__}") from None
+            raise EnvelopeError(f"the message is not msgpack: {type(error).__name__}") from None
         return _from_map(value, _msgpack_bytes)
 
 
@@ -141,17 +139,19 @@ class JsonEnvelope:
         # Its parser has no limits of its own, and 20 MiB of "[]," would take seconds and half a
         # gigabyte. Base64 holds no comma, and what has no commas is no longer than it is deep.
         if message.count(b",") > _MAX_COMMAS or message.count(b"[") > _MAX_COMMAS:
-            raise EnvelopeError("more members than any event has")
+            raise EnvelopeError("the message has more members than any event")
         try:
             value = json.loads(message.decode(), object_pairs_hook=_no_duplicates)
         except UnicodeDecodeError:
-            raise EnvelopeError("not UTF-8") from None
+            raise EnvelopeError("the message must be UTF-8") from None
         except json.JSONDecodeError as error:
-            raise EnvelopeError(f"not JSON: {error.msg} at character {error.pos}") from None
+            raise EnvelopeError(
+                f"the message is not JSON: {error.msg} at character {error.pos}"
+            ) from None
         except EnvelopeError:
             raise
         except (RecursionError, ValueError) as error:
-            raise EnvelopeError(f"not an envelope: {error}") from None
+            raise EnvelopeError(f"the message is not an event: {error}") from None
         return _from_map(value, _base64_bytes)
 
 
@@ -177,10 +177,10 @@ def _to_map(event: StreamEvent, encode_bytes: Callable[[bytes], object]) -> dict
 
 def _from_map(value: object, decode_bytes: Callable[[object], bytes]) -> StreamEvent:
     if not isinstance(value, dict) or len(value) != 1:
-        _refuse("an event is a map with one entry, its name")
+        _refuse("an event must be a map with one entry, its name")
     ((name, members),) = value.items()
     if not isinstance(members, dict):
-        _refuse("the value of an event is a map of its members")
+        _refuse("the value of an event must be a map of its members")
     match name:
         case "PayloadPart":
             _only(members, "PayloadPart", {"Bytes", "DataType", "CompletionState", "P"})
@@ -198,13 +198,13 @@ def _from_map(value: object, decode_bytes: Callable[[object], bytes]) -> StreamE
         case "InternalStreamFailure":
             return InternalStreamFailure(_text(members, "Message"))
         case _:
-            raise EnvelopeError("unknown event; known are PayloadPart and InputEnd")
+            raise EnvelopeError("unknown event; an event must be PayloadPart or InputEnd")
 
 
 def _only(members: dict[object, object], event: str, known: set[str]) -> None:
     # A misspelt CompletionState would otherwise pass for COMPLETE.
     if not members.keys() <= known:
-        _refuse(f"{event} has a member it does not know; it knows {sorted(known) or 'none'}")
+        _refuse(f"the members of {event} must be among [{', '.join(sorted(known))}]")
 
 
 def _member(members: dict[object, object], name: str, known: dict[str, _T], absent: _T) -> _T:
@@ -212,30 +212,30 @@ def _member(members: dict[object, object], name: str, known: dict[str, _T], abse
         return absent
     value = members[name]
     if not isinstance(value, str) or value not in known:
-        _refuse(f"{name} is one of {sorted(known)}, exactly as written")
+        _refuse(f"{name} must be one of {', '.join(sorted(known))}, exactly as written")
     return known[value]
 
 
 def _text(members: dict[object, object], name: str) -> str:
     value = members.get(name, "")
     if not isinstance(value, str):
-        _refuse(f"{name} is a string")
+        _refuse(f"{name} must be a string")
     return value
 
 
 def _msgpack_bytes(value: object) -> bytes:
     if not isinstance(value, bytes):
-        _refuse("Bytes is msgpack bin, not str")
+        _refuse("Bytes must be msgpack bin, not str")
     return value
 
 
 def _base64_bytes(value: object) -> bytes:
     if not isinstance(value, str):
-        _refuse("Bytes is a base64 string")
+        _refuse("Bytes must be a base64 string")
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        _refuse("Bytes is not base64")
+        _refuse("Bytes must be base64")
 
 
 class _MapsOfAnEvent:
@@ -247,7 +247,7 @@ class _MapsOfAnEvent:
     def __call__(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
         self._left -= 1
         if self._left < 0:
-            raise EnvelopeError("more maps than any event has")
+            raise EnvelopeError("the message has more maps than any event")
         return _no_duplicates(pairs)
 
 

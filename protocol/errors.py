@@ -16,10 +16,10 @@ class ApiError(Exception):
 
     Args:
         message: what was wrong, where, and what to do; becomes ``Message``.
-        members: the operation's further members, sent as they are.
+        members: further members of the JSON body, sent as they are.
     """
 
-    #: Sent as ``x-amzn-ErrorType``.
+    #: The error's name, sent as ``x-amzn-ErrorType``.
     name: ClassVar[str]
     status: int
     #: Further headers of the response.
@@ -62,7 +62,7 @@ class AccessDenied(ApiError):
 
 
 class MissingAuthenticationToken(ApiError):
-    """The request says not who sends it (clause 2.4-6)."""
+    """The request does not say who sends it (clause 2.4-6)."""
 
     name = "MissingAuthenticationTokenException"
     status = 403
@@ -161,7 +161,7 @@ class InternalServerError(ApiError):
 
 
 class ServiceUnavailable(ApiError):
-    """Full, or draining: try again, elsewhere or later (clauses 4-4, 4-6)."""
+    """The gateway is full, or draining: try elsewhere, or later (clauses 4-4, 4-6)."""
 
     name = "ServiceUnavailableError"
     status = 503

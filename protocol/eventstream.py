@@ -34,7 +34,7 @@ _U32_MAX: Final = 0xFFFFFFFF
 
 
 class HeaderType(enum.IntEnum):
-    """What a header's value is, as its type byte says it."""
+    """The type of a header's value, as its type byte says it."""
 
     TRUE = 0
     FALSE = 1
@@ -82,7 +82,7 @@ class Message(NamedTuple):
 
 
 class EventStreamError(Exception):
-    """The bytes are no message of this encoding.
+    """Bytes that are not a message of this encoding.
 
     Attributes:
         reason: what is wrong, and where; never the bytes.
@@ -102,7 +102,8 @@ def encode(headers: Mapping[str, Header], payload: bytes = b"") -> bytes:
     """A message as bytes.
 
     Raises:
-        ValueError: it cannot be encoded; see :func:`encode_headers`.
+        ValueError: a header cannot be encoded (see :func:`encode_headers`), or the message would be
+            too long.
     """
     return encode_raw(encode_headers(headers), payload)
 
@@ -115,7 +116,7 @@ def encode_raw(headers: bytes, payload: bytes) -> bytes:
     """
     total = len(headers) + len(payload) + EVENT_FRAMING_BYTES
     if total > _U32_MAX:
-        raise ValueError(f"{total} bytes in a message, at most {_U32_MAX} can be written")
+        raise ValueError(f"a message would have {total} bytes; it must have at most {_U32_MAX}")
     lengths = _LENGTHS(total, len(headers))
     head = lengths + crc32(lengths).to_bytes(4, "big") + headers
     return b"".join((head, payload, crc32(payload, crc32(head)).to_bytes(4, "big")))
@@ -129,16 +130,20 @@ def encode_headers(headers: Mapping[str, Header]) -> bytes:
             its range, or there are more headers than a decoder here takes.
     """
     if len(headers) > MAX_EVENT_HEADERS:
-        raise ValueError(f"{len(headers)} headers, limit {MAX_EVENT_HEADERS}")
+        raise ValueError(
+            f"{len(headers)} headers were given; there must be at most {MAX_EVENT_HEADERS}"
+        )
     pieces: list[bytes] = []
     for name, (kind, value) in headers.items():
         encoded = name.encode()
         if not 1 <= len(encoded) <= 0xFF:
-            raise ValueError(f"a header name has 1 to 255 bytes, not {len(encoded)}")
+            raise ValueError(f"a header name must have 1 to 255 bytes, not {len(encoded)}")
         pieces += (bytes([len(encoded)]), encoded, bytes([kind]), _encode_value(kind, value))
     block = b"".join(pieces)
     if len(block) > MAX_EVENT_HEADERS_BYTES:
-        raise ValueError(f"{len(block)} bytes of headers, limit {MAX_EVENT_HEADERS_BYTES}")
+        raise ValueError(
+            f"the headers have {len(block)} bytes; they must have at most {MAX_EVENT_HEADERS_BYTES}"
+        )
     return block
 
 
@@ -156,14 +161,21 @@ def _encode_value(kind: HeaderType, value: HeaderValue) -> bytes:
             try:
                 return value.to_bytes(_INT_SIZES[kind], "big", signed=True)
             except OverflowError:
-                raise ValueError(f"{kind.name} is out of its range") from None
+                raise ValueError(
+                    f"a value is out of range; {kind.name} must fit into {_INT_SIZES[kind]} bytes"
+                ) from None
         case _:
-            raise ValueError(f"{kind.name} does not hold a {type(value).__name__}, or not this one")
+            raise ValueError(
+                f"a {type(value).__name__} was given as {kind.name}, which cannot hold this value"
+            )
 
 
 def _sized(value: bytes) -> bytes:
     if len(value) > MAX_EVENT_HEADER_VALUE_BYTES:
-        raise ValueError(f"{len(value)} bytes in a header, limit {MAX_EVENT_HEADER_VALUE_BYTES}")
+        raise ValueError(
+            f"a header's value has {len(value)} bytes; "
+            f"it must have at most {MAX_EVENT_HEADER_VALUE_BYTES}"
+        )
     return len(value).to_bytes(2, "big") + value
 
 
@@ -171,39 +183,43 @@ def _sized(value: bytes) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """Exactly one whole message.
+    """Read bytes that are exactly one whole message.
 
     Raises:
-        EventStreamError: it is none, it is cut, or something is behind it.
+        EventStreamError: the bytes are not a message, end inside it, or go on behind it.
     """
     headers, payload = decode_raw(data)
     return Message(decode_headers(headers), payload)
 
 
 def decode_raw(data: bytes) -> tuple[bytes, bytes]:
-    """Exactly one whole message: its header block, still encoded, and its payload.
+    """Cut exactly one whole message into its header block, still encoded, and its payload.
 
     Raises:
-        EventStreamError: it is none, it is cut, or something is behind it. Its size is the
-            caller's to know.
+        EventStreamError: the bytes are not a message, end inside it, or go on behind it. Whether
+            the message is too large is the caller's to say.
     """
     if len(data) < EVENT_FRAMING_BYTES:
-        raise EventStreamError(f"{len(data)} bytes are no message; the shortest has 16")
+        raise EventStreamError(
+            f"{len(data)} bytes came; a message must have at least {EVENT_FRAMING_BYTES}"
+        )
     total, headers_length = _read_prelude(data, 0)
     if total != len(data):
         what = "bytes follow the message" if total < len(data) else "the message is cut"
-        raise EventStreamError(f"{what}: it has {total} bytes, {len(data)} are here")
+        raise EventStreamError(f"{what}: its prelude says {total} bytes, {len(data)} came")
     return _cut(data, 0, total, headers_length)
 
 
 def _read_prelude(buffer: bytes | bytearray, at: int) -> tuple[int, int]:
-    """The length of the message at ``at``, and of its headers. The 12 bytes are there."""
+    """The length of the message at ``at``, and of its headers. Its prelude must be whole."""
     total, headers_length, crc = _PRELUDE(buffer, at)
     # Lengths are believed only once their checksum has been.
     if crc32(buffer[at : at + 8]) != crc:
         raise EventStreamError("the prelude's checksum is wrong")
     if total < headers_length + EVENT_FRAMING_BYTES:
-        raise EventStreamError(f"{headers_length} bytes of headers in a message of {total}")
+        raise EventStreamError(
+            f"{headers_length} bytes of headers cannot be in a message of {total}"
+        )
     return total, headers_length
 
 
@@ -228,12 +244,14 @@ def decode_headers(block: bytes) -> dict[str, Header]:
 
     Raises:
         EventStreamError: a name is empty, not UTF-8 or there twice; a type is unknown; a value is
-            too long or no UTF-8; the block does not end with a header; it is too long, or there
-            are too many.
+            too long or not UTF-8; the block does not end with a header, is too long or has too
+            many headers.
     """
     if len(block) > MAX_EVENT_HEADERS_BYTES:
         raise EventStreamError(
-            f"{len(block)} bytes of headers, limit {MAX_EVENT_HEADERS_BYTES}", oversize=True
+            f"the headers have {len(block)} bytes; "
+            f"they must have at most {MAX_EVENT_HEADERS_BYTES}",
+            oversize=True,
         )
     headers: dict[str, Header] = {}
     at = 0
@@ -247,7 +265,9 @@ def decode_headers(block: bytes) -> dict[str, Header]:
         if name in headers:
             raise EventStreamError(f"a header is there twice, at byte {at} of the headers")
         if len(headers) == MAX_EVENT_HEADERS:
-            raise EventStreamError(f"more than {MAX_EVENT_HEADERS} headers", oversize=True)
+            raise EventStreamError(
+                f"more than {MAX_EVENT_HEADERS} headers came in a message", oversize=True
+            )
         headers[name], at = _decode_value(block, type_at)
     return headers
 
@@ -266,8 +286,8 @@ def _decode_value(block: bytes, type_at: int) -> tuple[Header, int]:
         size = int.from_bytes(block[at - 2 : at], "big")
         if size > MAX_EVENT_HEADER_VALUE_BYTES:
             raise EventStreamError(
-                f"{size} bytes in a header, limit {MAX_EVENT_HEADER_VALUE_BYTES}, "
-                f"at byte {type_at} of the headers"
+                f"a header's value has {size} bytes, at byte {type_at} of the headers; "
+                f"it must have at most {MAX_EVENT_HEADER_VALUE_BYTES}"
             )
     elif kind in _INT_SIZES:
         size = _INT_SIZES[kind]
@@ -300,7 +320,7 @@ def _text(block: bytes, at: int, end: int) -> str:
 
 
 def _ends_early(at: int) -> EventStreamError:
-    return EventStreamError(f"the headers end within one that begins at byte {at} of them")
+    return EventStreamError(f"the headers end inside one that begins at byte {at} of them")
 
 
 class Decoder:
@@ -311,14 +331,14 @@ class Decoder:
 
     Args:
         max_payload: largest payload; a larger one is refused from its prelude, before its bytes.
-        max_headers: largest header block, refused likewise.
+        max_headers: largest header block; a larger one is refused in the same way.
 
     Rules, in the order a message meets them:
         1. The checksum of the two lengths is right.
         2. Headers and framing fit into the message; headers and payload are in their limits.
         3. The checksum of the message is right.
         4. The headers are well formed: :func:`decode_headers`.
-        5. Nothing after an error means anything: it is raised again.
+        5. Nothing after an error means anything: the error is raised again.
     """
 
     __slots__ = (
@@ -365,7 +385,7 @@ class Decoder:
         return at > len(self._buffer)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes in. The caller owes calls of :meth:`next_message`."""
+        """Take in bytes of the stream. The caller owes calls of :meth:`next_message`."""
         if self._error is not None:  # rule 5
             return
         if self._at == len(self._buffer):
@@ -383,7 +403,7 @@ class Decoder:
         """The next whole message, or None until more bytes come.
 
         Raises:
-            EventStreamError: a rule is broken; the same again at every later call.
+            EventStreamError: a rule is broken; every later call raises the same again.
         """
         raw = self.next_raw()
         if raw is None:
@@ -395,10 +415,12 @@ class Decoder:
             raise
 
     def next_raw(self) -> tuple[bytes, bytes] | None:
-        """The same, its header block still encoded: rule 4 is left to the caller.
+        """The next whole message as header block and payload, or None until more bytes come.
+
+        The block is still encoded: rule 4 is left to the caller.
 
         Raises:
-            EventStreamError: one of the other rules is broken; the same again ever after.
+            EventStreamError: another rule is broken; every later call raises the same again.
         """
         if self._error is not None:  # rule 5
             reason, oversize = self._error
@@ -429,7 +451,7 @@ class Decoder:
         return raw
 
     def drop(self) -> None:
-        """Forget what is held."""
+        """Forget the bytes that are held."""
         self._buffer = b""
         self._at = 0
         self._total = 0
@@ -439,11 +461,14 @@ class Decoder:
         payload_length = total - headers_length - EVENT_FRAMING_BYTES
         if headers_length > self._max_headers:  # rule 2
             raise EventStreamError(
-                f"{headers_length} bytes of headers, limit {self._max_headers}", oversize=True
+                f"the headers have {headers_length} bytes; "
+                f"they must have at most {self._max_headers}",
+                oversize=True,
             )
         if payload_length > self._max_payload:
             raise EventStreamError(
-                f"{payload_length} bytes of payload, limit {self._max_payload}", oversize=True
+                f"the payload has {payload_length} bytes; it must have at most {self._max_payload}",
+                oversize=True,
             )
         return total, headers_length
 

@@ -50,8 +50,8 @@ class FrameError(Exception):
     """The peer broke RFC 6455.
 
     Attributes:
-        code: the close code that tells it so.
-        reason: what it did, with the section that forbids it.
+        code: the close code that tells the peer so.
+        reason: what the peer did, with the section that forbids it.
     """
 
     def __init__(self, code: int, reason: str) -> None:
@@ -61,9 +61,9 @@ class FrameError(Exception):
 
 
 def _first_bytes() -> list[tuple[Opcode, bool, bool, bool] | None]:
-    """For each first byte of a frame: its opcode, FIN, whether it is control, and continues.
+    """What each first byte of a frame says; None where the RFC refuses the byte.
 
-    None where the RFC refuses it.
+    In order: the opcode, FIN, whether it is a control frame, whether it continues a message.
     """
     table: list[tuple[Opcode, bool, bool, bool] | None] = [None] * 256
     for opcode in Opcode:
@@ -139,7 +139,7 @@ class FrameDecoder:
         return self._mid_message
 
     def feed(self, data: bytes) -> None:
-        """Take bytes in. The caller owes calls of :meth:`next_frame`."""
+        """Take in bytes of the connection. The caller owes calls of :meth:`next_frame`."""
         if self._finished:  # rule 9
             return
         if self._at == len(self._buffer):
@@ -177,7 +177,7 @@ class FrameDecoder:
         header = 2
         if control:
             if length > MAX_CONTROL_BYTES:  # rule 3
-                raise self._refuse("a control frame holds at most 125 bytes (§5.5)")
+                raise self._refuse("a control frame must hold at most 125 bytes (§5.5)")
         elif continues is not self._mid_message:  # rule 4
             raise self._refuse(
                 "a message began inside another (§5.4)"
@@ -192,9 +192,11 @@ class FrameDecoder:
             shortest = _LENGTH_16 if length == _LENGTH_16 else 0x10000
             length = int.from_bytes(buffer[at + 2 : at + header], "big")
             if length < shortest or length >> 63:  # rule 5
-                raise self._refuse("the length is not in its shortest form (§5.2)")
+                raise self._refuse("the length must be in its shortest form (§5.2)")
         if length > self._max_payload and not control:  # rule 6
-            raise self._refuse(f"{length} bytes in a frame, limit {self._max_payload}", TOO_BIG)
+            raise self._refuse(
+                f"a frame has {length} bytes; it must have at most {self._max_payload}", TOO_BIG
+            )
 
         start = at + header
         if self._mask_bit:
@@ -271,13 +273,17 @@ def decode_close(payload: bytes) -> Close:
     """The content of a Close frame (rule 7).
 
     Raises:
-        FrameError: one byte, an illegal code (1002), or a reason that is not UTF-8 (1007).
+        FrameError: the payload is one byte or has an illegal code (1002), or its reason is not
+            UTF-8 (1007).
     """
     if not payload:
         return Close()
     code = int.from_bytes(payload[:2], "big")
     if len(payload) == 1 or not is_legal(code):
-        what = "one byte is no close code" if len(payload) == 1 else f"close code {code} is illegal"
+        one = len(payload) == 1
+        what = (
+            "a close code must have two bytes, not one" if one else f"close code {code} is illegal"
+        )
         raise FrameError(PROTOCOL_ERROR, f"{what} (§7.4)")
     try:
         return Close(code, payload[2:].decode())

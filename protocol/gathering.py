@@ -17,7 +17,7 @@ class Flushable(Protocol):
     """A connection that has gathered something."""
 
     def flush(self) -> None:
-        """Write it."""
+        """Write what was gathered."""
 
 
 class _Gathering(threading.local):
@@ -26,14 +26,14 @@ class _Gathering(threading.local):
     connections: list[Flushable] | None = None
 
     def begin(self) -> bool:
-        """Gather from here on; False if it is done already, further out."""
+        """Gather from here on; False if a caller further out gathers already."""
         if self.connections is not None:
             return False
         self.connections = []
         return True
 
     def end(self) -> None:
-        """One write for each connection that was sent to."""
+        """Write what was gathered, once for each connection that was sent to."""
         connections, self.connections = self.connections, None
         for connection in connections or ():
             connection.flush()
@@ -43,7 +43,7 @@ gathering = _Gathering()
 
 
 def joined(pieces: list[bytes]) -> list[bytes]:
-    """The same bytes, with runs of small pieces in one.
+    """The same bytes, with each run of small pieces joined into one piece.
 
     uvloop keeps each piece that the socket does not take, and thousands of two bytes would weigh
     fifty times their size.

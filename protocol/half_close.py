@@ -10,14 +10,14 @@ class HalfClosable(Protocol):
     """What half_close needs of a transport: see ``asyncio.WriteTransport``."""
 
     def can_write_eof(self) -> bool:
-        """Whether one side can be ended by itself."""
+        """Whether the writing side can be ended by itself."""
 
     def write_eof(self) -> None:
-        """End the writing side, once what is unsent is taken."""
+        """End the writing side, once the unsent bytes have been taken."""
 
 
 def half_close(transport: HalfClosable) -> bool:
-    """Send FIN behind what is unsent; what the peer still sends is read on.
+    """Send FIN behind the unsent bytes; what the peer still sends is read as before.
 
     A connection that the peer has reset is left as it is: its next read reports the end.
 

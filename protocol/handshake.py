@@ -35,8 +35,8 @@ class UpgradeError(Exception):
 
     Attributes:
         status: the HTTP status to answer with.
-        reason: what was wrong.
-        headers: to send along (RFC 6455 §4.4 asks for the version on 426).
+        reason: what was wrong with the request.
+        headers: further headers of the answer (RFC 6455 §4.4 asks for the version on 426).
     """
 
     def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
@@ -60,24 +60,24 @@ def check_upgrade(method: str, headers: Mapping[str, str]) -> str:
     """The request's key, once everything RFC 6455 §4.2.1 demands of it is there.
 
     Raises:
-        UpgradeError: with the status to answer.
+        UpgradeError: the request breaks one of those demands; the error has the status to answer.
     """
     if method != "GET":
-        raise UpgradeError(405, "a WebSocket opens with GET", {"Allow": "GET"})
+        raise UpgradeError(405, "a WebSocket must be opened with GET", {"Allow": "GET"})
     if headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers:
         # An HTTP parser would still be in the body when its bytes are taken for frames.
-        raise UpgradeError(400, "an upgrade has no body")
+        raise UpgradeError(400, "a request for an upgrade must not have a body")
     if "upgrade" not in (token.lower() for token in tokens(headers.get("Connection", ""))):
-        raise UpgradeError(400, "Connection does not name Upgrade")
+        raise UpgradeError(400, "the Connection header must name Upgrade")
     if headers.get("Sec-WebSocket-Version", "").strip() != "13":
-        raise UpgradeError(426, "Sec-WebSocket-Version is not 13", {"Sec-WebSocket-Version": "13"})
+        raise UpgradeError(426, "Sec-WebSocket-Version must be 13", {"Sec-WebSocket-Version": "13"})
     key = headers.get("Sec-WebSocket-Key", "").strip()
     try:
         whole = len(base64.b64decode(key, validate=True)) == 16
     except (binascii.Error, ValueError):
         whole = False
     if not whole:
-        raise UpgradeError(400, "Sec-WebSocket-Key is not 16 bytes in base64")
+        raise UpgradeError(400, "Sec-WebSocket-Key must be 16 bytes in base64")
     return key
 
 
@@ -100,9 +100,9 @@ class HandshakeRefused(Exception):
     """The server answered with another status than 101.
 
     Attributes:
-        status: its status.
-        headers: its headers, names in lower case.
-        body: the beginning of its body, as much as was asked for.
+        status: the response's status.
+        headers: the response's headers, names in lower case.
+        body: the beginning of the response's body, as much as was asked for.
     """
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
@@ -113,7 +113,7 @@ class HandshakeRefused(Exception):
 
 
 class HandshakeBroken(Exception):
-    """What came back is no valid answer to the upgrade; says why."""
+    """What the server sent is not a valid answer to the upgrade; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,9 @@ class Accepted:
     """A completed handshake.
 
     Attributes:
-        headers: of the 101, names in lower case.
-        subprotocol: the one chosen, if any was offered.
-        trailing: bytes that came behind the head: already frames.
+        headers: the headers of the 101, names in lower case.
+        subprotocol: the one that the server chose; None if it chose no subprotocol.
+        trailing: bytes that came behind the head: the beginning of the frames.
     """
 
     headers: dict[str, str]
@@ -141,8 +141,8 @@ class ClientHandshake:
         host: the ``Host`` header.
         target: path and query, percent-encoded.
         headers: further headers.
-        subprotocols: those to offer, the best first.
-        refusal_bytes: of a refusal's body that are read.
+        subprotocols: the subprotocols to offer, the best first.
+        refusal_bytes: how many bytes of a refusal's body are read.
     """
 
     def __init__(
@@ -183,12 +183,12 @@ class ClientHandshake:
         )
 
     def receive(self, data: bytes) -> Accepted | None:
-        """Take bytes in; b"" says that no more will come.
+        """Take in bytes that the server has sent; b"" says that no more will come.
 
         Raises:
-            HandshakeRefused: another status than 101, with the beginning of its body.
-            HandshakeBroken: no HTTP, the wrong accept key, something that was not offered, or
-                the connection ended first.
+            HandshakeRefused: the server answered with another status than 101.
+            HandshakeBroken: the answer is not HTTP, has the wrong accept key or agrees to something
+                that was not offered; or the connection ended first.
         """
         try:
             self._http.receive_data(data)
@@ -209,7 +209,7 @@ class ClientHandshake:
             event = self._http.next_event()
             if isinstance(event, h11.InformationalResponse) and event.status_code == 101:
                 if event.http_version != b"1.1":
-                    raise HandshakeBroken("the 101 is not HTTP/1.1 (RFC 6455 §4.1)")
+                    raise HandshakeBroken("the 101 must be HTTP/1.1 (RFC 6455 §4.1)")
                 return self._accepted(_fields(event), bytes(self._http.trailing_data[0]))
             if isinstance(event, h11.Response):
                 self._refusal = (event.status_code, _fields(event))
@@ -223,7 +223,8 @@ class ClientHandshake:
                 self._interim_left -= 1
                 if not self._interim_left:
                     raise HandshakeBroken(
-                        f"{MAX_INTERIM_RESPONSES} interim responses, and no answer to the upgrade"
+                        f"{MAX_INTERIM_RESPONSES} interim responses came, "
+                        "and no answer to the upgrade"
                     )
             else:  # NEED_DATA
                 return None
@@ -235,9 +236,9 @@ class ClientHandshake:
     def _accepted(self, headers: dict[str, str], trailing: bytes) -> Accepted:
         """Check what RFC 6455 §4.1 makes the client check."""
         if headers.get("upgrade", "").lower() != "websocket":
-            raise HandshakeBroken("the 101 does not upgrade to websocket")
+            raise HandshakeBroken("the Upgrade header of the 101 must be websocket")
         if "upgrade" not in tokens(headers.get("connection", "").lower()):
-            raise HandshakeBroken("the 101's Connection does not name Upgrade")
+            raise HandshakeBroken("the Connection header of the 101 must name Upgrade")
         if headers.get("sec-websocket-accept", "") != self._accept:
             raise HandshakeBroken("Sec-WebSocket-Accept does not answer the key")
         if headers.get("sec-websocket-extensions"):

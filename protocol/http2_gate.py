@@ -31,7 +31,7 @@ _MAX_WINDOW = 2**31 - 1
 
 
 class FrameGate:
-    """One connection's gate.
+    """Decides which frames of one connection h2 sees.
 
     The owner calls :meth:`feed`, then :meth:`take` until it is not :attr:`waiting` any more, in
     turns with other connections. After each turn it gives back :attr:`owed_credit`, resets
@@ -59,11 +59,11 @@ class FrameGate:
 
     Args:
         now: the clock's reading, in seconds.
-        max_streams: that may be open at once, and so begin at once.
+        max_streams: how many streams may be open at once, and so may begin at once.
     """
 
     def __init__(self, now: float, max_streams: int = limits.HTTP2_MAX_STREAMS) -> None:
-        #: A frame was announced that is too large (rule 0): nothing more can be understood.
+        #: Whether a frame was announced that is too large (rule 0): no later byte is understood.
         self.oversized = False
         #: Why the connection is to be closed to new streams, once it is.
         self.overdone: str | None = None
@@ -102,7 +102,7 @@ class FrameGate:
     # --- What the owner tells --------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Take bytes in."""
+        """Take in bytes that the client has sent."""
         self._buffer = self._buffer + data if self._buffer else data
 
     def close_to_new(self) -> None:
@@ -121,9 +121,14 @@ class FrameGate:
         self._open.pop(stream_id, None)
 
     def headers_decoded(self, count: int, size: int, now: float) -> None:
-        """A request had so many headers, of so many bytes: one on the wire may have been thousands.
+        """Count a request's headers once decoded: a byte on the wire may stand for a whole header.
 
-        h2 looks at each of them several times.
+        h2 looks at each header several times.
+
+        Args:
+            count: how many headers the request has.
+            size: their bytes.
+            now: the clock's reading, in seconds.
         """
         self._count_headers(count // limits.MAX_HEADERS, now)
         self._count_headers((size - limits.HTTP2_LARGE_HEADERS) // limits.KIB, now)
@@ -133,13 +138,13 @@ class FrameGate:
         self._pongs_due += 1
 
     def reset_provoked(self, now: float) -> None:
-        """A frame of the client's made h2 reset a stream: as good as a reset of its own."""
+        """Count a reset that h2 made because of a client's frame as one of the client's own."""
         if not self._resets.take(now):
             self._overdo("resets")
 
     @property
     def waiting(self) -> bool:
-        """Whether something waits for its turn: a whole frame, or what can be told without it."""
+        """Whether a whole frame waits for its turn, or a head that announces one too large."""
         size = len(self._buffer)
         if self._preface_left:
             return size > 0
@@ -185,7 +190,7 @@ class FrameGate:
     def _frame(
         self, buffer: bytes, at: int, end: int, now: float, updates: dict[int, int]
     ) -> bytes | None:
-        """What stands for one frame: None for itself, other bytes, or nothing."""
+        """What h2 gets in a frame's place: None for the frame itself, other bytes, or no bytes."""
         kind, flags = buffer[at + 3], buffer[at + 4]
         stream_id = int.from_bytes(buffer[at + 5 : at + HEAD_BYTES], "big") & STREAM_ID
         if self._block is not None and kind != CONTINUATION:
@@ -230,7 +235,7 @@ class FrameGate:
     def _header_block(
         self, data: bytes, kind: int, flags: int, stream_id: int, now: float
     ) -> bytes | None:
-        """Rule 5."""
+        """What h2 gets in the place of a frame that is part of a header block (rule 5)."""
         if kind == HEADERS:
             self._block, self._block_head = [], (stream_id, flags)
             self._block_frames = self._block_size = 0
@@ -267,7 +272,7 @@ class FrameGate:
         return whole
 
     def _count_headers(self, blocks: int, now: float) -> bool:
-        """Whether so many more are within their bucket."""
+        """Whether ``blocks`` more header blocks are within their bucket."""
         within = all(self._headers.take(now) for _ in range(blocks))
         if not within:
             self._overdo("header blocks")
@@ -296,11 +301,11 @@ class FrameGate:
         return b""
 
     def _is_unseen(self, stream_id: int) -> bool:
-        """Whether it came after the connection was closed to new streams."""
+        """Whether a stream began after the connection was closed to new streams."""
         return self._closed_to_new and stream_id > self.last_stream
 
     def _is_over(self, stream_id: int) -> bool:
-        """Whether it is one of ours no longer, without a reset of ours."""
+        """Whether a stream that h2 has seen is no longer open."""
         return 0 < stream_id <= self.last_stream and stream_id not in self._open
 
     def _overdo(self, what: str) -> bytes:

@@ -1,7 +1,7 @@
 """Every size, count, pattern and time limit of the project, named, with its unit and its precedent.
 
-Those an operator may change are defaults: ``partway.gateway.settings`` starts from them. Sizes are
-bytes, times are seconds.
+Limits that an operator may change are defaults: ``partway.gateway.settings`` starts from them.
+Sizes are bytes, times are seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_CLOSE_REASON_BYTES: Final = MAX_CONTROL_BYTES - 2
 
 
 def envelope_bytes(part_bytes: int) -> int:
-    """The size of an envelope message that holds a part of so many bytes.
+    """The size of an envelope message that holds a part of ``part_bytes`` bytes.
 
     Base64 makes 4 bytes of 3; 64 KiB are for the names around it and for padding.
     """
@@ -64,7 +64,7 @@ EXCEPTION_EVENT_BYTES: Final = 1 * KIB
 
 
 def signed_event_bytes(part_bytes: int) -> int:
-    """The largest payload of a signed message: a whole message that holds such a part."""
+    """The largest payload of a signed message: a message that holds ``part_bytes`` bytes."""
     return part_bytes + MAX_EVENT_HEADERS_BYTES + EVENT_FRAMING_BYTES
 
 
@@ -103,12 +103,13 @@ PART_OVERHEAD: Final = 128
 CONTAINER_PING_INTERVAL: Final = 60.0
 CONTAINER_PINGS_UNANSWERED: Final = 5
 
-#: The same toward a client (clause 1.4-4).
+#: Interval of the gateway's pings to a client, and how many may stay unanswered (clause 1.4-4).
 CLIENT_PING_INTERVAL: Final = 60.0
 CLIENT_PINGS_UNANSWERED: Final = 2
 
-#: The same from the Python client toward a gateway. A gateway whose container takes nothing reads
-#: nothing, pings neither, and says so itself after STALL_TIMEOUT: 6 unanswered come later.
+#: Interval of the Python client's pings to a gateway, and how many may stay unanswered. A gateway
+#: whose container takes nothing reads nothing, pings neither, and says so itself after
+#: STALL_TIMEOUT: 6 unanswered come later.
 GATEWAY_PING_INTERVAL: Final = 60.0
 GATEWAY_PINGS_UNANSWERED: Final = 6
 

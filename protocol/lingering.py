@@ -6,16 +6,18 @@ from partway.protocol import limits
 
 
 class Lingering:
-    """A way out that is ending: it lives while its unsent bytes shrink, within bounds.
+    """How long a connection or stream that is ending is kept: while its unsent bytes shrink.
 
     The owner looks at what is unsent when the end begins, then every :attr:`interval` seconds; it
-    ends the way out when :meth:`look` says so. What counts as unsent is the owner's to say: what it
-    cannot see, such as bytes that TLS has handed on to its own transport, it cannot wait for.
+    ends the connection when :meth:`look` says so. What counts as unsent is the owner's to say: it
+    cannot wait for bytes that it cannot see, such as those that TLS has handed on to its own
+    transport.
 
     Rules:
-        1. It lives on while fewer bytes are unsent than at the last look (clause 1.5-13).
-        2. However steadily they shrink, it ends after FINISH_TIMEOUT, in whole intervals and at
-           least one of them.
+        1. The connection lives on while fewer bytes are unsent than at the last look
+           (clause 1.5-13).
+        2. However steadily they shrink, the connection ends after FINISH_TIMEOUT, in whole
+           intervals and after at least one of them.
 
     Args:
         unsent: bytes that are unsent as the end begins.
@@ -30,7 +32,7 @@ class Lingering:
         self._unsent_before = unsent
 
     def look(self, unsent: int) -> bool:
-        """Whether it lives for another interval, with so many bytes unsent now."""
+        """Whether the connection lives for another interval, with ``unsent`` bytes unsent now."""
         self._looks_left -= 1
         shrinks = unsent < self._unsent_before
         self._unsent_before = unsent

@@ -26,10 +26,16 @@ class Liveness:
 
     Rules:
         1. A ping each ``interval`` seconds, its payload an 8-byte counter (1.4-1).
-        2. A pong answers its ping and every earlier one (RFC 6455 §5.5.3). One that echoes no
-           ping of ours answers none; data is no pong (1.4-1).
-        3. Lost when ``unanswered_limit`` pings are unanswered and the last is an interval old.
+        2. A pong answers its ping and every earlier one (RFC 6455 §5.5.3). A pong that echoes no
+           ping of ours is ignored; data does not count as a pong (1.4-1).
+        3. The peer is lost when ``unanswered_limit`` pings are unanswered and the last is an
+           interval old.
         4. While held the clock stops; released, it starts again from zero (1.4-2).
+
+    Args:
+        interval: seconds between pings.
+        unanswered_limit: how many pings may stay unanswered.
+        now: the clock's reading, in seconds.
     """
 
     __slots__ = ("_answered", "_hold", "_sent", "deadline", "interval", "lost", "unanswered_limit")

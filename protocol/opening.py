@@ -9,7 +9,7 @@ HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 class FirstBytes(enum.Enum):
-    """What the first bytes say."""
+    """Which version of HTTP a connection's first bytes belong to."""
 
     UNDECIDED = "undecided"
     HTTP1 = "HTTP/1.1"
@@ -19,8 +19,8 @@ class FirstBytes(enum.Enum):
 def opening_of(received: bytes) -> FirstBytes:
     """Classify a connection by everything received so far.
 
-    ``UNDECIDED`` as long as the bytes are a beginning of the preface, 23 bytes at most. What is
-    no preface is left to the HTTP/1.1 parser, garbage included: one parser decides.
+    ``UNDECIDED`` as long as the bytes are a beginning of the preface, 23 bytes at most. Bytes that
+    are not the preface are left to the HTTP/1.1 parser, garbage included: one parser decides.
     """
     if received.startswith(HTTP2_PREFACE):
         return FirstBytes.HTTP2

@@ -68,11 +68,11 @@ _REMEMBERED_BYTES: Final = 256
 
 
 class EventFault(Exception):
-    """What came is no event, or not this client's (clause 1.5-10).
+    """What the peer sent is not an event, or is not signed as it must be (clause 1.5-10).
 
     Attributes:
         message: what is wrong; never the content.
-        code: ``InputStreamError`` or ``InvalidSignature``.
+        code: which error the client gets, ``InputStreamError`` or ``InvalidSignature``.
         oversize: whether a size is over its limit.
     """
 
@@ -115,7 +115,7 @@ _PART_HEADERS = {
 def encode_part(part: PayloadPart) -> bytes:
     """A part as an event: of a response, or the inner message of a request (clause 2.3-1, -3).
 
-    The two have the same headers, so our own client sends what the gateway does, in :func:`wrap`.
+    Both have the same headers: our own client sends what the gateway sends, in :func:`wrap`.
     """
     payload, data_type, completion = part
     return encode_raw(_PART_HEADERS[data_type][completion], payload)
@@ -130,10 +130,10 @@ def wrap(inner: bytes, date_ms: int, signature: bytes) -> bytes:
         signature: 32 bytes, by the key that signed the request.
 
     Raises:
-        ValueError: the signature has another length.
+        ValueError: the signature is not 32 bytes long.
     """
     if len(signature) != _SIGNATURE_BYTES:
-        raise ValueError(f"a signature has {_SIGNATURE_BYTES} bytes, not {len(signature)}")
+        raise ValueError(f"a signature must have {_SIGNATURE_BYTES} bytes, not {len(signature)}")
     return encode_raw(_DATE_FIRST.pack(_DATE, date_ms, _SIGNATURE, signature), inner)
 
 
@@ -177,8 +177,8 @@ class _Events(Generic[_E]):
     """Bytes in, events out: what both sides share.
 
     Args:
-        max_payload: of a message.
-        max_part: of a part.
+        max_payload: largest payload of a message.
+        max_part: largest payload of a part.
     """
 
     def __init__(self, max_payload: int, max_part: int) -> None:
@@ -198,13 +198,13 @@ class _Events(Generic[_E]):
     def mid_event(self) -> bool:
         """Whether the bytes fed so far end inside an event: an end of stream is a cut (2.3-2).
 
-        The same before and after the whole events that are held are taken. False after a fault,
-        which has ended the stream by itself.
+        Taking whole events does not change this. False after a fault, which has ended the stream by
+        itself.
         """
         return self._decoder.mid_message
 
     def feed(self, data: bytes) -> None:
-        """Take bytes in. The caller owes calls of :meth:`next_event`."""
+        """Take in bytes of the stream. The caller owes calls of :meth:`next_event`."""
         if self._fault is None:
             self._decoder.feed(data)
 
@@ -212,7 +212,7 @@ class _Events(Generic[_E]):
         """The next whole event, or None until more bytes come.
 
         Raises:
-            EventFault: what came is none; the same again at every later call.
+            EventFault: what came is not an event; every later call raises the same again.
         """
         if self._fault is None:
             try:
@@ -235,10 +235,12 @@ class _Events(Generic[_E]):
     def _kind(self, block: bytes, headers: dict[str, Header]) -> _Kind:
         """What a part's headers say, its ``:message-type`` aside; remembered for its block."""
         if _text(headers, ":event-type") != "PayloadPart":
-            raise EventFault("unknown :event-type; known is PayloadPart")
+            raise EventFault(":event-type must be PayloadPart")
         for name in headers:
             if name not in _MEMBERS and not name.startswith(":"):
-                raise EventFault(f"a part has a header unknown to it; it knows {sorted(_MEMBERS)}")
+                raise EventFault(
+                    f"the headers of a part must be among [{', '.join(sorted(_MEMBERS))}]"
+                )
         _text(headers, "P")
         kind = (
             _member(headers, "DataType", _DATA_TYPES, DataType.BINARY),
@@ -251,7 +253,8 @@ class _Events(Generic[_E]):
     def _sized(self, kind: _Kind, payload: bytes) -> PayloadPart:
         if len(payload) > self._max_part:
             raise EventFault(
-                f"{len(payload)} bytes in a part, limit {self._max_part}", oversize=True
+                f"a part has {len(payload)} bytes; it must have at most {self._max_part}",
+                oversize=True,
             )
         return PayloadPart(payload, *kind)
 
@@ -269,12 +272,12 @@ class RequestEvents(_Events[PayloadPart | InputEnd]):
             then events may come unsigned too, and signatures are not read.
 
     Rules, in the order an event meets them:
-        1. It is a message: :class:`partway.protocol.eventstream.Decoder`.
+        1. The event is a message: :class:`partway.protocol.eventstream.Decoder`.
         2. Its headers are ``:date`` and ``:chunk-signature`` alone, or, with authentication off,
            those of an inner message.
         3. ``check`` has nothing against it.
         4. Its payload is exactly one message, or empty: the end of the input.
-        5. That has ``:message-type`` ``event`` and ``:event-type`` ``PayloadPart``.
+        5. That message has ``:message-type`` ``event`` and ``:event-type`` ``PayloadPart``.
         6. ``DataType`` and ``CompletionState`` are strings that are known, or absent; ``P`` is any
            string. Headers that begin with ``:`` may be there and are not read; others are refused:
            a misspelt ``CompletionState`` would pass for ``COMPLETE``.
@@ -302,7 +305,7 @@ class RequestEvents(_Events[PayloadPart | InputEnd]):
             return True
         headers = decode_headers(block)
         if (":message-type" in headers) is (":chunk-signature" in headers):
-            raise EventFault("an event has either :message-type or :chunk-signature")
+            raise EventFault("an event must have either :message-type or :chunk-signature")
         return ":message-type" in headers
 
     def _part(self, block: bytes, payload: bytes) -> PayloadPart:
@@ -310,7 +313,7 @@ class RequestEvents(_Events[PayloadPart | InputEnd]):
         if kind is None:
             headers = decode_headers(block)
             if _text(headers, ":message-type") != "event":
-                raise EventFault(":message-type of what a client sends is event")
+                raise EventFault(":message-type must be event in what a client sends")
             kind = self._kind(block, headers)
         return self._sized(kind, payload)
 
@@ -337,7 +340,7 @@ class ResponseEvents(_Events[PayloadPart | ModelStreamError | InternalStreamFail
                 case "exception":
                     return _exception(_text(headers, ":exception-type"), payload)
                 case _:
-                    raise EventFault(":message-type of a response is event or exception")
+                    raise EventFault(":message-type must be event or exception in a response")
         return self._sized(kind, payload)
 
 
@@ -354,9 +357,9 @@ def _signing(block: bytes) -> tuple[int, bytes]:
     headers = decode_headers(block)
     if headers.keys() > {":date", ":chunk-signature"}:
         # The signature covers :date alone: any other would be unsigned.
-        raise EventFault("a signed event has no headers but :date and :chunk-signature")
+        raise EventFault("a signed event must have no headers but :date and :chunk-signature")
     raise EventFault(
-        "a signed event has a :date of type 8 and a :chunk-signature of type 6 and 32 bytes",
+        "a signed event must have a :date of type 8 and a :chunk-signature of type 6 and 32 bytes",
         INVALID_SIGNATURE,
     )
 
@@ -366,7 +369,7 @@ def _text(headers: dict[str, Header], name: str) -> str | None:
     if header is None:
         return None
     if not isinstance(header.value, str):
-        raise EventFault(f"{name} is a string")
+        raise EventFault(f"{name} must be a string")
     return header.value
 
 
@@ -376,28 +379,29 @@ def _member(headers: dict[str, Header], name: str, known: dict[str, _T], absent:
     if value is None:
         return absent
     if value not in known:
-        raise EventFault(f"{name} is one of {sorted(known)}, exactly as written")
+        raise EventFault(f"{name} must be one of {', '.join(sorted(known))}, exactly as written")
     return known[value]
 
 
 def _exception(name: str | None, payload: bytes) -> StreamError:
     if len(payload) > ERROR_BODY_BYTES:
         raise EventFault(
-            f"{len(payload)} bytes in an exception, limit {ERROR_BODY_BYTES}", oversize=True
+            f"an exception has {len(payload)} bytes; it must have at most {ERROR_BODY_BYTES}",
+            oversize=True,
         )
     try:
         body = json.loads(payload.decode())
     except (ValueError, RecursionError):
-        raise EventFault("the body of an exception is not JSON") from None
+        raise EventFault("the body of an exception must be JSON") from None
     if not isinstance(body, dict):
-        raise EventFault("the body of an exception is a JSON object")
+        raise EventFault("the body of an exception must be a JSON object")
     message, code = body.get("Message", ""), body.get("ErrorCode", "")
     if not isinstance(message, str) or not isinstance(code, str):
-        raise EventFault("Message and ErrorCode of an exception are strings")
+        raise EventFault("Message and ErrorCode of an exception must be strings")
     match name:
         case "ModelStreamError":
             return ModelStreamError(code, message)
         case "InternalStreamFailure":
             return InternalStreamFailure(message)
         case _:
-            raise EventFault("unknown :exception-type")
+            raise EventFault(":exception-type must be ModelStreamError or InternalStreamFailure")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class DataType(enum.Enum):
-    """What a part's bytes are said to be; nobody checks (clause 1.2-5)."""
+    """What a part's sender says its bytes are; nobody checks (clause 1.2-5)."""
 
     UTF8 = "UTF8"
     BINARY = "BINARY"
@@ -43,7 +43,12 @@ class InputEnd:
 
 @dataclass(frozen=True, slots=True)
 class ModelStreamError:
-    """The model's side ended the stream (clause 1.5). ``code`` is decimal for close codes."""
+    """The model's side ended the stream (clause 1.5).
+
+    Attributes:
+        code: a close code in decimal, or the name of a fault of the client's.
+        message: what happened.
+    """
 
     code: str
     message: str

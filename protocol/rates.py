@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TokenBucket:
-    """So many at once, and so many a second after that.
+    """Allows ``burst`` events at once, and ``rate`` a second after that.
 
     Args:
         burst: tokens at the beginning, and at most.
@@ -21,7 +21,7 @@ class TokenBucket:
         self._seen = now
 
     def take(self, now: float) -> bool:
-        """Take one token; False if there is none."""
+        """Take one token; False if the bucket is empty."""
         if now > self._seen:
             self._tokens = min(self._burst, self._tokens + (now - self._seen) * self._rate)
             self._seen = now

@@ -83,12 +83,12 @@ class Claim:
     """What a request says about its own signature; nothing of it is checked yet.
 
     Attributes:
-        access_key_id: of the key that signed it.
-        scope: of that key.
+        access_key_id: the name of the key that signed the request.
+        scope: what that key is good for.
         signed_headers: names in lower case, sorted.
         signature: 64 hex digits.
         timestamp: epoch seconds.
-        session_token: None where it has none.
+        session_token: of a temporary key; None where the request has no token.
         expires: seconds that a presigned URL is good for; None for a signed request.
     """
 
@@ -105,8 +105,8 @@ def read_claim(request: SignableRequest) -> Claim:
     """The claim of a request, from its Authorization header or its presigned query.
 
     Raises:
-        MissingAuthenticationToken: it has neither.
-        IncompleteSignature: it has both, or what it has cannot be read.
+        MissingAuthenticationToken: the request has neither.
+        IncompleteSignature: the request has both, or the one it has cannot be read.
     """
     parameters = _presigned_parameters(request)
     authorization = _only(request.values("authorization"), "Authorization header")
@@ -136,7 +136,7 @@ def _header_claim(request: SignableRequest, authorization: str) -> Claim:  # cla
     date = _only(request.values(DATE_HEADER), "x-amz-date header")
     if date is None:
         raise IncompleteSignature(
-            "the x-amz-date header is missing; a Date header does not stand for it"
+            "the x-amz-date header is missing; a Date header cannot take its place"
         )
     return _claim(
         members["Credential"],
@@ -149,7 +149,7 @@ def _header_claim(request: SignableRequest, authorization: str) -> Claim:  # cla
 
 
 _AUTHORIZATION_FORM: Final = (
-    "the Authorization header reads AWS4-HMAC-SHA256 "
+    "the Authorization header must read AWS4-HMAC-SHA256 "
     "Credential=…, SignedHeaders=…, Signature=…, each of them once"
 )
 
@@ -161,7 +161,7 @@ def _presigned_claim(request: SignableRequest, parameters: Mapping[str, str]) ->
     _check_algorithm(parameters["X-Amz-Algorithm"])
     text = parameters["X-Amz-Expires"]
     if not re.fullmatch("[0-9]{1,6}", text) or not 1 <= int(text) <= MAX_PRESIGN_EXPIRES:
-        raise IncompleteSignature(f"X-Amz-Expires is 1 to {MAX_PRESIGN_EXPIRES} seconds")
+        raise IncompleteSignature(f"X-Amz-Expires must be 1 to {MAX_PRESIGN_EXPIRES} seconds")
     tokens = request.values(TOKEN_HEADER)
     if "X-Amz-Security-Token" in parameters:
         tokens.append(parameters["X-Amz-Security-Token"])
@@ -199,16 +199,18 @@ def _claim(
 ) -> Claim:
     parts = credential.split("/")
     if len(parts) != 5 or not all(parts) or parts[4] != TERMINATOR:
-        raise IncompleteSignature(f"Credential reads KEY/YYYYMMDD/REGION/{SERVICE}/{TERMINATOR}")
+        raise IncompleteSignature(
+            f"Credential must read KEY/YYYYMMDD/REGION/{SERVICE}/{TERMINATOR}"
+        )
     names = tuple(signed_headers.split(";"))
     if list(names) != sorted(set(names)) or not all(map(_HEADER_NAME.fullmatch, names)):
         raise IncompleteSignature(
-            "SignedHeaders is a list of names in lower case, sorted, joined by semicolons"
+            "SignedHeaders must be a list of names in lower case, sorted, joined by semicolons"
         )
     if len(names) > MAX_HEADERS:
-        raise IncompleteSignature(f"SignedHeaders names at most {MAX_HEADERS} headers")
+        raise IncompleteSignature(f"SignedHeaders must name at most {MAX_HEADERS} headers")
     if not _SIGNATURE.fullmatch(signature):
-        raise IncompleteSignature("Signature is 64 hexadecimal digits in lower case")
+        raise IncompleteSignature("Signature must be 64 hexadecimal digits in lower case")
     return Claim(
         parts[0],
         Scope(parts[1], parts[2], parts[3]),
@@ -222,7 +224,7 @@ def _claim(
 
 def _check_algorithm(algorithm: str) -> None:
     if algorithm != ALGORITHM:
-        raise IncompleteSignature(f"requests are signed by {ALGORITHM} here and nothing else")
+        raise IncompleteSignature(f"the algorithm of a signature must be {ALGORITHM}")
 
 
 def _epoch_seconds(text: str) -> int:
@@ -231,7 +233,7 @@ def _epoch_seconds(text: str) -> int:
             return int(datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
         except ValueError:
             pass
-    raise IncompleteSignature("the request's date reads YYYYMMDDTHHMMSSZ")
+    raise IncompleteSignature("the request's date must read YYYYMMDDTHHMMSSZ")
 
 
 def _only(values: list[str], what: str) -> str | None:
@@ -256,13 +258,13 @@ def verify(
         claim: :func:`read_claim` of it.
         credentials: the key that the claim names.
         payload_hash: :func:`payload_hash_of_stream` or :func:`payload_hash_of_body`.
-        region: that this gateway answers for.
+        region: the one that this gateway answers for.
         now: epoch seconds.
 
     Raises:
         InvalidSignature: something that has to be signed is not; scope, date or signature do not
-            fit. Says which.
-        UnrecognizedClient: the key is another, or its session token is.
+            fit. The message says which.
+        UnrecognizedClient: the request names another key, or another session token.
     """
     _check_signed_headers(request, claim)
     _check_scope(claim, region)
@@ -286,11 +288,11 @@ def verify(
 def _check_signed_headers(request: SignableRequest, claim: Claim) -> None:
     signed = frozenset(claim.signed_headers)
     if not signed & {"host", ":authority"}:
-        raise InvalidSignature("the host has to be signed and is not")
+        raise InvalidSignature("the host is not signed; it must be")
     for name, _ in request.headers:
         lower = name.lower()
         if lower.startswith(ALWAYS_SIGNED) and lower not in signed:
-            raise InvalidSignature(f"the header {lower!r} has to be signed and is not")
+            raise InvalidSignature(f"the header {lower!r} is not signed; it must be")
     for name in claim.signed_headers:
         if not request.signed_values(name):
             raise InvalidSignature(f"the header {name!r} was signed and is not in the request")
@@ -330,15 +332,17 @@ def payload_hash_of_stream(headers: tuple[tuple[str, str], ...]) -> str:
     """The payload hash that a bidirectional stream's request signs (clauses 2.1-1, 2.4-1).
 
     Raises:
-        InvalidSignature: the header says something else: events are checked whatever it says, so
-            there is nothing else for it to say.
+        InvalidSignature: the header states any other hash: events are checked whatever it states,
+            so there is nothing else for it to state.
     """
     stated = _stated_hash(headers)
     if stated is None or stated == EMPTY_SHA256:
         return EMPTY_SHA256
     if stated == STREAMING_EVENTS:
         return STREAMING_EVENTS
-    raise InvalidSignature(f"{CONTENT_SHA256_HEADER} of a stream is {STREAMING_EVENTS}, or absent")
+    raise InvalidSignature(
+        f"{CONTENT_SHA256_HEADER} must be {STREAMING_EVENTS} on a stream, or absent"
+    )
 
 
 def payload_hash_of_body(headers: tuple[tuple[str, str], ...], body: bytes) -> str:
@@ -349,12 +353,12 @@ def payload_hash_of_body(headers: tuple[tuple[str, str], ...], body: bytes) -> s
     empty body.
 
     Raises:
-        InvalidSignature: the header is not the body's hash.
+        InvalidSignature: the hash that the header states is not the body's.
     """
     actual = hashlib.sha256(body).hexdigest()
     stated = _stated_hash(headers)
     if stated is not None and stated != actual:
-        raise InvalidSignature(f"{CONTENT_SHA256_HEADER} is not the SHA-256 of the body")
+        raise InvalidSignature(f"{CONTENT_SHA256_HEADER} must be the SHA-256 of the body")
     return actual
 
 

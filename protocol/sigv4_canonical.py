@@ -68,10 +68,12 @@ class SignableRequest:
         """Names and values of the query, percent-decoded, in wire order; ``+`` is a plus.
 
         Raises:
-            IncompleteSignature: there are too many to look at.
+            IncompleteSignature: the query has too many parameters to look at.
         """
         if self.query.count("&") >= MAX_QUERY_PARAMETERS:
-            raise IncompleteSignature(f"the query has over {MAX_QUERY_PARAMETERS} parameters")
+            raise IncompleteSignature(
+                f"the query must have at most {MAX_QUERY_PARAMETERS} parameters"
+            )
         for pair in self.query.split("&"):
             if pair:
                 name, _, value = pair.partition("=")
@@ -83,8 +85,8 @@ class Credentials:
     """A key to sign with.
 
     Attributes:
-        access_key_id: its name.
-        secret_access_key: what signs.
+        access_key_id: the key's name.
+        secret_access_key: the secret that signs.
         session_token: of a temporary key; None for a permanent one.
     """
 
@@ -143,7 +145,7 @@ def canonical_request(
 ) -> bytes:
     """The canonical request, with one of :func:`canonical_queries`.
 
-    Every header of ``signed_headers`` is there.
+    The request must have every header of ``signed_headers``.
     """
     lines = [to_bytes(request.method), _encoded(to_bytes(request.path), safe="/"), query]
     for name in signed_headers:

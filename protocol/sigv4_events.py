@@ -23,7 +23,7 @@ def _no_more() -> Sequence[str]:
 
 
 class EventSignatureInvalid(Exception):
-    """An event is not as it was signed; says what does not fit, never what would."""
+    """An event is not as it was signed; the message says what does not fit, never what would."""
 
 
 class EventChain:
@@ -33,16 +33,16 @@ class EventChain:
         1. A date is at most 5 minutes ahead of the clock and at most 5 minutes before the request;
            dates may go backwards (2.4-5).
         2. The key is derived from the event's own date (2.4-4).
-        3. An event does not name its key: where the first does not fit the principal's others are
-           tried, and the one that fits is first from then on (2.4-5).
-        4. After one event that does not fit, none does.
+        3. An event does not name its key: where the first key does not fit, the principal's others
+           are tried, and the one that fits is first from then on (2.4-5).
+        4. After one event that does not fit, no other event fits.
 
     Args:
         keys: secrets of one principal, the one that signed the request first.
-        region: of the scope.
-        request_time: of the request's date, epoch seconds.
+        region: the one that the events are signed for.
+        request_time: the request's date, in epoch seconds.
         seed_signature_hex: the request's signature.
-        more_keys: asked when no key fits, for those that came after the stream began.
+        more_keys: asked when no key fits, for secrets that came after the stream began.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class EventChain:
         more_keys: Callable[[], Sequence[str]] = _no_more,
     ) -> None:
         if not keys:
-            raise ValueError("a chain of signatures has one key at least")
+            raise ValueError("a chain of signatures must have at least one key")
         self._secrets = list(keys)
         self._more_keys = more_keys
         self._region = region
@@ -78,13 +78,13 @@ class EventChain:
         """Take the next event in.
 
         Args:
-            date_ms: its ``:date``.
-            signature: its ``:chunk-signature``.
+            date_ms: the event's ``:date``, in ms since 1970.
+            signature: the event's ``:chunk-signature``.
             payload: the outer message's: one encoded message, or nothing at the end of the input.
             now: epoch seconds.
 
         Raises:
-            EventSignatureInvalid: it does not fit; nothing after it will.
+            EventSignatureInvalid: the event does not fit; no event after it will.
         """
         if self._broken:
             raise EventSignatureInvalid("an event before this one was not as it was signed")
@@ -140,8 +140,8 @@ class EventSigner:
     """Signs the events of one stream, in their order; for a client.
 
     Args:
-        credentials: of the request.
-        region: of the scope.
+        credentials: those that signed the request.
+        region: the one that the events are signed for.
         seed_signature_hex: the request's signature.
     """
 
@@ -156,7 +156,7 @@ class EventSigner:
         """The ``:chunk-signature``, 32 bytes, of the next event.
 
         Args:
-            date_ms: its ``:date``.
+            date_ms: the event's ``:date``, in ms since 1970.
             payload: one encoded message, or nothing at the end of the input.
         """
         timestamp = timestamp_text(date_ms // 1000)

@@ -29,8 +29,8 @@ class SignedRequest(NamedTuple):
     """What signing adds to a request.
 
     Attributes:
-        headers: to add to the request's own.
-        signature: hex; the seed of the chain of events.
+        headers: those to add to the request's own.
+        signature: in hex; the chain of a stream's events begins with it.
     """
 
     headers: list[tuple[str, str]]
@@ -52,10 +52,10 @@ def sign_request(
     be changed on the way.
 
     Args:
-        request: as it will be sent, without what this adds.
-        credentials: to sign with.
-        region: of the gateway.
-        payload_hash: of the body, or :data:`STREAMING_EVENTS`.
+        request: the request as it will be sent, without what signing adds.
+        credentials: the key to sign with.
+        region: the gateway's region.
+        payload_hash: the hash of the body, or :data:`STREAMING_EVENTS`.
         now: epoch seconds.
         send_payload_hash: whether to add ``x-amz-content-sha256``.
     """
@@ -84,13 +84,13 @@ def presign(
     now: float,
     expires: int = MAX_PRESIGN_EXPIRES,
 ) -> str:
-    """The query, without its question mark, that makes a presigned URL of a request's.
+    """The query, without its question mark, that makes a request's URL a presigned one.
 
     Args:
-        request: a GET with the host and headers that will be sent; a browser sends no other than
-            the host.
-        credentials: to sign with.
-        region: of the gateway.
+        request: a GET with the host and headers that will be sent; a browser sends no header
+            but the host that could be signed.
+        credentials: the key to sign with.
+        region: the gateway's region.
         now: epoch seconds.
         expires: seconds that the URL is good for, 1 to 300.
     """

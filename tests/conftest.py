@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.pairwise import thinned
+
 #: How long an example takes says what else the machine does. What a test allows is counted in work.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
-
-from tests.pairwise import thinned
 
 ROOT = Path(__file__).parent.parent
 CONTRACT = ROOT / "docs" / "reference" / "contract.md"
@@ -103,9 +103,15 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of those marked ``pairwise`` as many cases as it takes (see ``tests/pairwise.py``)."""
-    items[:] = thinned(items)
+    kept = thinned(items)
+    remain = set(kept)
+    dropped = [item for item in items if item not in remain]
+    items[:] = kept
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        config.stash[_DESELECTED] -= len(dropped)  # the suite is as whole as before
 
 
 # --- One name ------------------------------------------------------------------------------------

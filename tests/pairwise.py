@@ -1,9 +1,9 @@
 """Of a test's cases so many that every two values of its parameters meet in one of them.
 
 A test of four parameters has the product of them all for its cases, and most of these repeat one
-another: what a case finds hangs on one value, or on two that meet. A test marked ``pairwise`` keeps,
-for every two values of any two of its parameters, a case that has both; event loops and dialects
-are parameters like others. Where three have to meet, the test is not marked.
+another: what a case finds hangs on one value, or on two that meet. A test marked ``pairwise``
+keeps, for every two values of any two of its parameters, a case that has both; event loops and
+dialects are parameters like others. Where three have to meet, the test is not marked.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -248,3 +249,93 @@ def test_top_level_holds_only_what_belongs_there():
     assert files, "git lists nothing"
     assert files - TOP_LEVEL_FILES - TOP_LEVEL_EITHER == set()
     assert folders - TOP_LEVEL_FOLDERS - TOP_LEVEL_EITHER == set()
+
+
+# --- From a module to its tests ------------------------------------------------------------------
+
+_ROW = re.compile(r"^\| (`.*`) \| (`.*) \|$", re.MULTILINE)
+
+
+def without_tests_of_their_name() -> set[str]:
+    """Modules, by their paths, whose tests are not where the mirror has them."""
+    modules = [
+        path for package in ("protocol", "gateway", "container") for path in sources(package)
+    ]
+    missing = set()
+    for path in modules:
+        relative = path.relative_to(ROOT)
+        beside = ROOT / "tests" / relative.parent
+        mirrored = (beside / f"test_{path.stem}.py", beside / f"{path.stem}_check.py")
+        if not path.name.startswith("__") and not any(each.exists() for each in mirrored):
+            missing.add(relative.as_posix())
+    return missing
+
+
+def test_modules_without_tests_of_their_name_are_on_the_page():
+    page = (ROOT / "docs" / "reference" / "tests.md").read_text("utf-8")
+    listed: list[str] = []
+    for modules, tests in _ROW.findall(page):
+        for pattern in re.findall("`([^`]+)`", modules):
+            found = [path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern)]
+            assert found, pattern
+            listed += [path for path in found if not path.endswith("__.py")]
+        paths = [path for path in re.findall("`([^`]+)`", tests) if path.startswith("tests/")]
+        assert paths
+        assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert sorted(listed) == sorted(without_tests_of_their_name())
+
+
+# --- The gateway's floors ------------------------------------------------------------------------
+
+#: From the ground up: a room imports from its own floor and from those below it. The picture is in
+#: ``docs/discussion/architecture.md``.
+FLOORS = (
+    {"clock", "configuration", "dialling", "files", "limits", "plain_text", "terminal", "waiting",
+     "watch"},
+    {"access", "client", "tls"},
+    {"serving"},
+    {"streams"},
+    {"fleet"},
+    {"operations", "settings"},
+    {"gateway"},
+    {"workbench"},
+    {"cli"},
+)  # fmt: skip
+
+
+def floor_of(name: str) -> int:
+    """Of ``partway.gateway.ROOM…``."""
+    room = name.split(".")[2]
+    (floor,) = [number for number, rooms in enumerate(FLOORS) if room in rooms]
+    return floor
+
+
+def arrows_up(relative: str, text: str) -> list[str]:
+    """What a module of the gateway imports from floors above its own."""
+    own = floor_of("partway." + relative.removesuffix(".py").replace("/", "."))
+    below = [name for name in imported(ast.parse(text)) if begins(name, {"partway.gateway"})]
+    return sorted(name for name in below if floor_of(name) > own)
+
+
+def test_no_arrow_runs_up():
+    found = {}
+    for path in sources("gateway"):
+        relative = path.relative_to(ROOT).as_posix()
+        if relative == "gateway/__init__.py":
+            continue
+        if names := arrows_up(relative, path.read_text("utf-8")):
+            found[relative] = names
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("relative", "text", "expected"),
+    [
+        ("gateway/clock.py", "from partway.gateway.watch import PingWatch", []),
+        ("gateway/clock.py", "from partway.gateway import tls", ["partway.gateway.tls"]),
+        ("gateway/serving/a.py", "import partway.gateway.access.origins", []),
+        ("gateway/access/a.py", "import partway.gateway.serving", ["partway.gateway.serving"]),
+    ],
+)
+def test_the_check_of_floors_sees(relative, text, expected):
+    assert arrows_up(relative, text) == expected

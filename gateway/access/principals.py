@@ -22,17 +22,17 @@ it), so that nobody reads half of it.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import stat
-import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Annotated, Final
 
+from partway.gateway.configuration.expected import Moment, array, text
+from partway.gateway.configuration.messages import Place, SettingsError
+from partway.gateway.configuration.reader import read_toml
 from partway.protocol.limits import (
     MAX_KEYS_PER_PRINCIPAL,
     MAX_PRINCIPALS,
@@ -50,9 +50,83 @@ _PATTERN: Final = re.compile(r"[A-Za-z0-9*-]{1,128}")
 #: What fits into a Credential (clause 2.4-3).
 _ACCESS_KEY_ID: Final = re.compile(r"[A-Za-z0-9_.=-]{1,128}")
 #: RFC 6750 §2.1: what an Authorization header can carry.
-_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-#: A member's name that an error may repeat: no key looks like it.
-_SHOWN: Final = re.compile(r"[a-z_]{1,24}")
+_TOKEN: Final = re.compile(rf"(?=.{{{MIN_TOKEN_CHARACTERS}}})[A-Za-z0-9._~+/-]+=*")
+
+# --- The file -------------------------------------------------------------------------------------
+
+_Patterns = Annotated[
+    tuple[
+        Annotated[
+            str,
+            text("1 to 128 letters, digits, hyphens, and * for anything", _PATTERN.fullmatch),
+        ],
+        ...,
+    ],
+    array("an array of one or more patterns; leave the key out for all", least=1),
+]
+_Token = Annotated[
+    str,
+    text(
+        f"{MIN_TOKEN_CHARACTERS} or more of A-Z a-z 0-9 . _ ~ + / - and = at the end; "
+        "openssl rand -hex 32 makes one",
+        _TOKEN.fullmatch,
+    ),
+]
+_Secret = Annotated[str, text("a string that is not empty", len)]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _KeyTable:
+    """``[[principals.keys]]``."""
+
+    access_key_id: Annotated[
+        str, text("1 to 128 letters, digits and _ . = -", _ACCESS_KEY_ID.fullmatch)
+    ]
+    secret_access_key: _Secret
+    session_token: _Secret | None = None
+    expires: Moment | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _PrincipalTable:
+    """``[[principals]]``."""
+
+    name: Annotated[
+        str,
+        text(
+            "1 to 128 letters, digits, spaces and . _ @ : / + = , - with a letter or digit first",
+            _NAME.fullmatch,
+        ),
+    ]
+    operations: _Patterns = _EVERYTHING
+    endpoints: _Patterns = _EVERYTHING
+    tokens: Annotated[tuple[_Token, ...], array("an array of strings")] = ()
+    keys: Annotated[
+        tuple[_KeyTable, ...],
+        array(
+            f"at most {MAX_KEYS_PER_PRINCIPAL} tables, each under [[principals.keys]]",
+            most=MAX_KEYS_PER_PRINCIPAL,
+            stop=False,
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _File:
+    """The whole file."""
+
+    principals: Annotated[
+        tuple[_PrincipalTable, ...],
+        array(
+            f"1 to {MAX_PRINCIPALS} tables, each under [[principals]]",
+            least=1,
+            most=MAX_PRINCIPALS,
+            stop=False,
+        ),
+    ]
+
+
+# --- Who may call ---------------------------------------------------------------------------------
 
 
 class PrincipalsError(ValueError):
@@ -159,7 +233,8 @@ class Principals:
         try:
             self._loaded = _load(self._path)
         except PrincipalsError as error:
-            log.error("%s; the principals read before stay", error)  # noqa: TRY400 no traceback
+            faults = str(error).replace("\n", "; ")
+            log.error("%s; the principals read before stay", faults)  # noqa: TRY400 no traceback
         else:
             log.info("%s: read again, %d principals", self._path, len(self._loaded.by_name))
 
@@ -173,158 +248,67 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
 
 
 def _load(path: Path) -> _Loaded:
-    try:
-        return _Reader().read(_members(path))
-    except PrincipalsError as error:
-        raise PrincipalsError(f"{path}: {error}") from None
+    """Read the file; no message repeats what is in it.
 
-
-def _members(path: Path) -> dict[str, Any]:
-    """The file as TOML has it."""
+    Raises:
+        PrincipalsError: it cannot be used.
+    """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            _refuse("not a regular file, so it could not be read again")
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            content = file.read(MAX_PRINCIPALS_BYTES + 1)
+        mode = path.stat().st_mode
     except OSError as error:
-        raise PrincipalsError(f"cannot be read: {error.strerror}") from None
-    if len(content) > MAX_PRINCIPALS_BYTES:
-        _refuse(f"over {MAX_PRINCIPALS_BYTES} bytes")
+        raise PrincipalsError(f"{path}: cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise PrincipalsError(f"{path}: it must be a regular file, to be read again and again")
+    try:
+        document = read_toml(path, MAX_PRINCIPALS_BYTES, secret=True)
+        tables = document.as_table(_File).principals
+        principals = tuple(map(_principal, tables))
+        loaded = _Loaded({}, {}, {})
+        document.refuse(_add_all(loaded, tables, principals))
+    except SettingsError as error:
+        raise PrincipalsError(str(error)) from None
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         log.warning("%s: others than its owner can read the secrets in it; chmod 600", path)
-    try:
-        return tomllib.loads(content.decode())
-    except UnicodeDecodeError:
-        raise PrincipalsError("not UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        # What is wrong may quote what is there; where it is does not.
-        place = re.search(r"\(at [a-z0-9, ]+\)$", str(error))
-        raise PrincipalsError(f"not TOML {place[0] if place else ''}".rstrip()) from None
-    except (RecursionError, ValueError):  # an integer of thousands of digits is a ValueError
-        raise PrincipalsError("not TOML: nested too deep, or a number too long") from None
+    return loaded
 
 
-class _Reader:
-    """Makes principals of the file's tables, and sees that nothing is there twice."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, Principal] = {}
-        self._by_access_key: dict[str, tuple[Principal, Key]] = {}
-        self._by_token: dict[bytes, Principal] = {}
-
-    def read(self, document: dict[str, Any]) -> _Loaded:
-        _only(document, "the file", {"principals"})
-        tables = _tables(document.get("principals", []), "principals")
-        if not tables:
-            _refuse("names nobody: add a [[principals]]")
-        if len(tables) > MAX_PRINCIPALS:
-            _refuse(f"over {MAX_PRINCIPALS} principals")
-        for number, table in enumerate(tables, 1):
-            self._principal(table, f"principal {number}")
-        return _Loaded(self._by_name, self._by_access_key, self._by_token)
-
-    def _principal(self, table: dict[str, Any], where: str) -> None:
-        _only(table, where, {"name", "operations", "endpoints", "tokens", "keys"})
-        name = _text(table, "name", where)
-        if not _NAME.fullmatch(name):
-            _refuse(f"{where}: name is up to 128 letters, digits, spaces and ._@:/+=,-")
-        if name in self._by_name:
-            _refuse(f"{where}: there is another {name!r}; give it another name")
-        where = f"principal {name!r}"
-        keys = _tables(table.get("keys", []), f"{where}: keys")
-        if len(keys) > MAX_KEYS_PER_PRINCIPAL:
-            _refuse(f"{where}: over {MAX_KEYS_PER_PRINCIPAL} keys; make it two principals")
-        tokens = _texts(table, "tokens", where) if "tokens" in table else ()
-        if not keys and not tokens:
-            _refuse(f"{where}: neither keys nor tokens, so nobody could be it; add one")
-        principal = Principal(
-            name,
-            _patterns(table, "operations", where),
-            _patterns(table, "endpoints", where),
-            tuple(_key(key, f"{where}, key {number}") for number, key in enumerate(keys, 1)),
+def _principal(table: _PrincipalTable) -> Principal:
+    keys = (
+        Key(
+            Credentials(each.access_key_id, each.secret_access_key, each.session_token),
+            None if each.expires is None else each.expires.timestamp(),
         )
-        self._by_name[name] = principal
-        for number, key in enumerate(principal.keys, 1):
-            self._add_key(principal, key, f"{where}, key {number}")
-        for number, token in enumerate(tokens, 1):
-            self._add_token(principal, token, f"{where}, token {number}")
-
-    def _add_key(self, principal: Principal, key: Key, where: str) -> None:
-        access_key_id = key.credentials.access_key_id
-        if access_key_id in self._by_access_key:
-            owner = self._by_access_key[access_key_id][0].name
-            _refuse(f"{where}: principal {owner!r} has this access_key_id already; remove one")
-        self._by_access_key[access_key_id] = (principal, key)
-
-    def _add_token(self, principal: Principal, token: str, where: str) -> None:
-        if len(token) < MIN_TOKEN_CHARACTERS or not _TOKEN.fullmatch(token):
-            _refuse(
-                f"{where}: a token is {MIN_TOKEN_CHARACTERS} or more of A-Z a-z 0-9 . _ ~ + / - "
-                "and = at its end; openssl rand -hex 32 makes one"
-            )
-        digest = _token_hash(token)
-        if digest in self._by_token:
-            owner = self._by_token[digest].name
-            _refuse(f"{where}: principal {owner!r} has this token already; remove one")
-        self._by_token[digest] = principal
-
-
-def _key(table: dict[str, Any], where: str) -> Key:
-    _only(table, where, {"access_key_id", "secret_access_key", "session_token", "expires"})
-    access_key_id = _text(table, "access_key_id", where)
-    if not _ACCESS_KEY_ID.fullmatch(access_key_id):
-        _refuse(f"{where}: access_key_id is up to 128 letters, digits and _.=-")
-    secret = _text(table, "secret_access_key", where)
-    token = _text(table, "session_token", where) if "session_token" in table else None
-    expires = table.get("expires")
-    if expires is not None and (not isinstance(expires, datetime) or expires.tzinfo is None):
-        _refuse(f"{where}: expires is a date and time with its zone, as in 2026-12-01T00:00:00Z")
-    return Key(
-        Credentials(access_key_id, secret, token),
-        None if expires is None else expires.timestamp(),
+        for each in table.keys
     )
+    return Principal(table.name, table.operations, table.endpoints, tuple(keys))
 
 
-def _tables(value: object, where: str) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        _refuse(f"{where} is a list of tables, each under its [[…]]")
-    return value
+def _add_all(
+    loaded: _Loaded, tables: tuple[_PrincipalTable, ...], principals: tuple[Principal, ...]
+) -> Iterator[tuple[Place, str]]:
+    """Add principals; place and text of each thing that is there twice, or that is not there."""
+    for number, (table, principal) in enumerate(zip(tables, principals, strict=True)):
+        place = ("principals", number)
+        if not table.keys and not table.tokens:
+            yield place, "no keys and no tokens were given; it must have one, or nobody could be it"
+        if principal.name in loaded.by_name:
+            yield (*place, "name"), f"{principal.name!r} was given; it must be nobody else's name"
+        loaded.by_name[principal.name] = principal
+        for at, key in enumerate(principal.keys):
+            access_key_id = key.credentials.access_key_id
+            if access_key_id in loaded.by_access_key:
+                owner, _ = loaded.by_access_key[access_key_id]
+                yield (*place, "keys", at, "access_key_id"), _twice(owner)
+            loaded.by_access_key[access_key_id] = (principal, key)
+        for at, token in enumerate(table.tokens):
+            digest = _token_hash(token)
+            if digest in loaded.by_token:
+                yield (*place, "tokens", at), _twice(loaded.by_token[digest])
+            loaded.by_token[digest] = principal
 
 
-def _text(table: dict[str, Any], name: str, where: str) -> str:
-    value = table.get(name)
-    if not isinstance(value, str) or not value:
-        _refuse(f"{where}: {name} is missing, empty or no string")
-    return value
-
-
-def _texts(table: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
-    value = table[name]
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        _refuse(f"{where}: {name} is a list of strings")
-    return tuple(value)
-
-
-def _patterns(table: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
-    if name not in table:
-        return _EVERYTHING
-    patterns = _texts(table, name, where)
-    if not patterns:
-        _refuse(f"{where}: {name} is empty; leave it out for all, or name some")
-    if not all(map(_PATTERN.fullmatch, patterns)):
-        _refuse(f"{where}: {name} are up to 128 letters, digits, hyphens and * for anything")
-    return patterns
-
-
-def _only(table: dict[str, Any], where: str, known: Iterable[str]) -> None:
-    for name in table.keys() - set(known):
-        shown = repr(name) if _SHOWN.fullmatch(name) else "that cannot be shown"
-        _refuse(f"{where}: unknown member {shown}; known: {', '.join(sorted(known))}")
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise PrincipalsError(reason)
+def _twice(owner: Principal) -> str:
+    return f"principal {owner.name!r} has the same one; it must be nobody else's: remove one"
 
 
 def _token_hash(token: str) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
 from partway.gateway.fleet.endpoints import container_address
-from partway.gateway.plain_text import safe
+from partway.gateway.plain_text import safe_lines
 from partway.gateway.terminal import console_for
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
 from partway.gateway.workbench.conformance.checks import ALL
@@ -144,7 +144,8 @@ def run(options: argparse.Namespace) -> int:
         show(report, console_for(sys.stderr if "-" in files.values() else sys.stdout))
         _write(report, files)
     except AskedWrongly as error:
-        print(f"partway conform: {safe(str(error))}", file=sys.stderr)
+        for line in safe_lines(str(error)):
+            print(f"partway conform: {line}", file=sys.stderr)
         return 2
     return report.status
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partway.gateway import settings
 from partway.gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
+from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.fleet.launchers.process import Command, free_port
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.gateway import Gateway
-from partway.gateway.settings import Settings, SettingsError
+from partway.gateway.settings import Settings
 from partway.gateway.workbench.dev.changes import Changes, WatchFailed
 from partway.gateway.workbench.dev.page import Page
 from partway.gateway.workbench.dev.supervisor import Supervisor
@@ -79,7 +80,7 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit status."""
-    port = _free_port()
+    port = free_port()  # the container keeps it from one start to the next
     try:
         loaded = _settings(options, port)
         changes = Changes(Path.cwd()) if options.reload else None
@@ -91,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     return run_loop(develop(loaded, _command(options, port), changes, shown))
 
 
-async def develop(loaded: Settings, command: list[str], changes: Changes | None, shown: str) -> int:
+async def develop(loaded: Settings, command: Command, changes: Changes | None, shown: str) -> int:
     """Run gateway and container until SIGTERM or SIGINT, or the container's own end.
 
     Args:
@@ -146,7 +147,7 @@ def _settings(options: argparse.Namespace, container_port: int) -> Settings:
     return dataclasses.replace(loaded, endpoints=(dataclasses.replace(endpoint, policy=policy),))
 
 
-def _command(options: argparse.Namespace, port: int) -> list[str]:
+def _command(options: argparse.Namespace, port: int) -> Command:
     """What starts the container: the other command, met on the wire alone."""
     # -P: a folder of the model's author may be called container as well. -B: what Python keeps of a
     # module counts as fresh when its size and its second are the same, and edits come quickly.
@@ -156,7 +157,7 @@ def _command(options: argparse.Namespace, port: int) -> list[str]:
         value = getattr(options, name)
         if value is not None:
             command.append(f"--{name.replace('_', '-')}={value}")
-    return command
+    return Command(command, port)
 
 
 def _say(line: str) -> None:
@@ -166,13 +167,6 @@ def _say(line: str) -> None:
 def _fail(why: str, status: int = 1) -> int:
     print(f"partway dev: {why}", file=sys.stderr)
     return status
-
-
-def _free_port() -> int:
-    """A port for the container, which keeps it from one start to the next."""
-    with socket.create_server((_HOST, 0)) as sock:
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def _name(text: str) -> str:

@@ -17,15 +17,16 @@ from partway.gateway import settings
 from partway.gateway.access.principals import PrincipalsError
 from partway.gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
 from partway.gateway.clock import LoopClock
+from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.gateway import Gateway
-from partway.gateway.plain_text import safe
-from partway.gateway.settings import Settings, SettingsError
+from partway.gateway.plain_text import safe_lines
+from partway.gateway.settings import Settings
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Rule, Rules
-from partway.gateway.workbench.intermediary.faults_file import FaultsError, load_faults
+from partway.gateway.workbench.intermediary.faults_file import load_faults
 from partway.gateway.workbench.recording.recorder import MAX_RECORDINGS, Recorder
 
 log = logging.getLogger("partway.serve")
@@ -141,8 +142,8 @@ def run(options: argparse.Namespace) -> int:
         loaded = settings.load(flags, os.environ, Path(options.config) if options.config else None)
         rules = () if options.faults is None else load_faults(options.faults)
         _check_together(options, rules, loaded)
-    except (FaultsError, SettingsError) as error:
-        print(f"partway serve: {safe(str(error))}", file=sys.stderr)
+    except SettingsError as error:
+        _say(error)
         return 2
     start_log(loaded.log_level)
     # With an intermediary each stream has two connections more, and recorded it has a file.
@@ -162,14 +163,19 @@ def run(options: argparse.Namespace) -> int:
     return run_loop(_serve_between(loaded, rules, recorder))
 
 
+def _say(error: Exception) -> None:
+    for line in safe_lines(str(error)):
+        print(f"partway serve: {line}", file=sys.stderr)
+
+
 def _check_together(options: argparse.Namespace, rules: Sequence[Rule], loaded: Settings) -> None:
     """Refuse flags that would do nothing: a rule for no endpoint, --no-payloads alone."""
     known = {endpoint.name for endpoint in loaded.endpoints}
     for number, rule in enumerate(rules, 1):
         if rule.endpoint is not None and rule.endpoint not in known:
             raise SettingsError(
-                f"{options.faults}: rule {number}: endpoint: there is no {rule.endpoint!r}; "
-                f"known are {', '.join(sorted(known)) or 'none'}"
+                f"{options.faults}: rule#{number}.endpoint: {rule.endpoint!r} was given; it "
+                f"must be the name of an endpoint: {', '.join(sorted(known)) or 'there are none'}"
             )
     if options.no_payloads and options.record is None:
         raise SettingsError("--no-payloads was given alone; it must come with --record DIR")
@@ -195,7 +201,7 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
         context = None if tls is None else tls.reloaded.context
         gateway = Gateway(loaded, context, dialler=dialler)
     except (PrincipalsError, SettingsError, TlsError) as error:
-        print(f"partway serve: {error}", file=sys.stderr)
+        _say(error)
         return 2 if isinstance(error, SettingsError) else 1
     stop = stop_on_signals(again=gateway.hasten)
     try:

@@ -78,7 +78,7 @@ class Child(asyncio.SubprocessProtocol):
         # Not by the transport: it would look first whether the process has ended, and what it takes
         # then the loop's own watcher misses: the status would be 255.
         if not self.exited.is_set():
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):  # now another user's
                 os.kill(self.pid, signal.SIGTERM)
 
     def kill_group(self) -> None:
@@ -87,13 +87,16 @@ class Child(asyncio.SubprocessProtocol):
         Not for long after its end: when the last of the group has ended too, another group may
         have its number.
         """
-        with suppress(ProcessLookupError, PermissionError):  # macOS: nobody left but zombies
+        # macOS refuses where nobody is left but zombies; every system where all are another user's
+        # by now, as setuid programs can be.
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def release(self) -> None:
-        """Let go of the group and of its output, after its end."""
+        """Let go of the group and of its output: after its end, or if it cannot be ended."""
         self._leash.let_go()
-        self._transport.close()
+        with suppress(PermissionError):  # it tries to kill what still runs; the pipe is closed then
+            self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not what start() awaits: a process that ends at once has ended before that is there.

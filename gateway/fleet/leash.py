@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import suppress
-from typing import Final
 
-#: For the shell to end; it has nothing to wait for.
-CLOSE_TIMEOUT: Final = 1.0
+from partway.gateway.limits import LEASH_TIMEOUT
 
 #: Each line names the process group to end, or none. The pipe's end is ours: then it is done.
 _SCRIPT = (
@@ -46,10 +44,11 @@ class Leash:
         with suppress(BrokenPipeError):
             self._shell.stdin.close()
         try:
-            self._shell.wait(CLOSE_TIMEOUT)
+            self._shell.wait(LEASH_TIMEOUT)
         except subprocess.TimeoutExpired:  # somebody has stopped it
             self._shell.kill()
-            self._shell.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._shell.wait(LEASH_TIMEOUT)
 
     def _tell(self, line: str) -> None:
         assert self._shell.stdin is not None

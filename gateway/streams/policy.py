@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from partway.gateway.configuration.expected import number, whole
 from partway.protocol import limits
+
+_Seconds = Annotated[float, number(above=0, unit="seconds")]
+_Pings = Annotated[int, whole(1, unit="pings")]
+_Bytes = Annotated[int, whole(1, unit="bytes")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +39,16 @@ class StreamPolicy:
 
     input_end: Literal["close", "drain"] = "close"
     normal_close: Literal["error", "end"] = "error"
-    lifetime: float = limits.STREAM_LIFETIME
-    stall_timeout: float = limits.STALL_TIMEOUT
-    close_timeout: float = limits.CLOSE_TIMEOUT
-    drain_timeout: float = limits.DRAIN_TIMEOUT
-    connect_timeout: float = limits.CONTAINER_CONNECT_TIMEOUT
-    handshake_timeout: float = limits.CONTAINER_HANDSHAKE_TIMEOUT
-    ping_interval: float = limits.CONTAINER_PING_INTERVAL
-    pings_unanswered: int = limits.CONTAINER_PINGS_UNANSWERED
-    client_ping_interval: float = limits.CLIENT_PING_INTERVAL
-    client_pings_unanswered: int = limits.CLIENT_PINGS_UNANSWERED
-    high_water: int = limits.WRITE_HIGH_WATER
-    low_water: int = limits.WRITE_LOW_WATER
-    max_part: int = limits.MAX_PART_BYTES
+    lifetime: _Seconds = limits.STREAM_LIFETIME
+    stall_timeout: _Seconds = limits.STALL_TIMEOUT
+    close_timeout: _Seconds = limits.CLOSE_TIMEOUT
+    drain_timeout: _Seconds = limits.DRAIN_TIMEOUT
+    connect_timeout: _Seconds = limits.CONTAINER_CONNECT_TIMEOUT
+    handshake_timeout: _Seconds = limits.CONTAINER_HANDSHAKE_TIMEOUT
+    ping_interval: _Seconds = limits.CONTAINER_PING_INTERVAL
+    pings_unanswered: _Pings = limits.CONTAINER_PINGS_UNANSWERED
+    client_ping_interval: _Seconds = limits.CLIENT_PING_INTERVAL
+    client_pings_unanswered: _Pings = limits.CLIENT_PINGS_UNANSWERED
+    high_water: _Bytes = limits.WRITE_HIGH_WATER
+    low_water: _Bytes = limits.WRITE_LOW_WATER
+    max_part: Annotated[int, whole(1, limits.MAX_PART_BYTES, "bytes")] = limits.MAX_PART_BYTES

@@ -139,14 +139,12 @@ def test_absent_members_and_padding(envelope, members, part):
     assert envelope.decode(pack(envelope, {"PayloadPart": members})) == part
 
 
-SHAPE = "an event is a map with one entry, its name"
-MEMBERS = "the value of an event is a map of its members"
-PART_MEMBERS = (
-    "PayloadPart has a member it does not know; "
-    "it knows ['Bytes', 'CompletionState', 'DataType', 'P']"
-)
-DATA_TYPE = "DataType is one of ['BINARY', 'UTF8'], exactly as written"
-COMPLETION = "CompletionState is one of ['COMPLETE', 'PARTIAL'], exactly as written"
+SHAPE = "an event must be a map with one entry, its name"
+MEMBERS = "the value of an event must be a map of its members"
+PART_MEMBERS = "the members of PayloadPart must be among [Bytes, CompletionState, DataType, P]"
+NO_NAME = "the message is not JSON: Expecting property name enclosed in double quotes"
+DATA_TYPE = "DataType must be one of BINARY, UTF8, exactly as written"
+COMPLETION = "CompletionState must be one of COMPLETE, PARTIAL, exactly as written"
 
 
 @pytest.mark.clause("3-1", "4-7")
@@ -159,13 +157,13 @@ COMPLETION = "CompletionState is one of ['COMPLETE', 'PARTIAL'], exactly as writ
         ({"PayloadPart": {}, "InputEnd": {}}, SHAPE),
         ({"PayloadPart": None}, MEMBERS), ({"PayloadPart": []}, MEMBERS),
         ({"InputEnd": None}, MEMBERS), ({"InputEnd": "yes"}, MEMBERS),
-        ({"payloadPart": {}}, "unknown event; known are PayloadPart and InputEnd"),
-        ({"": {}}, "unknown event; known are PayloadPart and InputEnd"),
+        ({"payloadPart": {}}, "unknown event; an event must be PayloadPart or InputEnd"),
+        ({"": {}}, "unknown event; an event must be PayloadPart or InputEnd"),
         ({"PayloadPart": {"Byte": b""}},
          PART_MEMBERS),
         ({"PayloadPart": {"Bytes": b"", "completionState": "PARTIAL"}},
          PART_MEMBERS),
-        ({"InputEnd": {"Bytes": b""}}, "InputEnd has a member it does not know; it knows none"),
+        ({"InputEnd": {"Bytes": b""}}, "the members of InputEnd must be among []"),
         ({"PayloadPart": {"DataType": "utf8"}}, DATA_TYPE),
         ({"PayloadPart": {"DataType": "UTF-8"}}, DATA_TYPE),
         ({"PayloadPart": {"DataType": ""}}, DATA_TYPE),
@@ -177,9 +175,9 @@ COMPLETION = "CompletionState is one of ['COMPLETE', 'PARTIAL'], exactly as writ
         ({"PayloadPart": {"CompletionState": "Complete"}}, COMPLETION),
         ({"PayloadPart": {"CompletionState": True}}, COMPLETION),
         ({"PayloadPart": {"CompletionState": []}}, COMPLETION),
-        ({"ModelStreamError": {"ErrorCode": 1011}}, "ErrorCode is a string"),
-        ({"ModelStreamError": {"Message": None}}, "Message is a string"),
-        ({"InternalStreamFailure": {"Message": 1}}, "Message is a string"),
+        ({"ModelStreamError": {"ErrorCode": 1011}}, "ErrorCode must be a string"),
+        ({"ModelStreamError": {"Message": None}}, "Message must be a string"),
+        ({"InternalStreamFailure": {"Message": 1}}, "Message must be a string"),
     ],
 )  # fmt: skip
 def test_refusals_of_both(envelope, value, reason):
@@ -188,8 +186,8 @@ def test_refusals_of_both(envelope, value, reason):
     if envelope is MsgpackEnvelope and not is_shallow(value):
         # Its parser is told that no event holds an array or a third map.
         assert str(refused.value) in {
-            "not an event in msgpack: ValueError",
-            "more maps than any event has",
+            "the message is not msgpack: ValueError",
+            "the message has more maps than any event",
         }
     else:
         assert str(refused.value) == reason
@@ -204,34 +202,34 @@ def is_shallow(value: object) -> bool:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (b"", "not an event in msgpack: "),
-        (b"\xc1", "not an event in msgpack: FormatError"),
-        (b"\x81", "not an event in msgpack: "),
-        (b"\x81\xa8InputEnd\x80\x00", "not an event in msgpack: ExtraData"),
-        (b"\x81\xa8InputEn", "not an event in msgpack: "),
-        (b"\x81\xa2\xff\xfe\x80", "not an event in msgpack: UnicodeDecodeError"),
-        (b"\x81\x01\x80", "not an event in msgpack: "),  # a number for a name
-        (b"\xdd\xff\xff\xff\xff", "not an event in msgpack: "),  # an array of 2^32 - 1
-        (b"\xdf\xff\xff\xff\xff", "not an event in msgpack: "),
-        (b"\xc6\xff\xff\xff\xff", "not an event in msgpack: "),
-        (b"\xdb\xff\xff\xff\xffx", "not an event in msgpack: "),
-        (b"\x91" * 10_000, "not an event in msgpack: "),
-        (b"\x81\xa1a" * 10_000, "not an event in msgpack: "),
-        (b"\xd4\x05\x00", "not an event in msgpack: "),  # an extension type
-        (b"\xd6\xff\x00\x00\x00\x00", "not an event in msgpack: "),  # a timestamp
-        (b"\x81\xa1x\xdd\x00\x10\x00\x00" + b"\x90" * (1 << 20), "not an event in msgpack: "),
+        (b"", "the message is not msgpack: "),
+        (b"\xc1", "the message is not msgpack: FormatError"),
+        (b"\x81", "the message is not msgpack: "),
+        (b"\x81\xa8InputEnd\x80\x00", "the message is not msgpack: ExtraData"),
+        (b"\x81\xa8InputEn", "the message is not msgpack: "),
+        (b"\x81\xa2\xff\xfe\x80", "the message is not msgpack: UnicodeDecodeError"),
+        (b"\x81\x01\x80", "the message is not msgpack: "),  # a number for a name
+        (b"\xdd\xff\xff\xff\xff", "the message is not msgpack: "),  # an array of 2^32 - 1
+        (b"\xdf\xff\xff\xff\xff", "the message is not msgpack: "),
+        (b"\xc6\xff\xff\xff\xff", "the message is not msgpack: "),
+        (b"\xdb\xff\xff\xff\xffx", "the message is not msgpack: "),
+        (b"\x91" * 10_000, "the message is not msgpack: "),
+        (b"\x81\xa1a" * 10_000, "the message is not msgpack: "),
+        (b"\xd4\x05\x00", "the message is not msgpack: "),  # an extension type
+        (b"\xd6\xff\x00\x00\x00\x00", "the message is not msgpack: "),  # a timestamp
+        (b"\x81\xa1x\xdd\x00\x10\x00\x00" + b"\x90" * (1 << 20), "the message is not msgpack: "),
         (
             b"\xc7\x03\xff\x00\x00\x00",
-            "not an event in msgpack: ",
+            "the message is not msgpack: ",
         ),  # a timestamp of no valid length
-        (b"\x81\xabPayloadPart\x81\xa5Bytes\xa2hi", "Bytes is msgpack bin, not str"),
-        (b"\x81\xabPayloadPart\x81\xa5Bytes\xc0", "Bytes is msgpack bin, not str"),
-        (b"\x81\xabPayloadPart\x81\xa5Bytes\x90", "Bytes is msgpack bin, not str"),
-        (b"\x82\xa8InputEnd\x80\xa8InputEnd\x80", "more maps than any event has"),
+        (b"\x81\xabPayloadPart\x81\xa5Bytes\xa2hi", "Bytes must be msgpack bin, not str"),
+        (b"\x81\xabPayloadPart\x81\xa5Bytes\xc0", "Bytes must be msgpack bin, not str"),
+        (b"\x81\xabPayloadPart\x81\xa5Bytes\x90", "Bytes must be msgpack bin, not str"),
+        (b"\x82\xa8InputEnd\x80\xa8InputEnd\x80", "the message has more maps than any event"),
         (b"\x82\xa1x\xc0\xa1x\xc0", "a name appears twice in one map"),
-        (b"\x81\xa1x" + b"\x81\xa1x" * 2 + b"\xc0", "more maps than any event has"),
+        (b"\x81\xa1x" + b"\x81\xa1x" * 2 + b"\xc0", "the message has more maps than any event"),
         (b"\x81\xc4\x0bPayloadPart\x80", "unknown event"),  # its name in bin
-        (b"\x81\xabPayloadPart\x81\xc4\x05Bytes\xc4\x00", "PayloadPart has a member"),
+        (b"\x81\xabPayloadPart\x81\xc4\x05Bytes\xc4\x00", "the members of PayloadPart must"),
     ],
 )
 def test_refusals_of_msgpack(message, reason):
@@ -247,36 +245,39 @@ def json_part(text):
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (b"", "not JSON: Expecting value at character 0"),
-        (b"{", "not JSON: Expecting property name enclosed in double quotes at character 1"),
-        (b'\xef\xbb\xbf{"InputEnd":{}}', "not JSON: Unexpected UTF-8 BOM"),
-        (b'{"InputEnd":{}}{}', "not JSON: Extra data at character 15"),
-        (b'{"InputEnd":{}', "not JSON: "),
-        (b'"\xff"', "not UTF-8"),
-        (b'{"\xed\xa0\x80":{}}', "not UTF-8"),
-        ('{"InputEnd":{}}'.encode("utf-16"), "not UTF-8"),
-        (b"[" * 100_000, "more members than any event has"),
-        (b'{"x":[' + b"[]," * 5_000_000 + b"0]}", "more members than any event has"),
-        (b'{"a":' * 100_000, "not an envelope: "),
-        (b"1" * 5000, "not an envelope: "),
+        (b"", "the message is not JSON: Expecting value at character 0"),
+        (
+            b"{",
+            f"{NO_NAME} at character 1",
+        ),
+        (b'\xef\xbb\xbf{"InputEnd":{}}', "the message is not JSON: Unexpected UTF-8 BOM"),
+        (b'{"InputEnd":{}}{}', "the message is not JSON: Extra data at character 15"),
+        (b'{"InputEnd":{}', "the message is not JSON: "),
+        (b'"\xff"', "the message must be UTF-8"),
+        (b'{"\xed\xa0\x80":{}}', "the message must be UTF-8"),
+        ('{"InputEnd":{}}'.encode("utf-16"), "the message must be UTF-8"),
+        (b"[" * 100_000, "the message has more members than any event"),
+        (b'{"x":[' + b"[]," * 5_000_000 + b"0]}", "the message has more members than any event"),
+        (b'{"a":' * 100_000, "the message is not an event: "),
+        (b"1" * 5000, "the message is not an event: "),
         (b"NaN", SHAPE),
         (b'{"InputEnd":{},"InputEnd":{}}', "a name appears twice in one map"),
         (b'{"PayloadPart":{"Bytes":"","Bytes":""}}',
          "a name appears twice in one map"),
-        (json_part(b"1"), "Bytes is a base64 string"),
-        (json_part(b"null"), "Bytes is a base64 string"),
-        (json_part(b'["AA=="]'), "Bytes is a base64 string"),
-        (json_part(b'"A"'), "Bytes is not base64"),
-        (json_part(b'"AAA"'), "Bytes is not base64"),
-        (json_part(b'"AA="'), "Bytes is not base64"),
-        (json_part(b'"AA==="'), "Bytes is not base64"),
-        (json_part(b'"AA==AA=="'), "Bytes is not base64"),
-        (json_part(b'"=AAA"'), "Bytes is not base64"),
-        (json_part(b'"AA =="'), "Bytes is not base64"),
-        (json_part(b'"AAAA\\n"'), "Bytes is not base64"),
-        (json_part(b'"-_-_"'), "Bytes is not base64"),
-        (json_part(b'"\\u00e4AAA"'), "Bytes is not base64"),
-        (json_part(b'"\\ud800"'), "Bytes is not base64"),
+        (json_part(b"1"), "Bytes must be a base64 string"),
+        (json_part(b"null"), "Bytes must be a base64 string"),
+        (json_part(b'["AA=="]'), "Bytes must be a base64 string"),
+        (json_part(b'"A"'), "Bytes must be base64"),
+        (json_part(b'"AAA"'), "Bytes must be base64"),
+        (json_part(b'"AA="'), "Bytes must be base64"),
+        (json_part(b'"AA==="'), "Bytes must be base64"),
+        (json_part(b'"AA==AA=="'), "Bytes must be base64"),
+        (json_part(b'"=AAA"'), "Bytes must be base64"),
+        (json_part(b'"AA =="'), "Bytes must be base64"),
+        (json_part(b'"AAAA\\n"'), "Bytes must be base64"),
+        (json_part(b'"-_-_"'), "Bytes must be base64"),
+        (json_part(b'"\\u00e4AAA"'), "Bytes must be base64"),
+        (json_part(b'"\\ud800"'), "Bytes must be base64"),
     ],
 )  # fmt: skip
 def test_refusals_of_json(message, reason):
@@ -386,12 +387,12 @@ def test_fragments_become_messages():
 def test_a_message_has_bounds_in_bytes_and_in_fragments():
     assembler = MessageAssembler(10)
     assert assembler.add(bytes(10), fin=False) is None
-    with pytest.raises(MessageTooBig, match="over the limit of 10 bytes"):
+    with pytest.raises(MessageTooBig, match="must have at most 10 bytes"):
         assembler.add(b"x", fin=True)
     assert assembler.held_bytes == 0
     for _ in range(MAX_ENVELOPE_FRAGMENTS):
         assert assembler.add(b"", fin=False) is None
-    with pytest.raises(MessageTooBig, match=f"over {MAX_ENVELOPE_FRAGMENTS} of them"):
+    with pytest.raises(MessageTooBig, match=f"at most {MAX_ENVELOPE_FRAGMENTS} fragments"):
         assembler.add(b"", fin=True)
     assert assembler.add(b"fresh", fin=True) == b"fresh"
 

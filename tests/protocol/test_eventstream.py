@@ -107,24 +107,25 @@ def test_headers_keep_their_order():
     [
         ({"": Header(HeaderType.TRUE, True)}, "1 to 255 bytes, not 0"),
         ({"ä" * 128: Header(HeaderType.TRUE, True)}, "1 to 255 bytes, not 256"),
-        ({"n": Header(HeaderType.TRUE, False)}, "TRUE does not hold"),
-        ({"n": Header(HeaderType.FALSE, True)}, "FALSE does not hold"),
-        ({"n": Header(HeaderType.BYTE, 128)}, "BYTE is out of its range"),
-        ({"n": Header(HeaderType.SHORT, -32769)}, "SHORT is out of its range"),
-        ({"n": Header(HeaderType.INT, 1 << 31)}, "INT is out of its range"),
-        ({"n": Header(HeaderType.LONG, 1 << 63)}, "LONG is out of its range"),
-        ({"n": Header(HeaderType.TIMESTAMP, -(1 << 63) - 1)}, "TIMESTAMP is out of its range"),
-        ({"n": Header(HeaderType.INT, True)}, "INT does not hold a bool"),
-        ({"n": Header(HeaderType.INT, "1")}, "INT does not hold a str"),
-        ({"n": Header(HeaderType.STRING, b"1")}, "STRING does not hold a bytes"),
-        ({"n": Header(HeaderType.BYTES, "1")}, "BYTES does not hold a str"),
-        ({"n": Header(HeaderType.UUID, b"1" * 16)}, "UUID does not hold a bytes"),
+        ({"n": Header(HeaderType.TRUE, False)}, "a bool was given as TRUE"),
+        ({"n": Header(HeaderType.FALSE, True)}, "a bool was given as FALSE"),
+        ({"n": Header(HeaderType.BYTE, 128)}, "BYTE must fit into 1 bytes"),
+        ({"n": Header(HeaderType.SHORT, -32769)}, "SHORT must fit into 2 bytes"),
+        ({"n": Header(HeaderType.INT, 1 << 31)}, "INT must fit into 4 bytes"),
+        ({"n": Header(HeaderType.LONG, 1 << 63)}, "LONG must fit into 8 bytes"),
+        ({"n": Header(HeaderType.TIMESTAMP, -(1 << 63) - 1)}, "TIMESTAMP must fit into 8 bytes"),
+        ({"n": Header(HeaderType.INT, True)}, "a bool was given as INT"),
+        ({"n": Header(HeaderType.INT, "1")}, "a str was given as INT"),
+        ({"n": Header(HeaderType.STRING, b"1")}, "a bytes was given as STRING"),
+        ({"n": Header(HeaderType.BYTES, "1")}, "a str was given as BYTES"),
+        ({"n": Header(HeaderType.UUID, b"1" * 16)}, "a bytes was given as UUID"),
         ({"n": Header(HeaderType.STRING, "\ud800")}, "surrogates not allowed"),
-        ({"n": Header(HeaderType.STRING, "x" * (LONGEST_VALUE + 1))}, "32768 bytes in a header"),
-        ({"n": Header(HeaderType.BYTES, bytes(LONGEST_VALUE + 1))}, "32768 bytes in a header"),
-        ({str(n): Header(HeaderType.TRUE, True) for n in range(65)}, "65 headers, limit 64"),
+        ({"n": Header(HeaderType.STRING, "x" * (LONGEST_VALUE + 1))}, "value has 32768 bytes; it"),
+        ({"n": Header(HeaderType.BYTES, bytes(LONGEST_VALUE + 1))}, "value has 32768 bytes; it"),
+        ({str(n): Header(HeaderType.TRUE, True) for n in range(65)},
+         "65 headers were given; there must be at most 64"),
         ({str(n): Header(HeaderType.BYTES, bytes(LONGEST_VALUE)) for n in range(4)},
-         "131088 bytes of headers, limit 131072"),
+         "have 131088 bytes; they must have at most 131072"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_encoded(headers, words):
@@ -137,7 +138,7 @@ def test_a_length_that_does_not_fit_is_refused():
         def __len__(self):
             return 1 << 32
 
-    with pytest.raises(ValueError, match="at most 4294967295 can be written"):
+    with pytest.raises(ValueError, match="must have at most 4294967295"):
         encode_raw(b"", Endless())
 
 
@@ -146,22 +147,22 @@ def test_a_length_that_does_not_fit_is_refused():
     [
         (b"\0\0", "a header name is empty, at byte 0"),
         (raw.string("a", "b") + b"\0", "a header name is empty, at byte 6"),
-        (b"\x01", "end within one that begins at byte 0"),
-        (b"\x01n", "end within one that begins at byte 0"),
-        (raw.string("a", "b") + b"\x05nam", "end within one that begins at byte 6"),
-        (b"\x01n\x02", "end within one that begins at byte 2"),
-        (b"\x01n\x08" + bytes(7), "end within one that begins at byte 2"),
-        (b"\x01n\x09" + bytes(15), "end within one that begins at byte 2"),
-        (b"\x01n\x06\x00", "end within one that begins at byte 2"),
-        (b"\x01n\x07\x00\x02a", "end within one that begins at byte 2"),
+        (b"\x01", "end inside one that begins at byte 0"),
+        (b"\x01n", "end inside one that begins at byte 0"),
+        (raw.string("a", "b") + b"\x05nam", "end inside one that begins at byte 6"),
+        (b"\x01n\x02", "end inside one that begins at byte 2"),
+        (b"\x01n\x08" + bytes(7), "end inside one that begins at byte 2"),
+        (b"\x01n\x09" + bytes(15), "end inside one that begins at byte 2"),
+        (b"\x01n\x06\x00", "end inside one that begins at byte 2"),
+        (b"\x01n\x07\x00\x02a", "end inside one that begins at byte 2"),
         (b"\x01n\x0a", "unknown header type 10, at byte 2"),
         (b"\x01n\xff", "unknown header type 255, at byte 2"),
         (b"\x01\xff\x00", "not UTF-8, at byte 1"),
         (raw.header("s", raw.STRING, b"\xc3"), "not UTF-8, at byte 5"),
         (raw.header("s", raw.STRING, b"\xed\xa0\x80"), "not UTF-8, at byte 5"),
         (raw.string("a", "b") * 2, "a header is there twice, at byte 6"),
-        (raw.header("s", raw.BYTES, bytes(32768)), "32768 bytes in a header, limit 32767"),
-        (raw.header("s", raw.STRING, b"x" * 65535), "65535 bytes in a header, limit 32767"),
+        (raw.header("s", raw.BYTES, bytes(32768)), "has 32768 bytes, at byte 2 of the headers"),
+        (raw.header("s", raw.STRING, b"x" * 65535), "has 65535 bytes, at byte 2 of the headers"),
     ],
 )
 def test_headers_that_are_none(block, words):
@@ -184,7 +185,9 @@ def test_the_longest_block_passes_and_the_next_does_not():
     block = b"".join(raw.header(str(n), raw.BYTES, bytes(32763)) for n in range(4))
     assert len(block) == MAX_EVENT_HEADERS_BYTES
     assert len(decode(raw.message(block)).headers) == 4
-    with pytest.raises(EventStreamError, match="131073 bytes of headers, limit 131072") as caught:
+    with pytest.raises(
+        EventStreamError, match="have 131073 bytes; they must have at most 131072"
+    ) as caught:
         decode(raw.message(block + b"\0"))
     assert caught.value.oversize
 
@@ -236,15 +239,21 @@ def test_botocore_reads_what_is_written():
 
 @pytest.mark.parametrize("size", range(16))
 def test_decode_wants_a_whole_message(size):
-    with pytest.raises(EventStreamError, match=f"^{size} bytes are no message"):
+    with pytest.raises(
+        EventStreamError, match=f"^{size} bytes came; a message must have at least 16"
+    ):
         decode(raw.message()[:size])
 
 
 def test_decode_wants_one_message():
     one = raw.message(raw.string("a", "b"), b"payload")
-    with pytest.raises(EventStreamError, match=r"bytes follow the message: it has 29 bytes, 30"):
+    with pytest.raises(
+        EventStreamError, match=r"bytes follow the message: its prelude says 29 bytes, 30"
+    ):
         decode(one + b"\0")
-    with pytest.raises(EventStreamError, match=r"the message is cut: it has 29 bytes, 28 are"):
+    with pytest.raises(
+        EventStreamError, match=r"the message is cut: its prelude says 29 bytes, 28 came"
+    ):
         decode(one[:-1])
 
 
@@ -252,15 +261,19 @@ HEAD = raw.string("a", "b")
 BROKEN = [
     (raw.message(HEAD, b"x", prelude_crc=0), "the prelude's checksum is wrong", False),
     (raw.message(HEAD, b"x", crc=0), "the message's checksum is wrong", False),
-    (raw.message(total=15), "0 bytes of headers in a message of 15", False),
-    (raw.message(total=0), "0 bytes of headers in a message of 0", False),
-    (raw.message(HEAD, headers_length=7), "7 bytes of headers in a message of 22", False),
-    (raw.message(headers_length=0xFFFFFFFF), "4294967295 bytes of headers in a mess", False),
-    (raw.message(b"", bytes(1001)), "1001 bytes of payload, limit 1000", True),
-    (raw.message(total=0xFFFFFFFF), "4294967279 bytes of payload, limit 1000", True),
-    (raw.message(bytes(1001)), "1001 bytes of headers, limit 1000", True),
-    (raw.message(total=0xFFFFFFFF, headers_length=0xFFFFFFEF), "4294967279 bytes of head", True),
-    (raw.message(b"\x05", b""), "the headers end within one", False),
+    (raw.message(total=15), "0 bytes of headers cannot be in a message of 15", False),
+    (raw.message(total=0), "0 bytes of headers cannot be in a message of 0", False),
+    (raw.message(HEAD, headers_length=7), "7 bytes of headers cannot be in a message of 22", False),
+    (raw.message(headers_length=0xFFFFFFFF), "4294967295 bytes of headers cannot", False),
+    (raw.message(b"", bytes(1001)), "the payload has 1001 bytes; it must have at most 1000", True),
+    (raw.message(total=0xFFFFFFFF), "the payload has 4294967279 bytes; it must have", True),
+    (raw.message(bytes(1001)), "the headers have 1001 bytes; they must have at most 1000", True),
+    (
+        raw.message(total=0xFFFFFFFF, headers_length=0xFFFFFFEF),
+        "the headers have 4294967279 bytes",
+        True,
+    ),
+    (raw.message(b"\x05", b""), "the headers end inside one", False),
 ]
 
 

@@ -322,7 +322,7 @@ def test_every_second_byte(masked):
             role = "masked" if masked else "unmasked"
             assert (frames, error) == ([], (1002, f"the frame is not {role} (§5.1)"))
         elif opcode == PING and length > 125:
-            expected = (1002, "a control frame holds at most 125 bytes (§5.5)")
+            expected = (1002, "a control frame must hold at most 125 bytes (§5.5)")
             assert (frames, error) == ([], expected)
         else:
             assert error is None
@@ -356,7 +356,7 @@ def test_lengths_are_in_their_shortest_form(form, length, good, masked):
         whole = raw.frame(BINARY, bytes(length), length_form=form, mask=mask)
         assert decode([whole], masked=masked) == ([(BINARY, bytes(length), True)], None)
     else:
-        expected = ([], (1002, "the length is not in its shortest form (§5.2)"))
+        expected = ([], (1002, "the length must be in its shortest form (§5.2)"))
         assert decode_any_way(header, masked=masked) == expected
         assert decode([header[:-1]], masked=masked) == ([], None)
 
@@ -381,7 +381,7 @@ def test_a_frame_that_is_too_big_is_refused_from_its_header(announced, limit, ma
     data = raw.frame(TEXT, announced=announced, mask=mask)
     header = data[: -4 if masked else None]
     options = {"masked": masked, "max_payload": limit}
-    expected = ([], (1009, f"{announced} bytes in a frame, limit {limit}"))
+    expected = ([], (1009, f"a frame has {announced} bytes; it must have at most {limit}"))
     assert decode_any_way(header, **options) == expected
     assert decode([header[:-1]], **options) == ([], None)
 
@@ -465,8 +465,8 @@ def test_every_close_code(masked):
         (b"\x03\xe9bye", Close(1001, "bye")),
         (b"\x0f\xa0" + "grüß".encode(), Close(4000, "grüß")),
         (b"\x03\xe8" + b"x" * 123, Close(1000, "x" * 123)),
-        (b"\x03", (1002, "one byte is no close code (§7.4)")),
-        (b"\xff", (1002, "one byte is no close code (§7.4)")),
+        (b"\x03", (1002, "a close code must have two bytes, not one (§7.4)")),
+        (b"\xff", (1002, "a close code must have two bytes, not one (§7.4)")),
         (b"\x03\xed", (1002, "close code 1005 is illegal (§7.4)")),
         (b"\x03\xedx", (1002, "close code 1005 is illegal (§7.4)")),
         (b"\x03\xee\xff", (1002, "close code 1006 is illegal (§7.4)")),
@@ -596,10 +596,10 @@ def test_each_text_message_begins_anew():
         # RSV before mask before control length before order before length before size.
         (bytes([0xC1, 0xFF]) + b"\xff" * 8, "an RSV bit is set"),
         (bytes([0x89, 0xFF]) + b"\xff" * 8, "the frame is not unmasked"),
-        (bytes([0x89, 0x7F]) + b"\xff" * 8, "a control frame holds at most"),
+        (bytes([0x89, 0x7F]) + b"\xff" * 8, "a control frame must hold at most"),
         (bytes([0x80, 0x7F]) + b"\xff" * 8, "a continuation frame continues nothing"),
-        (bytes([0x81, 0x7F]) + b"\xff" * 8, "the length is not in its shortest form"),
-        (bytes([0x81, 0x7F, 0x7F]) + b"\xff" * 7, "9223372036854775807 bytes in a frame"),
+        (bytes([0x81, 0x7F]) + b"\xff" * 8, "the length must be in its shortest form"),
+        (bytes([0x81, 0x7F, 0x7F]) + b"\xff" * 7, "a frame has 9223372036854775807 bytes"),
     ],
 )
 def test_the_order_of_the_rules(data, expected):
@@ -794,8 +794,8 @@ def streams(draw):
 
 #: Of a length that is longer than it need be, in a data frame and in a control frame.
 LENGTH_ERRORS = {
-    (1002, "the length is not in its shortest form (§5.2)"),
-    (1002, "a control frame holds at most 125 bytes (§5.5)"),
+    (1002, "the length must be in its shortest form (§5.2)"),
+    (1002, "a control frame must hold at most 125 bytes (§5.5)"),
 }
 
 

@@ -97,26 +97,29 @@ def test_check_upgrade_returns_the_key(changes):
     assert check_upgrade("GET", request_headers(**changes)) == KEY
 
 
+NO_BODY = "a request for an upgrade must not have a body"
+
+
 @pytest.mark.parametrize(
     ("method", "changes", "status", "reason", "headers"),
     [
-        ("POST", {}, 405, "a WebSocket opens with GET", {"Allow": "GET"}),
-        ("get", {}, 405, "a WebSocket opens with GET", {"Allow": "GET"}),
-        ("GET", {"Content-Length": "1"}, 400, "an upgrade has no body", {}),
-        ("GET", {"Content-Length": "00"}, 400, "an upgrade has no body", {}),
-        ("GET", {"Transfer-Encoding": "chunked"}, 400, "an upgrade has no body", {}),
-        ("GET", {"Transfer-Encoding": ""}, 400, "an upgrade has no body", {}),
-        ("GET", {"Connection": None}, 400, "Connection does not name Upgrade", {}),
-        ("GET", {"Connection": "keep-alive"}, 400, "Connection does not name Upgrade", {}),
-        ("GET", {"Connection": "Upgraded"}, 400, "Connection does not name Upgrade", {}),
+        ("POST", {}, 405, "a WebSocket must be opened with GET", {"Allow": "GET"}),
+        ("get", {}, 405, "a WebSocket must be opened with GET", {"Allow": "GET"}),
+        ("GET", {"Content-Length": "1"}, 400, NO_BODY, {}),
+        ("GET", {"Content-Length": "00"}, 400, NO_BODY, {}),
+        ("GET", {"Transfer-Encoding": "chunked"}, 400, NO_BODY, {}),
+        ("GET", {"Transfer-Encoding": ""}, 400, NO_BODY, {}),
+        ("GET", {"Connection": None}, 400, "the Connection header must name Upgrade", {}),
+        ("GET", {"Connection": "keep-alive"}, 400, "the Connection header must name Upgrade", {}),
+        ("GET", {"Connection": "Upgraded"}, 400, "the Connection header must name Upgrade", {}),
         *(
-            ("GET", {"Sec_WebSocket_Version": version}, 426, "Sec-WebSocket-Version is not 13",
+            ("GET", {"Sec_WebSocket_Version": version}, 426, "Sec-WebSocket-Version must be 13",
              {"Sec-WebSocket-Version": "13"})
             for version in (None, "", "8", "12", "14", "013", "13, 8", "thirteen")
         ),
         *(
             ("GET", {"Sec_WebSocket_Key": key}, 400,
-             "Sec-WebSocket-Key is not 16 bytes in base64", {})
+             "Sec-WebSocket-Key must be 16 bytes in base64", {})
             for key in (
                 None, "", "x", KEY[:-1], KEY[:-2], KEY + "=", "ä" * 24,
                 base64.b64encode(b"x" * 15).decode(), base64.b64encode(b"x" * 17).decode(),
@@ -260,12 +263,12 @@ def test_good_answers(changes):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"Upgrade": None}, "the 101 does not upgrade to websocket"),
-        ({"Upgrade": "h2c"}, "the 101 does not upgrade to websocket"),
-        ({"Upgrade": "websocket, h2c"}, "the 101 does not upgrade to websocket"),
-        ({"Connection": None}, "the 101's Connection does not name Upgrade"),
-        ({"Connection": "close"}, "the 101's Connection does not name Upgrade"),
-        ({"Connection": "upgraded"}, "the 101's Connection does not name Upgrade"),
+        ({"Upgrade": None}, "the Upgrade header of the 101 must be websocket"),
+        ({"Upgrade": "h2c"}, "the Upgrade header of the 101 must be websocket"),
+        ({"Upgrade": "websocket, h2c"}, "the Upgrade header of the 101 must be websocket"),
+        ({"Connection": None}, "the Connection header of the 101 must name Upgrade"),
+        ({"Connection": "close"}, "the Connection header of the 101 must name Upgrade"),
+        ({"Connection": "upgraded"}, "the Connection header of the 101 must name Upgrade"),
         ({"Sec-WebSocket-Accept": None}, "Sec-WebSocket-Accept does not answer the key"),
         ({"Sec-WebSocket-Accept": KEY_ACCEPTED}, "Sec-WebSocket-Accept does not answer the key"),
         ({"Sec-WebSocket-Accept": ""}, "Sec-WebSocket-Accept does not answer the key"),
@@ -287,7 +290,7 @@ def test_bad_answers(changes, reason):
 @pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/2.0"])
 def test_only_http_1_1_upgrades(version):
     handshake = ClientHandshake("a", "/")
-    with pytest.raises(HandshakeBroken, match=r"not HTTP/1\.1"):
+    with pytest.raises(HandshakeBroken, match=r"must be HTTP/1\.1"):
         handshake.receive(response(handshake).replace(b"HTTP/1.1", version, 1))
 
 

@@ -163,7 +163,7 @@ def test_wrap(inner):
 
 @pytest.mark.parametrize("size", [0, 31, 33])
 def test_wrap_wants_a_whole_signature(size):
-    with pytest.raises(ValueError, match=f"a signature has 32 bytes, not {size}"):
+    with pytest.raises(ValueError, match=f"a signature must have 32 bytes, not {size}"):
         wrap(b"", 0, bytes(size))
 
 
@@ -354,8 +354,8 @@ def test_the_signature_is_looked_at_before_the_inner_message(inner):
     assert fault == ("no", "InvalidSignature", False)
 
 
-SIGNING = "a signed event has a :date of type 8 and a :chunk-signature of type 6 and 32 bytes"
-ALONE = "a signed event has no headers but :date and :chunk-signature"
+SIGNING = "a signed event must have a :date of type 8 and a :chunk-signature of type 6 and 32 bytes"
+ALONE = "a signed event must have no headers but :date and :chunk-signature"
 DATE = raw.header(":date", raw.TIMESTAMP, raw.DATE_MS)
 SIGNATURE = raw.header(":chunk-signature", raw.BYTES, raw.SIGNATURE)
 
@@ -388,7 +388,7 @@ def test_signed_messages_that_are_none(block, words, check):
 @pytest.mark.parametrize("block", [b"", DATE, part_headers(message_type=None),
                                    part_headers(more=SIGNATURE)])  # fmt: skip
 def test_neither_bare_nor_signed(block):
-    words = "an event has either :message-type or :chunk-signature"
+    words = "an event must have either :message-type or :chunk-signature"
     assert fault_of(raw.message(block), None) == (words, "InputStreamError", False)
     assert fault_of(raw.message(block), genuine)[1] == "InvalidSignature"
 
@@ -397,26 +397,26 @@ def test_neither_bare_nor_signed(block):
 @pytest.mark.parametrize(
     ("inner", "words"),
     [
-        (raw.part(data_type="text"), "DataType is one of ['BINARY', 'UTF8'], exactly as written"),
-        (raw.part(data_type="utf8"), "DataType is one of ['BINARY', 'UTF8'], exactly as written"),
-        (raw.part(data_type=""), "DataType is one of ['BINARY', 'UTF8'], exactly as written"),
+        (raw.part(data_type="text"), "DataType must be one of BINARY, UTF8, exactly as written"),
+        (raw.part(data_type="utf8"), "DataType must be one of BINARY, UTF8, exactly as written"),
+        (raw.part(data_type=""), "DataType must be one of BINARY, UTF8, exactly as written"),
         (raw.part(completion="complete"),
-         "CompletionState is one of ['COMPLETE', 'PARTIAL'], exactly as written"),
+         "CompletionState must be one of COMPLETE, PARTIAL, exactly as written"),
         (raw.message(part_headers(data_type=None) + raw.header("DataType", raw.BYTES, b"UTF8")),
-         "DataType is a string"),
+         "DataType must be a string"),
         (raw.message(part_headers(completion=None) + raw.header("CompletionState", raw.TRUE)),
-         "CompletionState is a string"),
-        (raw.part(more=raw.header("P", raw.INT, 1)), "P is a string"),
+         "CompletionState must be a string"),
+        (raw.part(more=raw.header("P", raw.INT, 1)), "P must be a string"),
         (raw.part(more=raw.string("Completionstate", "PARTIAL")),
-         "a part has a header unknown to it; it knows ['CompletionState', 'DataType', 'P']"),
-        (raw.part(message_type="exception"), ":message-type of what a client sends is event"),
-        (raw.part(message_type="error"), ":message-type of what a client sends is event"),
-        (raw.part(event_type="initial-request"), "unknown :event-type; known is PayloadPart"),
-        (raw.part(event_type=None), "unknown :event-type; known is PayloadPart"),
+         "the headers of a part must be among [CompletionState, DataType, P]"),
+        (raw.part(message_type="exception"), ":message-type must be event in what a client sends"),
+        (raw.part(message_type="error"), ":message-type must be event in what a client sends"),
+        (raw.part(event_type="initial-request"), ":event-type must be PayloadPart"),
+        (raw.part(event_type=None), ":event-type must be PayloadPart"),
         (raw.message(part_headers(event_type=None) + raw.header(":event-type", raw.TRUE)),
-         ":event-type is a string"),
+         ":event-type must be a string"),
         (raw.message(part_headers(message_type=None) + raw.header(":message-type", raw.TRUE)),
-         ":message-type is a string"),
+         ":message-type must be a string"),
         (raw.part(more=raw.string("DataType", "UTF8")),
          "a header is there twice, at byte 134 of the headers"),
         (raw.message(part_headers(), crc=0), "the message's checksum is wrong"),
@@ -434,14 +434,20 @@ def test_inner_messages_that_are_none(inner, words):
 def test_the_payload_is_exactly_one_message():
     one = raw.part(b"x")
     for payload, words in [
-        (one + one, f"bytes follow the message: it has {len(one)} bytes, {2 * len(one)} are here"),
-        (one + b"\0", f"bytes follow the message: it has {len(one)} bytes, {len(one) + 1} are"),
-        (one[:-1], f"the message is cut: it has {len(one)} bytes, {len(one) - 1} are here"),
-        (one[:15], "15 bytes are no message; the shortest has 16"),
-        (b"\0", "1 bytes are no message; the shortest has 16"),
-        (signed(one), ":message-type of what a client sends is event"),
-        (signed(b""), ":message-type of what a client sends is event"),
-        (raw.message(), ":message-type of what a client sends is event"),
+        (
+            one + one,
+            f"bytes follow the message: its prelude says {len(one)} bytes, {2 * len(one)} came",
+        ),
+        (
+            one + b"\0",
+            f"bytes follow the message: its prelude says {len(one)} bytes, {len(one) + 1} came",
+        ),
+        (one[:-1], f"the message is cut: its prelude says {len(one)} bytes, {len(one) - 1} came"),
+        (one[:15], "15 bytes came; a message must have at least 16"),
+        (b"\0", "1 bytes came; a message must have at least 16"),
+        (signed(one), ":message-type must be event in what a client sends"),
+        (signed(b""), ":message-type must be event in what a client sends"),
+        (raw.message(), ":message-type must be event in what a client sends"),
     ]:
         message, code, oversize = fault_of(signed(payload))
         assert message.startswith(words)
@@ -451,7 +457,11 @@ def test_the_payload_is_exactly_one_message():
 @pytest.mark.clause("1.5-10")
 def test_the_largest_part_passes_and_the_next_does_not():
     fits, over = raw.part(bytes(LIMIT)), raw.part(bytes(LIMIT + 1))
-    fault = (f"{LIMIT + 1} bytes in a part, limit {LIMIT}", "InputStreamError", True)
+    fault = (
+        f"a part has {LIMIT + 1} bytes; it must have at most {LIMIT}",
+        "InputStreamError",
+        True,
+    )
     for check in (genuine, None):
         assert read(RequestEvents(LIMIT, check), [signed(fits)])[0] == [PayloadPart(bytes(LIMIT))]
         assert fault_of(signed(over), check) == fault
@@ -480,8 +490,10 @@ def test_an_oversize_event_is_refused_from_its_prelude():
     tracemalloc.stop()
     assert events == []
     assert fault == (
-        f"{announced} bytes of payload, limit {announced - 1}", "InputStreamError", True,
-    )  # fmt: skip
+        f"the payload has {announced} bytes; it must have at most {announced - 1}",
+        "InputStreamError",
+        True,
+    )
     assert peak < 50_000
 
 
@@ -569,18 +581,27 @@ def test_a_client_reads_events():
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (signed(raw.part()), ":message-type of a response is event or exception"),
-        (raw.message(), ":message-type of a response is event or exception"),
-        (raw.part(message_type="error"), ":message-type of a response is event or exception"),
-        (raw.part(event_type="initial-response"), "unknown :event-type; known is PayloadPart"),
-        (raw.part(data_type="x"), "DataType is one of ['BINARY', 'UTF8'], exactly as written"),
-        (raw.part(more=raw.string("x", "")), "a part has a header unknown to it; it knows"),
-        (raw.exception("ModelError", b"{}"), "unknown :exception-type"),
-        (raw.message(raw.string(":message-type", "exception"), b"{}"), "unknown :exception-type"),
-        (raw.exception("ModelStreamError", b""), "the body of an exception is not JSON"),
-        (raw.exception("ModelStreamError", b"\xff"), "the body of an exception is not JSON"),
-        (raw.exception("ModelStreamError", b"[" * 16_000), "the body of an exception is not JSON"),
-        (raw.exception("ModelStreamError", b"[]"), "the body of an exception is a JSON object"),
+        (signed(raw.part()), ":message-type must be event or exception in a response"),
+        (raw.message(), ":message-type must be event or exception in a response"),
+        (raw.part(message_type="error"), ":message-type must be event or exception in a response"),
+        (raw.part(event_type="initial-response"), ":event-type must be PayloadPart"),
+        (raw.part(data_type="x"), "DataType must be one of BINARY, UTF8, exactly as written"),
+        (raw.part(more=raw.string("x", "")), "the headers of a part must be among"),
+        (
+            raw.exception("ModelError", b"{}"),
+            ":exception-type must be ModelStreamError or Internal",
+        ),
+        (
+            raw.message(raw.string(":message-type", "exception"), b"{}"),
+            ":exception-type must be ModelStreamError or Internal",
+        ),
+        (raw.exception("ModelStreamError", b""), "the body of an exception must be JSON"),
+        (raw.exception("ModelStreamError", b"\xff"), "the body of an exception must be JSON"),
+        (raw.exception("ModelStreamError", b"[" * 16_000), "the body of an exception must be JSON"),
+        (
+            raw.exception("ModelStreamError", b"[]"),
+            "the body of an exception must be a JSON object",
+        ),
         (raw.exception("ModelStreamError", b'{"Message":1}'), "Message and ErrorCode of an"),
         (raw.exception("ModelStreamError", b'{"ErrorCode":1}'), "Message and ErrorCode of an"),
         (raw.message(part_headers(), crc=0), "the message's checksum is wrong"),
@@ -606,7 +627,11 @@ def test_responses_that_are_too_large():
         assert fault is not None
         assert fault[2] is True
     fault = read(ResponseEvents(MAX_PART_BYTES), [raw.exception("ModelStreamError", too_long)])[1]
-    assert fault == ("16398 bytes in an exception, limit 16384", "InputStreamError", True)
+    assert fault == (
+        "an exception has 16398 bytes; it must have at most 16384",
+        "InputStreamError",
+        True,
+    )
     longest = b'{"Message":"' + b"x" * (ERROR_BODY_BYTES - 14) + b'"}'
     events, _ = read(ResponseEvents(10), [raw.exception("InternalStreamFailure", longest)])
     assert len(events) == 1

@@ -216,5 +216,5 @@ def test_a_key_that_nobody_has():
 
 
 def test_a_chain_without_a_key():
-    with pytest.raises(ValueError, match="one key at least"):
+    with pytest.raises(ValueError, match="at least one key"):
         EventChain([], REGION, NOW, SEED)

@@ -27,6 +27,9 @@ from tests.wire.dialects import (
 )
 from tests.wire.peers import JSON, MSGPACK, RAW, eventually, soon
 
+#: What decides a row's outcome is what was said and the subprotocol, or the setting; no three meet.
+pytestmark = pytest.mark.pairwise
+
 NORMALLY = b"\x03\xe8"
 AWAY = b"\x03\xe9"
 

@@ -235,8 +235,8 @@ async def test_settings_of_both_sides(reading):
         assert client.settings[WINDOW] == 1000
         assert before.credit == client.request(REQUEST).credit == 1000
         assert before.window == 2000
-        assert server.peer.h2.remote_settings.initial_window_size == 2000
         await client.settled()
+        assert server.peer.h2.remote_settings.initial_window_size == 2000
         assert client.settings_acks == 1
         assert len(server.peer.of_kind(SettingsAcknowledged)) == 1
 

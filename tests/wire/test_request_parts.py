@@ -10,6 +10,9 @@ from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, TEXT, cl
 from tests.wire.dialects import BIN, COMPLETE, PARTIAL, SIZES, UTF8, Part, pattern
 from tests.wire.peers import MSGPACK, RAW, upgrade_request
 
+#: What an event is, hangs on its bytes and its dialect; the loop decides nothing further.
+pytestmark = pytest.mark.pairwise
+
 
 def what(frames):
     """FIN, opcode and payload of frames."""

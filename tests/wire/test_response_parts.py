@@ -29,6 +29,9 @@ from tests.wire.peers import (
     upgrade_request,
 )
 
+#: What becomes of a frame, hangs on its bytes and the dialect; the loop decides nothing further.
+pytestmark = pytest.mark.pairwise
+
 MESSAGES = {
     "text": ([frame(TEXT, b"a")], [Part(b"a", UTF8)]),
     "binary": ([frame(BINARY, b"a")], [Part(b"a", BIN)]),
@@ -147,7 +150,7 @@ async def test_a_frame_over_16_mib_is_refused_from_its_header(gateway_for, diale
     assert (await model.frame()).close_code == 1009
     end = await dialect.read_end(client)
     assert end == dialect.model_error(
-        "1009", f"Message Too Big: {size} bytes in a frame, limit 16777216"
+        "1009", f"Message Too Big: a frame has {size} bytes; it must have at most 16777216"
     )
     assert gateway.causes() == {"container_oversize": 1}
 

@@ -7,15 +7,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from partway.gateway.configuration.messages import SettingsError, each_line
 from partway.gateway.dialling import Address
+from partway.gateway.files import is_file_or_folder, is_folder
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.operations.asked import Asked, container_target
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.checks import ALL
 from partway.gateway.workbench.conformance.image import CHECKS, ImageError, examine, read_image
-from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, ProbeError, load_probe
+from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, load_probe
 from partway.gateway.workbench.conformance.run import Report, chosen, is_named
 from partway.gateway.workbench.conformance.subject import Launched, Subject, Target, command_of
+from partway.gateway.workbench.recording.recording import RecordingError
 from partway.protocol.errors import InputValidationError
 
 
@@ -163,12 +166,12 @@ def _probe(question: Question) -> Probe:
     if isinstance(name, str) and name in BUILT_IN:
         return BUILT_IN[name]
     path = Path(name)
-    if not path.exists():
+    if not is_file_or_folder(path):
         raise AskedWrongly(f"{called} {name}: neither {', '.join(BUILT_IN)} nor a file")
     try:
         return load_probe(path)
-    except ProbeError as error:
-        raise AskedWrongly(f"{called} {error}") from error
+    except (SettingsError, RecordingError) as error:
+        raise AskedWrongly(each_line(f"{called} ", str(error))) from error
 
 
 def _target(question: Question) -> Target:
@@ -188,6 +191,6 @@ def _command(question: Question) -> tuple[str, ...]:
         command = command_of(question.command)
     except ValueError as error:
         raise AskedWrongly(f"{called('command')}: {error}") from error
-    if folder is not None and not folder.is_dir():
+    if folder is not None and not is_folder(folder):
         raise AskedWrongly(f"{called('model-dir')} {folder}: there is no such folder")
     return command

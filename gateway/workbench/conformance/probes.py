@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final
 
+from partway.gateway.configuration.expected import Flag, array, number, table_or, text, whole
+from partway.gateway.configuration.messages import TableRefused, given
+from partway.gateway.configuration.reader import read_toml
 from partway.gateway.files import read_bounded
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.recording import (
@@ -24,11 +26,6 @@ MAX_PROBE_BYTES: Final = 8 << 20
 #: Seconds: of a probe at most, and of one that says nothing else.
 MAX_TIMEOUT: Final = 600.0
 USUAL_TIMEOUT: Final = 10.0
-_KNOWN = frozenset({"name", "messages", "expect", "replies", "echo", "timeout"})
-
-
-class ProbeError(Exception):
-    """A probe's file does not say what it should; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +67,87 @@ BUILT_IN: Final[Mapping[str, Probe]] = {
 }
 
 
+# --- The file -------------------------------------------------------------------------------------
+
+
+def _is_hex(digits: str) -> bool:
+    try:
+        bytes.fromhex(digits)
+    except ValueError:
+        return False
+    return True
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(error) from error
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _BytesTable:
+    """A message that is no text: one of the two."""
+
+    hex: Annotated[str, text("bytes in hexadecimal, such as 00 ff", _is_hex)] | None = None
+    file: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.hex is None) == (self.file is None):
+            found = "neither hex nor file was" if self.hex is None else "hex and file were"
+            raise TableRefused(f"{found} given; it must be one of the two")
+
+    def read(self, folder: Path) -> bytes:
+        """The bytes.
+
+        Args:
+            folder: of the probe: whoever wrote it is to be sent no other of one's files.
+
+        Raises:
+            TableRefused: the file is elsewhere, cannot be read, or is too large.
+        """
+        if self.hex is not None:
+            return bytes.fromhex(self.hex)
+        assert self.file is not None, "one of the two is given"
+        try:
+            file = (folder / self.file).resolve()
+            if file.is_relative_to(folder.resolve()):
+                return read_bounded(file, MAX_PROBE_BYTES)
+            why = ""
+        except OSError as error:
+            why = f" ({error.strerror or error})"
+        except ValueError as error:  # too large; or a NUL in its name
+            why = f" ({error})"
+        raise TableRefused(
+            f"{given(self.file)}; it must be a file in the folder of the probe{why}", "file"
+        )
+
+
+_Message = Annotated[
+    str | _BytesTable,
+    table_or(
+        'a string, { hex = "00 ff" } or { file = "audio.pcm" }',
+        _BytesTable,
+        lambda message: isinstance(message, str),
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The whole file: :class:`Probe` says what each is."""
+
+    messages: Annotated[
+        tuple[_Message, ...], array("an array of one or more messages to send", least=1)
+    ]
+    name: str | None = None
+    expect: Annotated[str, text("a regular expression, as Python has them", _compiles)] = ""
+    replies: Annotated[int, whole(0, unit="messages")] = 1
+    echo: Flag = False
+    timeout: Annotated[float, number(above=0, most=MAX_TIMEOUT, unit="seconds")] = USUAL_TIMEOUT
+
+
 def load_probe(path: Path) -> Probe:
     r"""Read a probe from a TOML file, or make one of a recording.
 
@@ -82,76 +160,37 @@ def load_probe(path: Path) -> Probe:
         timeout = 30
 
     Raises:
-        ProbeError: it is not TOML, or a member is missing, unknown or of the wrong kind; or the
-            recording is of no use.
+        SettingsError: the file does not say what it must.
+        RecordingError: it is a recording, and of no use.
     """
-    try:
-        text = read_bounded(path, MAX_PROBE_BYTES)
-        if text.startswith(b"{"):  # as no TOML does
-            return _of_recording(load_recording(path, MAX_PROBE_BYTES))
-        members = tomllib.loads(text.decode())
-    except RecordingError as error:
-        raise ProbeError(str(error)) from error
-    # Not only tomllib's own: a number may have too many digits, and an array too many arrays in it.
-    except (OSError, ValueError, RecursionError) as error:
-        raise ProbeError(f"{path}: {error}") from error
-    unknown = sorted(set(members) - _KNOWN)
-    if unknown:
-        raise ProbeError(f"{path}: {unknown[0]}: unknown; known are {', '.join(sorted(_KNOWN))}")
-    messages = members.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise ProbeError(f"{path}: messages: a list of what to send is missing")
-    expect = _of(str, path, members, "expect", "")
-    try:
-        re.compile(expect)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ProbeError(f"{path}: expect: {error}") from error
-    replies = _of(int, path, members, "replies", 1)
-    timeout = _of((int, float), path, members, "timeout", USUAL_TIMEOUT)
-    if replies < 0 or not 0 < timeout <= MAX_TIMEOUT:
-        raise ProbeError(f"{path}: replies is 0 or more, timeout over 0 and at most 600 seconds")
+    if _is_recording(path):
+        return _of_recording(load_recording(path, MAX_PROBE_BYTES))
+    document = read_toml(path, MAX_PROBE_BYTES)
+    table = document.as_table(_File)
+    messages, refused = [], []
+    for at, each in enumerate(table.messages):
+        try:
+            messages.append(each if isinstance(each, str) else each.read(path.parent))
+        except TableRefused as error:
+            refused.append(error.within(("messages", at)))
+    document.refuse(refused)
     return Probe(
-        name=_of(str, path, members, "name", path.stem),
-        messages=tuple(_message(path, number, each) for number, each in enumerate(messages)),
-        expect=expect,
-        replies=replies,
-        echo=_of(bool, path, members, "echo", False),
-        timeout=float(timeout),
+        name=path.stem if table.name is None else table.name,
+        messages=tuple(messages),
+        expect=table.expect,
+        replies=table.replies,
+        echo=table.echo,
+        timeout=table.timeout,
     )
 
 
-def _within(folder: Path, name: str) -> Path:
-    """A file of the probe's own folder: whoever wrote it is to be sent no other of one's files."""
-    file = (folder / name).resolve()
-    if not file.is_relative_to(folder.resolve()):
-        raise ValueError(f"{name} is not in the probe's folder")
-    return file
-
-
-def _of(
-    kind: type | tuple[type, ...], path: Path, members: Mapping[str, Any], name: str, usual: Any
-) -> Any:
-    value = members.get(name, usual)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        wanted = kind.__name__ if isinstance(kind, type) else "a number"
-        raise ProbeError(f"{path}: {name}: {wanted} is wanted, not {type(value).__name__}")
-    return value
-
-
-def _message(path: Path, number: int, value: object) -> str | bytes:
-    where = f"{path}: messages[{number}]"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping) and len(value) == 1:
-        (how, what), *_ = value.items()
-        try:
-            if how == "hex" and isinstance(what, str):
-                return bytes.fromhex(what)
-            if how == "file" and isinstance(what, str):
-                return read_bounded(_within(path.parent, what), MAX_PROBE_BYTES)
-        except (OSError, ValueError) as error:
-            raise ProbeError(f"{where}: {how}: {error}") from error
-    raise ProbeError(f'{where}: use a string, {{ hex = "00 ff" }} or {{ file = "audio.pcm" }}')
+def _is_recording(path: Path) -> bool:
+    """Whether a file begins as a recording does, and no TOML; one that cannot be read does not."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1) == b"{"
+    except OSError:
+        return False
 
 
 def _of_recording(recording: Recording) -> Probe:
@@ -160,14 +199,14 @@ def _of_recording(recording: Recording) -> Probe:
     A probe says all its messages first, and has no pace: what depends on either is better replayed.
 
     Raises:
-        ProbeError: the client said nothing that can be said again.
+        RecordingError: the client said nothing that can be said again.
     """
     path = recording.path
     if not recording.head.payloads:
-        raise ProbeError(f"{path}: its payloads were left out: there is nothing to say")
+        raise RecordingError(f"{path}: its payloads were left out: there is nothing to say")
     said = [_whole(path, each) for each in recording.messages(Sender.GATEWAY) if each.whole]
     if not said:
-        raise ProbeError(f"{path}: its client said no whole message")
+        raise RecordingError(f"{path}: its client said no whole message")
     replies = [each for each in recording.messages(Sender.CONTAINER) if each.whole]
     return Probe(
         name=path.stem,
@@ -184,4 +223,4 @@ def _whole(path: Path, message: JoinedMessage) -> str | bytes:
     try:
         return message.payload.decode()
     except UnicodeDecodeError:
-        raise ProbeError(f"{path}: a text message, at {message.at:g} s, is not UTF-8") from None
+        raise RecordingError(f"{path}: a text message, at {message.at:g} s, is not UTF-8") from None

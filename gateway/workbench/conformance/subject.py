@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import socket
 import stat
 import tempfile
 import time
@@ -15,16 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.child import Child
+from partway.gateway.fleet.launchers.process import (
+    HOST,
+    Command,
+    ContainerProcess,
+    free_port,
+    launch,
+)
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
-
-#: The platform's patience with a start (clause 1.1-3) and with an end (1.1-1).
-START_TIMEOUT: Final = 480.0
-END_TIMEOUT: Final = 30.0
-
-#: For the end of what it has printed, once it is killed.
-OUTPUT_TIMEOUT: Final = 1.0
 
 #: Of what the container prints, the end is kept.
 MAX_OUTPUT: Final = 64 << 10
@@ -52,12 +50,13 @@ class Launched:
     """A container's process, started as the platform starts it (clause 1.1-1).
 
     ``serve`` is appended to the command; the port comes in ``SAGEMAKER_BIND_TO_PORT``; the model
-    directory is read-only; SIGTERM ends it, and SIGKILL what is left after 30 s.
+    directory is read-only; SIGTERM ends it, and SIGKILL what is left after 30 s. If this process is
+    killed itself, the container goes with it, but a folder that was made stays behind, empty.
 
     Args:
         command: as an image's ENTRYPOINT in exec form.
         environment: further variables of the model definition.
-        model_dir: a folder with artifacts; an empty one is made if there is none.
+        model_dir: a folder with artifacts; an empty one is made if none is given.
         cwd: where it runs.
     """
 
@@ -82,22 +81,20 @@ class Launched:
         self._before = _artifacts(model_dir)
         self._cwd = cwd
         self._leash: Leash | None = None
-        self._child: Child | None = None
+        self._process: ContainerProcess | None = None
         self._output = bytearray()
         self.port = 0
         self.began = 0.0
 
     @property
     def pid(self) -> int | None:
-        """Of the process that was started; None when none runs."""
-        if self._child is None or self._child.exited.is_set():
-            return None
-        return self._child.pid
+        """Of the process that was started; None when it does not run."""
+        return None if self._process is None else self._process.pid
 
     @property
     def status(self) -> int | None:
         """The exit status; negative for a signal's number; None while it runs."""
-        return None if self._child is None else self._child.status
+        return None if self._process is None else self._process.status
 
     @property
     def output(self) -> str:
@@ -111,23 +108,18 @@ class Launched:
             OSError: there is no such program.
         """
         self._output.clear()
-        self.port = _free_port()
+        self.port = free_port()
         self.began = time.monotonic()
         if self._leash is None:
             self._leash = Leash()
-        child = Child(self._take_output, self._leash)
-        await child.start(
-            (*self.command, "serve"),
-            environment={
-                **self._environment,
-                "SAGEMAKER_BIND_TO_PORT": str(self.port),
-                "SM_MODEL_DIR": str(self.model_dir),
-            },
-            cwd=self._cwd,
-            with_errors=True,
+        environment = {**self._environment, "SM_MODEL_DIR": str(self.model_dir)}
+        self._process = await launch(
+            Command((*self.command, "serve"), self.port, environment, self._cwd),
+            self._leash,
+            self._take_output,
+            wait_for_all=True,
         )
-        self._child = child
-        return Address("127.0.0.1", self.port)
+        return self._process.address
 
     async def listening(self, timeout: float) -> float | None:
         """Wait until it accepts a connection; seconds since its start, None if it does not."""
@@ -141,7 +133,7 @@ class Launched:
         """Whether it accepts a connection now."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                _, writer = await asyncio.open_connection(HOST, self.port)
         except OSError:  # a TimeoutError is one
             return False
         writer.close()
@@ -151,8 +143,8 @@ class Launched:
 
     def terminate(self) -> None:
         """Send SIGTERM to the first process, as the platform does."""
-        if self._child is not None:
-            self._child.terminate()
+        if self._process is not None:
+            self._process.terminate()
 
     async def ended(self, timeout: float) -> bool:
         """Whether it ends in time, and with it all that it has started and that holds its output.
@@ -160,30 +152,15 @@ class Launched:
         An engine ends them all with the first. Here they run on: a shell that takes SIGTERM for
         itself has not ended its container.
         """
-        child = self._child  # another may be started meanwhile
-        if child is None:
-            return True
-        try:
-            async with asyncio.timeout(timeout):
-                await child.exited.wait()
-                await child.silent.wait()
-        except TimeoutError:
-            return False
-        return True
+        process = self._process  # another may be started meanwhile
+        return process is None or await process.ends_within(timeout)
 
     async def kill(self) -> None:
         """End it, and all that it has started, at once."""
-        child, self._child = self._child, None
-        if child is None:
-            return
-        if not child.exited.is_set() or not child.silent.is_set():
-            child.kill_group()
-            await child.exited.wait()
-            # What is left to read; somebody may have left the group with the pipe in hand.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(OUTPUT_TIMEOUT):
-                    await child.silent.wait()
-        child.release()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            await process.wait()
 
     async def aclose(self) -> None:
         """Kill it, and remove what was made for it."""
@@ -263,13 +240,6 @@ def _artifacts(folder: Path) -> dict[Path, tuple[int, int]]:
             known = path.lstat()
             found[path] = known.st_size, known.st_mtime_ns
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def _family(pid: int) -> list[int]:

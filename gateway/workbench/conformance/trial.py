@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from partway.gateway.limits import START_TIMEOUT
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.link import PATIENCE, HttpAnswer, Link, ask, link_to
 from partway.gateway.workbench.conformance.peer import Closed, NotGranted, Peer, upgrade
 from partway.gateway.workbench.conformance.probes import Probe
-from partway.gateway.workbench.conformance.subject import START_TIMEOUT, Launched, Subject
+from partway.gateway.workbench.conformance.subject import Launched, Subject
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
 
 #: For the answer to the Close at a stream's end; whether it comes is another check's to ask.

@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from partway.gateway.fleet.child import Child
+from partway.gateway.fleet.launchers.process import Command, ContainerProcess, ProcessEnd, launch
 from partway.gateway.fleet.leash import Leash
+from partway.gateway.limits import START_TIMEOUT, STOP_GRACE
 
 log = logging.getLogger("partway.dev")
-
-#: A container that is not ready by then has failed to launch (clause 1.1-3).
-START_TIMEOUT: Final = 480.0
-
-#: From SIGTERM to SIGKILL (clause 1.1-1).
-END_TIMEOUT: Final = 30.0
 
 #: A container that is still there this long after SIGTERM lets its streams end by themselves. A
 #: second SIGTERM ends them: whoever has changed a file waits for the new container.
@@ -27,16 +22,13 @@ HASTEN_AFTER: Final = 0.25
 #: Longest beginning of a line that is held until it is known whether it is the ready line.
 MAX_LINE: Final = 4096
 
-#: For what it has printed before its end, should something that it has started hold the pipe open.
-OUTPUT_TIMEOUT: Final = 1.0
-
 
 class Container:
     """A container's process, and the process group of which it is the leader.
 
     Args:
-        command: program and arguments. Its standard error is ours, and so is its standard output
-            but for the ready line.
+        command: starts it. Its standard error is ours, and so is its standard output but for the
+            ready line.
         ready_line: what it prints once it takes streams, without a line end.
         on_ready: called then.
         leash: holds it.
@@ -44,31 +36,36 @@ class Container:
 
     Attributes:
         over: set when the process has ended, and its group with it.
-        ready: whether it takes streams, or did.
     """
 
     def __init__(
         self,
-        command: Sequence[str],
+        command: Command,
         ready_line: str,
         on_ready: Callable[[], None],
         leash: Leash,
         start_timeout: float = START_TIMEOUT,
     ) -> None:
         self.over = asyncio.Event()
-        self.ready = False
         self._command = command
         self._on_ready = on_ready
+        self._leash = leash
         self._start_timeout = start_timeout
+        self._says_ready = asyncio.Event()
         self._output = _Output(ready_line, self._became_ready)
-        self._child = Child(self._output.feed, leash)
-        self._deadline: asyncio.TimerHandle
+        self._process: ContainerProcess
         self._waiting: asyncio.Task[None]
 
     @property
-    def status(self) -> int | None:
-        """Its exit status once it is over, negative for a signal's number."""
-        return self._child.status
+    def ready(self) -> bool:
+        """Whether it takes streams, or did."""
+        return self._says_ready.is_set()
+
+    @property
+    def ended(self) -> ProcessEnd:
+        """How it has ended, once it is over."""
+        assert self._process.ended is not None, "it is over"
+        return self._process.ended
 
     async def start(self) -> None:
         """Start the process, once; it is owned from here until it is over.
@@ -76,47 +73,38 @@ class Container:
         Raises:
             OSError: there is no such program.
         """
-        await self._child.start(self._command, environment={})
-        loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(self._start_timeout, self._too_slow)
+        self._process = await launch(
+            self._command,
+            self._leash,
+            self._output.feed,
+            with_errors=False,
+            readiness=lambda *_: self._says_ready.wait(),
+            start_timeout=self._start_timeout,
+        )
         self._waiting = asyncio.create_task(self._wait(), name="container")
 
-    async def end(self, timeout: float = END_TIMEOUT) -> None:
+    async def end(self, timeout: float = STOP_GRACE) -> None:
         """End it: SIGTERM, the same again if that is not enough, SIGKILL ``timeout`` s later."""
-        for patience in (min(HASTEN_AFTER, timeout), max(timeout - HASTEN_AFTER, 0)):
-            if self.over.is_set():
-                break
-            self._child.terminate()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.over.wait(), patience)
-        if not self.over.is_set():
+        self._process.terminate()
+        in_time = await self._process.ends_within(min(HASTEN_AFTER, timeout))
+        if not in_time and not await self._process.stop(max(timeout - HASTEN_AFTER, 0)):
             log.warning("the container did not end within %g s of SIGTERM: it is killed", timeout)
-            self.kill()
         await self._waiting
 
     def kill(self) -> None:
         """Kill it, and all it has started."""
-        if self.status is None:  # after that its number may be another's
-            self._child.kill_group()
+        self._process.kill()
 
     async def _wait(self) -> None:
-        await self._child.exited.wait()
-        self._child.kill_group()  # workers that it has left behind
-        self._deadline.cancel()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._child.silent.wait(), OUTPUT_TIMEOUT)
+        end = await self._process.wait()
         self._output.flush()
-        self._child.release()
+        if end.reason:
+            log.error("the container %s: it is killed", end.reason)
         self.over.set()
 
     def _became_ready(self) -> None:
-        self.ready = True
-        self._deadline.cancel()
+        self._says_ready.set()
         self._on_ready()
-
-    def _too_slow(self) -> None:
-        log.error("the container is not ready after %g s: it is killed", self._start_timeout)
-        self.kill()
 
 
 class _Output:

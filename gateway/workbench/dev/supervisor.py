@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+from partway.gateway.fleet.launchers.process import Command
 from partway.gateway.fleet.leash import Leash
+from partway.gateway.waiting import first_of
 from partway.gateway.workbench.dev.changes import Changes
 from partway.gateway.workbench.dev.container import Container
 
@@ -21,7 +22,7 @@ class Supervisor:
     """Keeps the container.
 
     Args:
-        command: program and arguments.
+        command: starts the container.
         ready_line: what it prints once it takes streams.
         leash: holds it.
         changes: what brings a new one; None for one that is never started again.
@@ -30,7 +31,7 @@ class Supervisor:
 
     def __init__(
         self,
-        command: Sequence[str],
+        command: Command,
         ready_line: str,
         leash: Leash,
         changes: Changes | None,
@@ -60,7 +61,7 @@ class Supervisor:
             if container.over.is_set():
                 if self._changes is None:
                     return _status_of(container, stop)
-                if first and not container.ready and container.status == ASKED_WRONGLY:
+                if first and not container.ready and container.ended.status == ASKED_WRONGLY:
                     return ASKED_WRONGLY  # no change of a file makes that another command
                 await self._wait_for_change(container, stop)
             if stop.is_set():
@@ -88,36 +89,21 @@ class Supervisor:
     async def _wait_for_change(self, container: Container, stop: asyncio.Event) -> None:
         assert self._changes is not None, "asked only where there are any"
         if not stop.is_set() and not self._changes.some.is_set():
-            log.error("the container %s; waiting for a change of a .py file", _end_of(container))
+            log.error("the container %s; waiting for a change of a .py file", container.ended)
             await self._news(stop)
 
     async def _news(self, *events: asyncio.Event) -> None:
         """Wait for one of the events, or a change."""
-        awaited = events if self._changes is None else (*events, self._changes.some)
-        waits = [asyncio.create_task(event.wait()) for event in awaited]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await first_of(*events, *(() if self._changes is None else (self._changes.some,)))
 
 
 def _status_of(container: Container, stop: asyncio.Event) -> int:
     """The command's exit status, now that its only container is over."""
     if stop.is_set():
         return 0
-    status = container.status
+    status = container.ended.status
     if container.ready or status not in (1, ASKED_WRONGLY):
-        log.error("the container %s", _end_of(container))
+        log.error("the container %s", container.ended)
     elif status == ASKED_WRONGLY:
         return ASKED_WRONGLY  # it has said why
     return 1
-
-
-def _end_of(container: Container) -> str:
-    status = container.status
-    assert status is not None, "it is over"
-    if status >= 0:
-        return f"ended with status {status}"
-    names = {number.value: number.name for number in signal.Signals}
-    return f"was ended by {names.get(-status, f'signal {-status}')}"

@@ -12,14 +12,22 @@ means the stream has it. A rule counts the streams that come to it, so that two 
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from types import NoneType, UnionType
-from typing import Any, ClassVar, Final, get_args, get_type_hints
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Final
 from urllib.parse import parse_qsl
 
+from partway.gateway.configuration.expected import (
+    keys_of,
+    number,
+    taken_apart,
+    text,
+    whole,
+    whole_of,
+)
+from partway.gateway.configuration.messages import SettingsError, TableRefused, given
+from partway.gateway.configuration.reader import checked
 from partway.protocol.closing import NO_STATUS, is_legal
 from partway.protocol.limits import MAX_CLOSE_REASON_BYTES, MIB, REFUSAL_BODY_BYTES
 
@@ -28,7 +36,34 @@ MAX_DELAY: Final = 3600.0
 #: Fragments that one part may become; more would be a flood, which is another thing to test.
 MAX_FRAGMENTS: Final = 1000
 
-_KINDS: Final = {int: "a whole number", float: "a number", str: "a string"}
+_Parts = Annotated[int, whole(0, unit="parts")]
+
+
+def _bytes_of(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+_Body = Annotated[
+    str,
+    text(
+        f"a string of at most {REFUSAL_BODY_BYTES} bytes",
+        lambda body: _bytes_of(body) <= REFUSAL_BODY_BYTES,
+    ),
+]
+_Reason = Annotated[
+    str,
+    text(
+        f"a string of at most {MAX_CLOSE_REASON_BYTES} bytes",
+        lambda reason: _bytes_of(reason) <= MAX_CLOSE_REASON_BYTES,
+    ),
+]
+_Code = Annotated[
+    int,
+    whole_of(
+        "a whole number from 1000 to 1014 but 1004 and 1006, or from 3000 to 4999",
+        lambda code: is_legal(code) or code == NO_STATUS,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +74,10 @@ class Fault:
     name: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not is_of(hints[field.name], value):
-                kind = in_words(hints[field.name])
-                raise TypeError(f"{self.name}: {field.name}: {kind} is wanted, not {value!r}")
-        self._check_values()
-
-    def _check_values(self) -> None:
-        """See to the values, which are of their types.
-
-        Raises:
-            ValueError: one is not allowed; says what is.
-        """
+        _check(self, keys_of(type(self)) or {})
 
     def __str__(self) -> str:
-        values = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
         shown = (f"{name}={value!r}" for name, value in values if value not in ("", None))
         return " ".join((self.name, *shown))
 
@@ -70,13 +92,8 @@ class Refuse(Fault):
     """
 
     name: ClassVar[str] = "refuse"
-    status: int = 503
-    body: str = "refused on demand"
-
-    def _check_values(self) -> None:
-        _check(200 <= self.status <= 599, "status", "200 to 599", self.status)
-        size = len(self.body.encode("utf-8", "replace"))
-        _check(size <= REFUSAL_BODY_BYTES, "body", f"at most {REFUSAL_BODY_BYTES} bytes", size)
+    status: Annotated[int, whole(200, 599)] = 503
+    body: _Body = "refused on demand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +107,16 @@ class CloseEarly(Fault):
     """
 
     name: ClassVar[str] = "close"
-    code: int = 1011
-    reason: str = ""
-    after: int = 0
+    code: _Code = 1011
+    reason: _Reason = ""
+    after: _Parts = 0
 
-    def _check_values(self) -> None:
-        allowed = "1000 to 1014 but 1004 and 1006, or 3000 to 4999"
-        _check(is_legal(self.code) or self.code == NO_STATUS, "code", allowed, self.code)
-        size = len(self.reason.encode("utf-8", "replace"))
-        most = 0 if self.code == NO_STATUS else MAX_CLOSE_REASON_BYTES
-        _check(size <= most, "reason", f"at most {most} bytes with this code", size)
-        _check_count("after", self.after)
+    def __post_init__(self) -> None:
+        # dataclass(slots=True) makes the class anew, which super() without arguments does not see.
+        super(CloseEarly, self).__post_init__()
+        if self.code == NO_STATUS and self.reason:
+            fault = f"{given(self.reason)}; it must be empty with the code {NO_STATUS}"
+            raise TableRefused(fault, "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +130,8 @@ class Cut(Fault):
     """
 
     name: ClassVar[str] = "cut"
-    after: int = 0
-    at: int | None = None
-
-    def _check_values(self) -> None:
-        _check_count("after", self.after)
-        if self.at is not None:
-            _check_count("at", self.at)
+    after: _Parts = 0
+    at: Annotated[int, whole(0, unit="bytes")] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +143,7 @@ class Stall(Fault):
     """
 
     name: ClassVar[str] = "stall"
-    after: int = 0
-
-    def _check_values(self) -> None:
-        _check_count("after", self.after)
+    after: _Parts = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +162,7 @@ class Delay(Fault):
     """
 
     name: ClassVar[str] = "delay"
-    seconds: float = 1.0
-
-    def _check_values(self) -> None:
-        allowed = f"more than 0, at most {MAX_DELAY:g}"
-        _check(0 < self.seconds <= MAX_DELAY, "seconds", allowed, self.seconds)
+    seconds: Annotated[float, number(above=0, most=MAX_DELAY, unit="seconds")] = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +174,7 @@ class Split(Fault):
     """
 
     name: ClassVar[str] = "split"
-    into: int = 2
-
-    def _check_values(self) -> None:
-        _check(2 <= self.into <= MAX_FRAGMENTS, "into", f"2 to {MAX_FRAGMENTS}", self.into)
+    into: Annotated[int, whole(2, MAX_FRAGMENTS, "parts")] = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +186,7 @@ class Empty(Fault):
     """
 
     name: ClassVar[str] = "empty"
-    count: int = 1
-
-    def _check_values(self) -> None:
-        _check(1 <= self.count <= MAX_FRAGMENTS, "count", f"1 to {MAX_FRAGMENTS}", self.count)
+    count: Annotated[int, whole(1, MAX_FRAGMENTS, "parts")] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +198,7 @@ class Throttle(Fault):
     """
 
     name: ClassVar[str] = "throttle"
-    bytes_per_second: int = 1000
-
-    def _check_values(self) -> None:
-        allowed = f"1 to {1024 * MIB}"
-        rate = self.bytes_per_second
-        _check(1 <= rate <= 1024 * MIB, "bytes_per_second", allowed, rate)
+    bytes_per_second: Annotated[int, whole(1, 1024 * MIB, "bytes")] = 1000
 
 
 #: Every fault, by the name that it has in a file.
@@ -213,6 +206,13 @@ FAULTS: Final[dict[str, type[Fault]]] = {
     fault.name: fault
     for fault in (Refuse, CloseEarly, Cut, Stall, DropPongs, Delay, Split, Empty, Throttle)
 }
+
+
+def _is_paired(query: str) -> bool:
+    return all("=" in pair for pair in query.split("&"))
+
+
+_Streams = Annotated[int, whole(1, unit="streams")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,28 +225,29 @@ class Rule:
         path: at the container, such as ``v1/listen``; a slash in front changes nothing.
         query: ``key=value`` pairs joined by ``&``; the stream's query has all of them.
         first: only so many streams that come to this rule, from the first.
-        every: only each so-manieth of them: 3 means the third, the sixth.
+        every: only every n-th of them: 3 means the third, the sixth, and so on.
     """
 
     faults: tuple[Fault, ...]
     endpoint: str | None = None
     path: str | None = None
-    query: str | None = None
-    first: int | None = None
-    every: int | None = None
+    query: Annotated[str, text("pairs of key=value joined by &", _is_paired)] | None = None
+    first: _Streams | None = None
+    every: _Streams | None = None
 
     def __post_init__(self) -> None:
+        _check(self, SELECTORS)
         kinds = [type(fault) for fault in self.faults]
-        _check(bool(kinds), "a fault", "at least one of " + ", ".join(FAULTS), "none")
-        _check(len(set(kinds)) == len(kinds), "faults", "one of each kind", "two of one")
-        if Refuse in kinds:
-            _check(len(kinds) == 1, "refuse", "alone, for no stream is left", "others beside it")
-        if self.query is not None:
-            paired = all("=" in pair for pair in self.query.split("&"))
-            _check(paired, "query", "key=value, joined by &,", repr(self.query))
-        for name in ("first", "every"):
-            value = getattr(self, name)
-            _check(value is None or value >= 1, name, "1 or more", value)
+        if not kinds:
+            raise TableRefused(
+                f"no fault was given; it must have one or more of {', '.join(FAULTS)}"
+            )
+        if len(set(kinds)) < len(kinds):
+            raise TableRefused("two faults of one kind were given; each must be of another kind")
+        if Refuse in kinds and len(kinds) > 1:
+            raise TableRefused(
+                "other faults were given; it must be alone, for no stream is left", "refuse"
+            )
 
     def means(self, endpoint: str, target: str) -> bool:
         """Whether a stream is one of those that this rule counts.
@@ -261,6 +262,10 @@ class Rule:
             and (self.path is None or self.path.lstrip("/") == path.lstrip("/"))
             and (self.query is None or _pairs(self.query) <= _pairs(query))
         )
+
+
+#: What says which streams a rule means, and what each must be.
+SELECTORS: Final = {key: hint for key, hint in (keys_of(Rule) or {}).items() if key != "faults"}
 
 
 @dataclass(slots=True)
@@ -315,29 +320,23 @@ class Rules:
         return ()
 
 
-def is_of(hint: Any, value: object) -> bool:
-    """Whether a value is of a member's type; a whole number is a number too, and true is none."""
-    if isinstance(hint, UnionType):
-        return any(is_of(each, value) for each in get_args(hint))
-    fits = isinstance(value, (int, float) if hint is float else hint)
-    return fits and (hint is bool or not isinstance(value, bool))
-
-
-def in_words(hint: Any) -> str:
-    """A member's type; None, where it is allowed too, goes without saying."""
-    if isinstance(hint, UnionType):
-        hint = next(each for each in get_args(hint) if each is not NoneType)
-    return _KINDS[hint]
-
-
 def _pairs(query: str) -> set[tuple[str, str]]:
     return set(parse_qsl(query, keep_blank_values=True))
 
 
-def _check(right: bool, name: str, allowed: str, value: object) -> None:
-    if not right:
-        raise ValueError(f"{name}: {allowed} is wanted, not {value}")
+def _check(value: object, keys: Mapping[str, Any]) -> None:
+    """Check what was made in Python as what is read from a file.
 
-
-def _check_count(name: str, value: int) -> None:
-    _check(value >= 0, name, "0 or more", value)
+    Raises:
+        TypeError: a value is not of its type.
+        ValueError: one is not allowed.
+    """
+    for key, hint in keys.items():
+        found = getattr(value, key)
+        try:
+            checked(hint, found, key)
+        except SettingsError as error:
+            kind, _ = taken_apart(hint)
+            kinds = (int, float) if kind is float else kind
+            fits = isinstance(found, kinds) and not isinstance(found, bool)
+            raise (ValueError if fits else TypeError)(str(error)) from None

@@ -11,7 +11,7 @@ from partway.gateway.workbench.recording.recording import JoinedMessage
 
 
 class By(enum.Enum):
-    """What has to be the same."""
+    """What has to be the same for a container's answers to count as the same."""
 
     EXACT = "exact"  # each reply, byte by byte
     SHAPE = "shape"  # how many replies, and whether each is text or binary
@@ -29,11 +29,11 @@ class ReplyVerdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimedReply:
-    """A message of the container's.
+    """A message of the container's, and how soon it came.
 
     Attributes:
-        message: what it said.
-        after: seconds since the client's last frame before it.
+        message: what the container said.
+        after: seconds from the client's last frame before the message to the message.
     """
 
     message: JoinedMessage
@@ -45,10 +45,11 @@ class Answers:
     """All that a container did on a stream.
 
     Attributes:
-        replies: in their order.
-        status: of its answer to the upgrade; 0 if none came.
-        code: of its Close; 1006 where the connection ended without one, None where it went on.
-        reason: of its Close.
+        replies: the container's messages, in their order.
+        status: of the container's answer to the upgrade; 0 if no answer came.
+        code: of the container's Close; 1006 where the connection ended without a Close, None
+            where the stream went on.
+        reason: of the container's Close.
         trouble: what kept the stream from being whole, in words.
     """
 
@@ -64,10 +65,10 @@ class ComparedReply:
     """One reply, then and now.
 
     Attributes:
-        verdict: of it.
-        recorded: None for one that is new.
-        now: None for one that has not come.
-        at: the first byte that differs, where both are of one kind.
+        verdict: what became of the reply.
+        recorded: the reply then; None for a reply that is new.
+        now: the reply now; None for a reply that has not come.
+        at: index of the first byte that differs, where both are text or both binary.
     """
 
     verdict: ReplyVerdict
@@ -78,14 +79,14 @@ class ComparedReply:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The answers, side by side.
+    """The recorded answers and today's, side by side.
 
     Attributes:
         by: what has to be the same.
         recorded: the answers then.
         now: the answers now.
-        rows: one for each reply.
-        notes: what is different beside replies; a status, a close code.
+        rows: one row for each reply.
+        notes: what is different beside the replies, such as a status or a close code.
     """
 
     by: By
@@ -96,16 +97,16 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether all is the same that has to be."""
+        """Whether all is the same that has to be, by :attr:`by`."""
         return not self.notes and self.count(ReplyVerdict.SAME) == len(self.rows)
 
     def count(self, verdict: ReplyVerdict) -> int:
-        """Replies of one verdict."""
+        """The number of replies with this verdict."""
         return sum(row.verdict is verdict for row in self.rows)
 
 
 def compare(recorded: Answers, now: Answers, by: By = By.EXACT) -> Comparison:
-    """Lay two streams side by side, reply by reply."""
+    """Lay a container's recorded answers and today's side by side, reply by reply."""
     rows = [
         _row(was, is_now, by, bool(now.replies))
         for was, is_now in zip_longest(recorded.replies, now.replies)
@@ -135,7 +136,7 @@ def _row(
 
 
 def first_difference(left: bytes, right: bytes) -> int:
-    """Where two byte strings part that are not the same."""
+    """The index of the first byte at which two different byte strings differ."""
     low, high = 0, min(len(left), len(right))
     while low < high:  # halving compares long beginnings at once
         middle = (low + high + 1) // 2

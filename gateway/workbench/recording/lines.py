@@ -1,4 +1,4 @@
-"""The lines of a recording: what each kind holds, and how it is written.
+"""The lines of a recording: what each kind of line holds, and how it is written.
 
 One JSON object a line, in ASCII alone: whoever prints a file is not steered by what others said.
 """
@@ -18,7 +18,7 @@ from partway.protocol.closing import Close
 from partway.protocol.frame_codec import FrameError, decode_close
 from partway.protocol.frames import Frame, Opcode
 
-#: Of the format; another number is another format.
+#: The version of the recordings' format; another number is another format.
 VERSION: Final = 1
 
 #: Larger payloads are base64 even if they are text: it can be written a piece at a time, so that
@@ -29,14 +29,14 @@ _PIECE: Final = 48 << 10  # a multiple of three: base64 pads at its end alone
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first line.
+    """A recording's first line: which stream was recorded.
 
     Attributes:
-        endpoint: its name.
-        target: path and query; the path alone where payloads are left out.
-        started: by the wall clock, with its zone.
-        payloads: whether they are kept.
-        headers: of the request, those that are kept.
+        endpoint: the endpoint's name.
+        target: path and query of the upgrade; the path alone where payloads are left out.
+        started: when the stream began, by the wall clock, with a time zone.
+        payloads: whether the recording keeps payloads.
+        headers: the upgrade request's headers, as far as they are kept.
     """
 
     endpoint: str
@@ -53,7 +53,7 @@ class UpgradeAnswered:
     Attributes:
         at: seconds since the start.
         status: 101 grants the stream.
-        headers: those that are kept.
+        headers: the answer's headers, as far as they are kept.
         body: of a refusal, as far as it was seen; empty where payloads are left out.
     """
 
@@ -65,17 +65,17 @@ class UpgradeAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A frame.
+    """A frame that passed.
 
     Attributes:
         at: seconds since the start.
-        sender: whose it is.
-        opcode: of it.
-        fin: whether it ends its message.
-        payload: None where payloads are left out.
-        size: of the payload.
+        sender: who sent the frame.
+        opcode: the frame's kind.
+        fin: whether the frame ends its message.
+        payload: the frame's bytes; None where payloads are left out.
+        size: the payload's, in bytes.
         digest: in the payload's place: the same for the same payload of the same recording.
-        code: of a Close that is whole but for its reason, which is left out too.
+        code: of a Close whose reason was left out with the payloads.
     """
 
     at: float
@@ -89,19 +89,19 @@ class Passed:
 
     @classmethod
     def of(cls, at: float, sender: Sender, frame: Frame) -> Passed:
-        """A frame with its payload."""
+        """The line of a frame, with the frame's payload."""
         opcode, payload, fin = frame
         return cls(at, sender, opcode, fin, payload, len(payload))
 
     @property
     def frame(self) -> Frame:
-        """With its payload; an empty one where it was left out."""
+        """The frame that passed; with an empty payload where the payload was left out."""
         return Frame(self.opcode, self.payload or b"", self.fin)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A side has ended its TCP connection; ``error`` is empty if it did so in order."""
+    """A side has ended its TCP connection; ``error`` is empty if the end was in order."""
 
     at: float
     sender: Sender
@@ -110,12 +110,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The last line.
+    """A recording's last line.
 
     Attributes:
         at: seconds since the start.
-        complete: whether all that passed is above.
-        why: not.
+        complete: whether all that passed on the stream is in the lines above.
+        why: the reason where it is not; empty where it is.
     """
 
     at: float
@@ -130,7 +130,7 @@ NAMES: Final = {opcode: opcode.name.lower() for opcode in Opcode}
 
 
 def left_out(line: Line, key: bytes) -> Line:
-    """The line without what people said.
+    """A line without what people said: payloads, queries and reasons are left out.
 
     What stands for a payload is keyed, with a key that nobody keeps: of a plain hash one could
     guess what short payloads had said.
@@ -193,7 +193,7 @@ def _frame(line: Passed) -> list[bytes]:
 
 
 def _close_of(opcode: Opcode, payload: bytes) -> Close | None:
-    """What a Close says; None if it is no Close, or none that may travel."""
+    """What a Close says; None for another frame, and for a Close that may not travel."""
     if opcode is not Opcode.CLOSE:
         return None
     try:
@@ -217,7 +217,7 @@ def _pieces(members: Mapping[str, Any], payload: bytes | None = None) -> list[by
 
 
 def _as_text(payload: bytes) -> str | None:
-    """A payload that can be read: much of what is sent as binary is JSON."""
+    """A payload as text; None where it cannot be read (much that is sent as binary is JSON)."""
     if len(payload) > MAX_TEXT or b"\0" in payload:
         return None
     try:

@@ -28,39 +28,53 @@ _Kind = TypeVar("_Kind")
 _SENDERS: Final = {sender.value: sender for sender in Sender}
 _OPCODES: Final = {name: opcode for opcode, name in NAMES.items()}
 
+_KINDS: Final[Mapping[type[object], str]] = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
+
 #: Seconds of a stream; more than any lives.
 _MOST_SECONDS: Final = 1e7
 
 
 class LineError(ValueError):
-    """A line that is none of this format; says why."""
+    """A line is not of a recording's format; says why."""
 
 
 def from_json(data: bytes) -> Line:
-    """Read a line.
+    """Read one line of a recording.
 
     Raises:
-        LineError: it is not of this format.
+        LineError: the line is not of the format.
     """
     try:
         found = json.loads(data, parse_constant=_no_number)
     except RecursionError:
-        raise LineError("no line of a recording is as deep as this") from None
+        raise LineError("the line is nested deeper than any line of a recording") from None
     except ValueError as error:
-        raise LineError(f"it is not JSON: {error}") from None
+        raise LineError(f"the line is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise LineError("it is no JSON object")
+        raise LineError(f"the line is {_kind(type(found))}; it must be an object")
     for mark, read in _READERS.items():
         if mark in found:
             line = read(_Members(found))
             if found:
-                raise LineError(f"{min(found)!r} does not belong there")
+                raise LineError(f"{min(found)!r} does not belong in a line with {mark!r}")
             return line
-    raise LineError(f"it has none of {', '.join(_READERS)}")
+    raise LineError(f"the line must have one of the members {', '.join(_READERS)}")
+
+
+def _kind(kind: type[object]) -> str:
+    """What JSON calls a value of this Python type."""
+    return _KINDS.get(kind, "null")
 
 
 class _Members:
-    """An object's members, each taken once: what is left does not belong there."""
+    """The members of a line's JSON object, each taken once: what is left does not belong there."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self._found = found
@@ -69,50 +83,53 @@ class _Members:
         return name in self._found
 
     def take(self, name: str, kind: type[_Kind]) -> _Kind:
-        """A member of that kind.
+        """The member of this name, which must be of this kind.
 
         Raises:
-            LineError: there is none.
+            LineError: the member is missing, or of another kind.
         """
         if name not in self._found:
             raise LineError(f"{name!r} is missing")
         value = self._found.pop(name)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-            raise LineError(f"{name!r}: {kind.__name__} is wanted, not {type(value).__name__}")
+            raise LineError(f"{name!r} is {_kind(type(value))}; it must be {_kind(kind)}")
         return value
 
     def at(self) -> float:
-        """Seconds since the start."""
+        """The member ``at``: seconds since the start."""
         value = self.take("at", object)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise LineError("'at': a number is wanted")
+            raise LineError(f"'at' is {_kind(type(value))}; it must be a number")
         if not 0 <= value <= _MOST_SECONDS:
-            raise LineError(f"'at': {value} is no time since the start")
+            raise LineError(f"'at' is {value}; it must be 0 to {_MOST_SECONDS:g} seconds")
         return float(value)
 
     def count(self, name: str, most: int) -> int:
-        """A number from 0 on."""
+        """A member that is a whole number from 0 to ``most``."""
         value = self.take(name, int)
         if not 0 <= value <= most:
-            raise LineError(f"{name!r}: {value} is not from 0 to {most}")
+            raise LineError(f"{name!r} is {value}; it must be from 0 to {most}")
         return value
 
     def one_of(self, name: str, choices: Mapping[str, _Kind]) -> _Kind:
-        """What one of several words stands for."""
+        """What a member's word stands for, of the several words that it may be."""
         value = self.take(name, str)
         if value not in choices:
-            raise LineError(f"{name!r}: {value!r} is none of {', '.join(choices)}")
+            raise LineError(f"{name!r} is {value!r}; it must be one of {', '.join(choices)}")
         return choices[value]
 
     def texts(self, name: str) -> dict[str, str]:
-        """An object whose members are text."""
+        """A member that is an object whose own members are text."""
         found = self.take(name, dict)
-        if not all(isinstance(value, str) for value in found.values()):
-            raise LineError(f"{name!r}: a member is no text")
+        for member, value in found.items():
+            if not isinstance(value, str):
+                raise LineError(
+                    f"{name!r}: {member!r} is {_kind(type(value))}; it must be a string"
+                )
         return found
 
     def payload(self) -> bytes:
-        """Bytes, as text or in base64."""
+        """The payload's bytes, which are written as text or in base64."""
         name = "text" if "text" in self else "base64"
         value = self.take(name, str)
         try:
@@ -122,7 +139,7 @@ class _Members:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise LineError(f"{text} is no number")
+    raise LineError(f"{text} is not a number that JSON has")
 
 
 # --- The kinds of lines ---------------------------------------------------------------------------
@@ -131,16 +148,16 @@ def _no_number(text: str) -> NoReturn:
 def _head(members: _Members) -> Head:
     version = members.take("recording", int)
     if version != VERSION:
-        raise LineError(f"a recording of format {version}; known is {VERSION}")
+        raise LineError(f"'recording' is {version}; the format must be {VERSION}")
     target = members.take("target", str)
     if not target.startswith("/") or not all("!" <= char <= "~" for char in target):
-        raise LineError(f"'target': {target!r} is no path and query")
+        raise LineError(f"'target' is {target!r}; it must be a path, perhaps with a query")
     try:
         started = datetime.fromisoformat(members.take("started", str))
     except ValueError as error:
         raise LineError(f"'started': {error}") from None
     if started.tzinfo is None:
-        raise LineError("'started': it has no time zone")
+        raise LineError(f"'started' is {started.isoformat()!r}; it must have a time zone")
     endpoint, payloads = members.take("endpoint", str), members.take("payloads", bool)
     return Head(endpoint, target, started, payloads, members.texts("headers"))
 
@@ -167,7 +184,9 @@ def _passed(members: _Members) -> Passed:
     else:
         payload = members.payload()
     if opcode >= Opcode.CLOSE and (not fin or len(payload) > MAX_CONTROL_BYTES):
-        raise LineError(f"a {NAMES[opcode]} is one frame, of {MAX_CONTROL_BYTES} bytes at most")
+        raise LineError(
+            f"a {NAMES[opcode]} must be one frame, of {MAX_CONTROL_BYTES} bytes at most"
+        )
     return Passed(at, sender, opcode, fin, payload, len(payload))
 
 
@@ -176,7 +195,7 @@ def _code(members: _Members) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise LineError("'code': a number is wanted, or null")
+        raise LineError(f"'code' is {_kind(type(value))}; it must be a whole number, or null")
     return value
 
 
@@ -190,7 +209,7 @@ def _over(members: _Members) -> Over:
     return Over(at, members.take("complete", bool), members.take("why", str))
 
 
-#: By the member that only they have.
+#: What reads each kind of line, by the member that only this kind has.
 _READERS: Final[Mapping[str, Callable[[_Members], Line]]] = {
     "recording": _head,
     "frame": _passed,

@@ -68,22 +68,22 @@ _SLOW: Final = "the disk was slower than the streams"
 
 
 class Sink(Protocol):
-    """A file, as far as a recording needs it; unbuffered."""
+    """A file that is written without a buffer, as far as a recording needs one."""
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Write some of the bytes; returns how many."""
 
     def truncate(self, size: int, /) -> object:
-        """Forget what is behind so many bytes."""
+        """Forget what the file has behind its first ``size`` bytes."""
 
     def seek(self, at: int, /) -> object:
-        """Write there next."""
+        """Write next behind the file's first ``at`` bytes."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
 
 
-#: Makes a file that was not there.
+#: Makes a file at a path where no file was.
 Create = Callable[[Path], Sink]
 
 
@@ -91,7 +91,7 @@ def create(path: Path) -> Sink:
     """A new file that its owner alone can read.
 
     Raises:
-        FileExistsError: there is one of that name.
+        FileExistsError: there is a file of that name already.
     """
     return FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
 
@@ -99,20 +99,21 @@ def create(path: Path) -> Sink:
 class Recorder:
     """Records streams; see :class:`partway.gateway.workbench.intermediary.observer.Observer`.
 
-    Whoever makes it owes it :meth:`close`. Everything but that is called by the loop's thread.
+    Whoever makes a recorder owes it :meth:`close`. All other methods are called by the loop's
+    thread.
 
     Args:
-        directory: where to; made if it is not there, for its owner alone.
-        payloads: whether to keep what was said, or its size alone.
-        max_bytes: of one recording; then it ends.
-        max_recordings: then no stream is recorded any more.
-        max_bytes_in_all: then all of them end, and there are no more.
+        directory: where recordings go; made if it is not there, for its owner alone.
+        payloads: whether to keep what was said; else only how many bytes it was.
+        max_bytes: that one recording may have; then it ends.
+        max_recordings: in all; then no stream is recorded any more.
+        max_bytes_in_all: of all recordings; then all of them end, and there are no more.
         max_waiting: bytes that wait for the disk, half of them of one stream at most; beyond it
             recordings end.
         create: opens a recording's file.
 
     Raises:
-        OSError: the directory cannot be made, or not be written to.
+        OSError: the directory cannot be made, or cannot be written to.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class Recorder:
         self._thread.start()
 
     def observe(self, endpoint: str, request: UpgradeRequest) -> Observer | None:
-        """Record a stream; None if no more are recorded."""
+        """Record a stream; None if no more streams are recorded."""
         if self._closed or self._full or self._begun > self._max_recordings:
             return None
         self._begun += 1
@@ -165,7 +166,8 @@ class Recorder:
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """End all recordings, and wait for the disk.
 
-        It blocks: off the loop it is ``asyncio.to_thread(recorder.close)``, once no stream is left.
+        The call blocks: from a loop, ``await asyncio.to_thread(recorder.close)``, once no stream
+        is left.
         """
         if self._closed:
             return
@@ -214,7 +216,7 @@ class Recorder:
                 stream.waiting -= cost
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes more may be written, which then count."""
+        """Whether ``size`` bytes more may be written; if so, they are counted as written."""
         self._full = self._full or self._written + size > self._max_bytes_in_all
         if self._full:
             return False
@@ -222,10 +224,10 @@ class Recorder:
         return True
 
     def create_for(self, head: Head) -> tuple[Path, Sink]:
-        """A file for a recording, of a name that none has.
+        """A file for a recording, under a name that no other recording has.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: the file cannot be made.
         """
         endpoint = re.sub(r"[^A-Za-z0-9-]", "_", head.endpoint)[:MAX_ENDPOINT_NAME]
         name = f"{head.started:%Y%m%dT%H%M%S.%f}Z-{endpoint}"
@@ -233,13 +235,13 @@ class Recorder:
             path = self._directory / (f"{name}.jsonl" if number == 1 else f"{name}-{number}.jsonl")
             with suppress(FileExistsError):
                 return path, self._create(path)
-        raise FileExistsError(f"{_OTHERS_NAME} recordings are called {name}")
+        raise FileExistsError(f"too many recordings are called {name}: {_OTHERS_NAME - 1}")
 
 
 class _Stream(Observer):
-    """One recording.
+    """The recording of one stream.
 
-    Its methods up to :meth:`end` are the loop's, :meth:`write` is the thread's.
+    Methods up to :meth:`end` are called by the loop's thread, :meth:`write` by the writing one.
     """
 
     def __init__(self, recorder: Recorder, endpoint: str, request: UpgradeRequest) -> None:
@@ -275,7 +277,7 @@ class _Stream(Observer):
         self.end()
 
     def end(self, why: str = "") -> None:
-        """Write the last line, if it has not been written."""
+        """Write the recording's last line, if it has not been written."""
         if not self.over:
             self.over = True
             self._recorder.put_last(self, Over(self._at(), not why, why))
@@ -290,7 +292,7 @@ class _Stream(Observer):
     # --- The thread -------------------------------------------------------------------------------
 
     def write(self, line: Line) -> None:
-        """Write a line; the last one closes the file."""
+        """Write a line to the file; the recording's last line closes the file."""
         if self._broken:
             return
         try:
@@ -304,10 +306,11 @@ class _Stream(Observer):
                 if line.why:
                     self._say(line.why)
             elif self._written + size > self._recorder.max_bytes:
-                self._give_up(line, f"it may have {self._recorder.max_bytes} bytes")
+                most = self._recorder.max_bytes
+                self._give_up(line, f"a recording may have {most} bytes at most")
                 return
             elif not self._recorder.has_room(size):
-                self._give_up(line, "all recordings have as many bytes as they may")
+                self._give_up(line, "all recordings together have as many bytes as they may")
                 return
             self._append(pieces)
             self._written += size

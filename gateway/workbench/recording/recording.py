@@ -30,7 +30,7 @@ MAX_LINE: Final = MAX_PART_BYTES * 4 // 3 + (64 << 10)
 
 
 class RecordingError(Exception):
-    """A file that is no recording, or not one for what is wanted; names file and line."""
+    """A file is not a recording, or not of use for what is wanted; names file and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class JoinedMessage:
 
     Attributes:
         kind: text or binary.
-        payload: all of it, or what there is of it.
-        at: seconds from the stream's start to its last frame.
-        whole: whether its end came.
+        payload: the message's bytes, as far as they came.
+        at: seconds from the stream's start to the message's last frame.
+        whole: whether the message's end came.
     """
 
     kind: Opcode
@@ -51,7 +51,7 @@ class JoinedMessage:
 
 
 class Joining:
-    """Frames in, messages out, for one sender."""
+    """Joins one sender's frames to messages."""
 
     def __init__(self) -> None:
         self._kind: Opcode | None = None
@@ -59,10 +59,10 @@ class Joining:
         self._at = 0.0
 
     def add(self, frame: Frame, at: float) -> JoinedMessage | None:
-        """The message that a data frame ends.
+        """Take a data frame in; returns the message that it ends, None if it ends none.
 
         Raises:
-            ValueError: it continues nothing, or begins a message inside another.
+            ValueError: the frame continues nothing, or begins a message inside another.
         """
         opcode, payload, fin = frame
         if (opcode is Opcode.CONTINUATION) is (self._kind is None):
@@ -90,14 +90,14 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One stream.
+    """One recorded stream.
 
     Attributes:
-        path: of its file.
-        head: what was asked for.
-        answer: None if none came.
+        path: of the recording's file.
+        head: the first line: what was asked for.
+        answer: the container's answer to the upgrade; None if no answer came.
         frames: of both sides, in the order in which they passed.
-        ends: of TCP connections.
+        ends: the ends of TCP connections.
         over: the last line; None if the recorder did not come to write it.
     """
 
@@ -110,18 +110,18 @@ class Recording:
 
     @property
     def complete(self) -> bool:
-        """Whether all that passed is in it."""
+        """Whether all that passed on the stream is in the recording."""
         return self.over is not None and self.over.complete
 
     @property
     def seconds(self) -> float:
-        """From its start to the last thing that happened."""
+        """Seconds from the stream's start to the last thing that happened."""
         answered = self.answer.at if self.answer is not None else 0.0
         last = max((frame.at for frame in self.frames[-1:]), default=answered)
         return max((each.at for each in self.ends), default=last)
 
     def messages(self, sender: Sender) -> list[JoinedMessage]:
-        """What a side said, message by message; one that was not finished is the last."""
+        """What a side said, message by message; an unfinished message is the last."""
         joining = Joining()
         found = [
             message
@@ -133,7 +133,7 @@ class Recording:
         return found if rest is None else [*found, rest]
 
     def close_of(self, sender: Sender) -> Close | None:
-        """What a side's Close said; None if it sent none."""
+        """What a side's Close said; None if that side sent no Close."""
         for passed in self.frames:
             if passed.sender is sender and passed.opcode is Opcode.CLOSE:
                 return close_in(passed)
@@ -141,7 +141,7 @@ class Recording:
 
 
 def close_in(passed: Passed) -> Close:
-    """What a Close says; nothing if it is against RFC 6455."""
+    """What a Close says; an empty Close where the recorded one is against RFC 6455."""
     try:
         return decode_close(passed.payload or b"")
     except FrameError:
@@ -155,10 +155,10 @@ def load_recording(path: Path, most: int = MAX_LOADED) -> Recording:
 
     Args:
         path: of the file.
-        most: bytes that it may have.
+        most: bytes that the file may have.
 
     Raises:
-        RecordingError: it cannot be read, or a line is not what it should be.
+        RecordingError: the file cannot be read, or a line is not what it must be.
     """
     building = _Building(path)
     try:
@@ -178,7 +178,7 @@ def _lines(file: BinaryIO, path: Path, most: int) -> Iterator[bytes]:
     while (data := file.readline(MAX_LINE + 1)).endswith(b"\n"):
         size += len(data)
         if size > most:
-            raise RecordingError(f"{path}: it has more than {most} bytes")
+            raise RecordingError(f"{path}: the file has more than {most} bytes")
         number += 1
         yield data
     if len(data) > MAX_LINE:
@@ -202,20 +202,20 @@ class _Building:
         """Take the next line in.
 
         Raises:
-            LineError: it is not its place.
-            ValueError: a frame is not.
+            LineError: such a line must not stand there.
+            ValueError: a frame must not follow the frames before it.
         """
         if isinstance(line, Head):
             if self._head is not None:
-                raise LineError("it is a second head")
+                raise LineError("a second head; only the first line may be a head")
             self._head = line
             return
         if self._head is None:
-            raise LineError("the first line is no head of a recording")
+            raise LineError("the first line must be a recording's head, and is another")
         if self._over is not None:
-            raise LineError("it is behind the last line")
+            raise LineError("the line is behind the recording's last, the one with 'complete'")
         if line.at < self._at:
-            raise LineError(f"it is of {line.at} s, and behind a line of {self._at} s")
+            raise LineError(f"'at' is {line.at} s, earlier than the {self._at} s of a line before")
         self._at = line.at
         self._take(line, self._head.payloads)
 
@@ -223,11 +223,12 @@ class _Building:
         match line:
             case UpgradeAnswered():
                 if self._answer is not None or self._frames:
-                    raise LineError("an answer to the upgrade is behind what it answers")
+                    raise LineError("the answer to the upgrade must be one, and before all frames")
                 self._answer = line
             case Passed():
                 if (line.payload is None) is payloads:
-                    raise LineError("it has a payload, or has none, against what the head says")
+                    must = "must have" if payloads else "must not have"
+                    raise LineError(f"the frame {must} a payload, by the head's 'payloads'")
                 if line.opcode < Opcode.CLOSE:
                     self._joining[line.sender].add(line.frame, line.at)
                 self._frames.append(line)
@@ -237,13 +238,13 @@ class _Building:
                 self._over = line
 
     def recording(self) -> Recording:
-        """All that was taken in.
+        """The recording that the lines make.
 
         Raises:
-            RecordingError: that is nothing.
+            RecordingError: there was no line.
         """
         if self._head is None:
-            raise RecordingError(f"{self._path}: it has no whole line")
+            raise RecordingError(f"{self._path}: the file has no whole line")
         return Recording(
             self._path,
             self._head,

@@ -24,14 +24,16 @@ from partway.protocol.frames import Frame, Opcode
 from partway.protocol.handshake import ClientHandshake, HandshakeRefused
 from partway.protocol.limits import CONTAINER_HANDSHAKE_TIMEOUT, STREAM_LIFETIME
 
-#: Seconds for a container to accept: one on another machine may be further away than a gateway's.
+#: Seconds for a container to accept a connection: one on another machine may be further away than
+#: a gateway's.
 CONNECT_TIMEOUT: Final = 5.0
 
 #: Seconds of silence that end a wait: the next message's for the replies that had come before it,
 #: and the end's for the rest.
 PATIENCE: Final = 10.0
 
-#: Who has let so many messages wait in vain, and has said nothing since, is waited for no more.
+#: A container that has let so many messages wait in vain, and has said nothing since, is waited
+#: for no more.
 WAITS_IN_VAIN: Final = 3
 
 #: What a container may say beyond what it had said: replies, and bytes of them.
@@ -41,12 +43,12 @@ MAX_MORE_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One frame of the client's.
+    """One frame that the client said, to be said again.
 
     Attributes:
-        gap: seconds since the one before it, or since the stream's beginning.
-        frame: data, or the Close.
-        replies: of the container's that had come before it.
+        gap: seconds since the client's frame before it, or since the stream's beginning.
+        frame: a data frame, or the Close.
+        replies: how many of the container's replies had come before this frame.
     """
 
     gap: float
@@ -56,11 +58,11 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What to do, and what came of it then.
+    """What to say to a container, and what was answered when it was recorded.
 
     Attributes:
-        steps: in their order.
-        answers: the container's, then.
+        steps: the client's frames, in their order.
+        answers: what the container answered then.
         ends: whether a Close was said, or the container ended the stream: then nothing came behind.
         cut: whether the client's side ended without a Close.
     """
@@ -72,18 +74,22 @@ class ReplayPlan:
 
 
 def plan_of(recording: Recording) -> ReplayPlan:
-    """What a recording has to be said again.
+    """What a recording holds that can be said again.
 
-    Pings and pongs are the platform's affair, and not of the plan.
+    Pings and Pongs are the platform's affair, and no part of the plan.
 
     Raises:
-        RecordingError: its payloads were left out, or the stream was never answered.
+        RecordingError: the recording's payloads were left out, or its stream was never answered.
     """
     path = recording.path
     if not recording.head.payloads:
-        raise RecordingError(f"{path}: its payloads were left out: there is nothing to say again")
+        raise RecordingError(
+            f"{path}: the recording has no payloads: there is nothing to say again"
+        )
     if recording.answer is None:
-        raise RecordingError(f"{path}: its stream was never answered: nothing can be compared")
+        raise RecordingError(
+            f"{path}: the recording has no answer to the upgrade: there is nothing to compare with"
+        )
     at, said_at = recording.answer.at, recording.answer.at
     steps: list[PlannedStep] = []
     replies: list[TimedReply] = []
@@ -129,13 +135,13 @@ async def replay(
     speed: float = 1.0,
     patience: float = PATIENCE,
 ) -> Answers:
-    """Say it to a container.
+    """Say the client's side of a recorded stream to a container.
 
     Args:
         plan: what to say.
         address: where the container listens.
-        target: path and query.
-        speed: of its pace; 0 for as fast as the replies come.
+        target: path and query of the stream.
+        speed: so many times the recorded pace; 0 for as fast as the replies come.
         patience: seconds that a missing reply is waited for.
 
     Returns:
@@ -164,7 +170,7 @@ async def replay(
         async with asyncio.timeout(STREAM_LIFETIME / (speed if 0 < speed < 1 else 1)):
             await _hold(stream, plan, speed)
     except TimeoutError:
-        stream.trouble = stream.trouble or "the stream was not over when any stream would have been"
+        stream.trouble = stream.trouble or "the stream goes on for longer than a stream may live"
     finally:
         stream.abort()
     replies = stream.replies()
@@ -176,7 +182,7 @@ async def replay(
 
 
 async def _hold(stream: ReplayedStream, plan: ReplayPlan, speed: float) -> None:
-    """Say the steps, each in its time; then see the stream to its end."""
+    """Say the plan's steps, each in its time; then see the stream to its end."""
     excused = 0  # replies that have been waited for in vain
     came = silent = 0
     for step in plan.steps:

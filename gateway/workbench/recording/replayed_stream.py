@@ -1,4 +1,4 @@
-"""A stream to a container, on which what is said is said one thing after the other."""
+"""A stream to a container on which a recorded client's frames are said one after the other."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class ReplayedStream(FrameHandler):
     """The platform's side of a stream: it pings, answers pings, and keeps what comes.
 
     Args:
-        upgraded: the connection.
+        upgraded: the connection, after its handshake.
         patience: seconds of silence after which nothing is waited for any more.
-        most_replies: that the container may say.
-        most_bytes: of all of them.
+        most_replies: how many replies the container may say.
+        most_bytes: how many bytes all replies may have.
 
     Attributes:
         trouble: what kept the stream from being whole, in words.
-        count: of whole replies so far.
-        code: of the container's Close; 1006 if the connection ended without one, None if it
-            goes on.
-        reason: of its Close.
+        count: how many whole replies have come.
+        code: of the container's Close; 1006 if the connection ended without a Close, None if
+            the stream goes on.
+        reason: of the container's Close.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ReplayedStream(FrameHandler):
     # --- What its owner does ----------------------------------------------------------------------
 
     async def pause(self, seconds: float) -> None:
-        """Let time go by since the last thing that was said, unless the stream ends."""
+        """Wait until so long after the last frame that was said, or until the stream ends."""
         left = self._said_at + seconds - time.monotonic()
         if left > 0:
             with suppress(TimeoutError):
@@ -78,7 +78,7 @@ class ReplayedStream(FrameHandler):
                     await self._ended.wait()
 
     async def until_replies(self, count: int) -> bool:
-        """Wait for so many replies; False if they do not come."""
+        """Wait until there are ``count`` replies; False if they do not come."""
         return await self._until(lambda: self.count >= count)
 
     async def until_ended(self) -> bool:
@@ -108,7 +108,7 @@ class ReplayedStream(FrameHandler):
                 await self._lost.wait()
 
     def abort(self) -> None:
-        """Cut the connection, if there is one."""
+        """Cut the connection, if it is still open."""
         self._end()
         self._connection.abort()
 
@@ -120,7 +120,7 @@ class ReplayedStream(FrameHandler):
         return [*self._replies, TimedReply(rest, self._began + rest.at - self._said_at)]
 
     async def _until(self, so: Callable[[], bool]) -> bool:
-        """Wait until something is so; False if the stream ends before, or falls silent."""
+        """Wait until ``so()`` is true; False if the stream ends before, or falls silent."""
         while not so():
             if self._ended.is_set():
                 return False
@@ -146,7 +146,7 @@ class ReplayedStream(FrameHandler):
             self.count += 1
             self._replies_left -= 1
         if self._bytes_left < 0 or self._replies_left < 0:
-            self._fail("the container says far more than it had said: the rest is not read")
+            self._fail("the container says far more than is recorded: the rest is not read")
 
     def pong_received(self, payload: bytes) -> None:
         self._pings.pong_received(payload)

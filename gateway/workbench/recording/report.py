@@ -24,7 +24,7 @@ from partway.gateway.workbench.recording.lines import NAMES
 from partway.gateway.workbench.recording.recording import Recording
 from partway.protocol.frames import Opcode
 
-#: Rows of a table; of more those that differ come first.
+#: Rows of a table; of more replies only those that differ are shown.
 MAX_ROWS: Final = 100
 
 #: Bytes of a reply that are shown.
@@ -41,7 +41,7 @@ _HEAD: Final = f"{'verdict':9}{'reply':>6}  {'kind':6}  {'bytes':>9}  {'then':>9
 
 
 def show(recording: Recording, where: str, found: Comparison, console: Console) -> None:
-    """Print it: a row for each reply, what differs below, the end."""
+    """Print a comparison: a row for each reply, what differs below it, the stream's end."""
     started = recording.head.started.strftime("%Y-%m-%d %H:%M:%S %Z")
     title = f"{recording.path}, {recording.head.endpoint}, {started}; now {where}"
     print_line(console, Text(cut(safe(title), 500), "bold"))
@@ -76,7 +76,7 @@ def _show_notes(found: Comparison, console: Console) -> None:
 
 
 def to_json(recording: Recording, where: str, found: Comparison) -> str:
-    """All of it; times are seconds, payloads as in the recording."""
+    """All of a comparison as JSON; times are seconds, payloads begin with their bytes in hex."""
     whole = {
         "recording": str(recording.path),
         "complete": recording.complete,
@@ -116,7 +116,7 @@ def _reply(reply: TimedReply | None) -> dict[str, Any] | None:
 
 
 def _chosen(found: Comparison) -> tuple[list[tuple[int, ComparedReply]], int]:
-    """The rows to show, numbered from one, and how many are left out."""
+    """The rows to show, numbered from one, and how many rows are left out."""
     rows = list(enumerate(found.rows, 1))
     if len(rows) > MAX_ROWS:
         rows = [(number, row) for number, row in rows if row.verdict is not ReplyVerdict.SAME]
@@ -169,7 +169,7 @@ def _part(payload: bytes, start: int, kind: Opcode) -> str:
 
 
 def _same_end(found: Comparison) -> str | None:
-    """How the stream ended, or why there was none, if that is the same."""
+    """How the stream ended, or was refused, if that is the same then and now; else None."""
     now, recorded = found.now, found.recorded
     if now.status == recorded.status != HTTPStatus.SWITCHING_PROTOCOLS:
         return f"the upgrade is answered {now.status}"

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from partway.gateway.plain_text import safe
+from partway.gateway.plain_text import safe, safe_lines
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.report.text import failure
@@ -35,7 +35,7 @@ class ConformanceFile(pytest.File):
         try:
             self._plan = read_plan(self.path)
         except AskedWrongly as error:
-            raise self.CollectError(safe(f"{self.path.name}: {error}")) from error
+            raise self.CollectError("\n".join(safe_lines(str(error)))) from error
         for check in in_turn(self._plan.checks, fast=self._plan.question.fast):
             yield ConformanceItem.from_parent(self, name=check.id, check=check)
 

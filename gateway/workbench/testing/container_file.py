@@ -2,90 +2,108 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final
 
+from partway.gateway.configuration.expected import Flag, array, text
+from partway.gateway.configuration.messages import (
+    Place,
+    SettingsError,
+    TableRefused,
+    each_line,
+    given,
+)
+from partway.gateway.configuration.reader import read_toml
+from partway.gateway.files import is_folder
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
 from partway.gateway.workbench.conformance.probes import BUILT_IN
 
-#: Members, and what each holds.
-_KINDS: Final[Mapping[str, tuple[type, str]]] = {
-    "command": (str, "a string"),
-    "url": (str, "a string"),
-    "image": (str, "a string"),
-    "env": (dict, "a table of strings"),
-    "model_dir": (str, "a string"),
-    "cwd": (str, "a string"),
-    "path": (str, "a string"),
-    "query": (str, "a string"),
-    "probe": (str, "a string"),
-    "fast": (bool, "true or false"),
-    "only": (list, "a list of strings"),
-}
 _SUBJECTS: Final = ("command", "url", "image")
+
+
+def _can_be_passed(value: str) -> bool:
+    """Whether a process can be given it: its system's strings end at a NUL."""
+    return "\0" not in value
+
+
+def _is_variable(name: str) -> bool:
+    return _can_be_passed(name) and bool(name) and "=" not in name
+
+
+_String = Annotated[str, text("a string without NUL", _can_be_passed)]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The whole file, in the words of ``partway conform``."""
+
+    command: _String | None = None
+    url: _String | None = None
+    image: _String | None = None
+    env: dict[
+        Annotated[str, text("a variable's name, without = and NUL", _is_variable)], _String
+    ] = field(default_factory=dict)
+    model_dir: _String | None = None
+    cwd: _String | None = None
+    path: _String = ""
+    query: _String = ""
+    probe: _String = "echo"
+    fast: Flag = False
+    only: Annotated[tuple[_String, ...], array("an array of strings")] | None = None
+
+    def __post_init__(self) -> None:
+        named = [name for name in _SUBJECTS if getattr(self, name) is not None]
+        if len(named) != 1:
+            found = f"{' and '.join(named)} were" if named else "none was"
+            raise TableRefused(f"exactly one of {', '.join(_SUBJECTS)} must be given; {found}")
+        if self.command is None and self.cwd is not None:
+            raise TableRefused(
+                f"this is given with {named[0]}; it must be with command, whose folder it is", "cwd"
+            )
 
 
 def read_plan(file: Path) -> Plan:
     """Read a file, and make sense of it; files that it names are beside it.
 
     Raises:
-        AskedWrongly: it is not TOML, or a member is missing, unknown or wrong.
+        AskedWrongly: the file does not say what it must, or does not make sense; names the file.
     """
     try:
-        members = tomllib.loads(file.read_text("utf-8"))
-    # Not only tomllib's own: a number may have too many digits, and an array too many arrays in it.
-    except (OSError, ValueError, RecursionError) as error:
+        document = read_toml(file, called=file.name)
+        table = document.as_table(_File)
+        folder = file.parent / (table.cwd or "")
+        document.refuse(_missing_folder(table, folder))
+    except SettingsError as error:
         raise AskedWrongly(str(error)) from error
-    for name, value in members.items():
-        _check(name, value)
-    named = [name for name in _SUBJECTS if name in members]
-    if len(named) != 1:
-        several = f", not {' and '.join(named)}" if named else ""
-        raise AskedWrongly(f"one of {', '.join(_SUBJECTS)} is wanted{several}")
-    if named != ["command"] and "cwd" in members:
-        raise AskedWrongly("cwd is for a container started with command")
-    return understood(_question(members, file.parent))
+    try:
+        return understood(_question(table, file.parent, folder))
+    except AskedWrongly as error:
+        raise AskedWrongly(each_line(f"{file.name}: ", str(error))) from error
 
 
-def _check(name: str, value: object) -> None:
-    if name not in _KINDS:
-        raise AskedWrongly(f"{name}: unknown; known are {', '.join(_KINDS)}")
-    kind, wanted = _KINDS[name]
-    strings: list[object] = []
-    if isinstance(value, dict):
-        strings = list(value.values())
-    elif isinstance(value, list):
-        strings = value
-    if not isinstance(value, kind) or not all(isinstance(each, str) for each in strings):
-        raise AskedWrongly(f"{name}: {wanted} is wanted")
-    if any("\0" in each for each in (value, *strings) if isinstance(each, str)):
-        raise AskedWrongly(f"{name}: NUL is in it")
-    if isinstance(value, dict) and any(not each or set(each) & {"=", "\0"} for each in value):
-        raise AskedWrongly(f"{name}: one of them is no variable's name")
+def _missing_folder(table: _File, folder: Path) -> Iterator[tuple[Place, str]]:
+    if not is_folder(folder):
+        yield ("cwd",), f"{given(table.cwd)}; it must be a folder that is there, beside this file"
 
 
-def _question(members: Mapping[str, Any], folder: Path) -> Question:
-    def beside(name: str) -> Path | None:
-        return folder / members[name] if name in members else None
+def _question(table: _File, folder: Path, cwd: Path) -> Question:
+    def beside(name: str | None) -> Path | None:
+        return None if name is None else folder / name
 
-    cwd = folder / members.get("cwd", "")
-    if not cwd.is_dir():
-        raise AskedWrongly(f"cwd {cwd}: there is no such folder")
-    probe = members.get("probe", "echo")
     return Question(
-        command=members.get("command"),
-        url=members.get("url"),
-        image=beside("image"),
-        env=members.get("env", {}),
-        model_dir=beside("model_dir"),
+        command=table.command,
+        url=table.url,
+        image=beside(table.image),
+        env=table.env,
+        model_dir=beside(table.model_dir),
         cwd=cwd,
-        path=members.get("path", ""),
-        query=members.get("query", ""),
-        probe=probe if probe in BUILT_IN else folder / probe,
-        fast=members.get("fast", False),
-        only=members.get("only"),
+        path=table.path,
+        query=table.query,
+        probe=table.probe if table.probe in BUILT_IN else folder / table.probe,
+        fast=table.fast,
+        only=table.only,
         called=_as_a_member,
     )
 

@@ -29,9 +29,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
+from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.gateway import Gateway, Listening
-from partway.gateway.settings import Settings, SettingsError, changed_policy
+from partway.gateway.settings import Settings, changed_policy
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa

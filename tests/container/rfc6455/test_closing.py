@@ -15,6 +15,9 @@ from tests.container.rfc6455.subjects import (
 )
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
 
+#: A rule hangs on the frame, or on where it stands; engine, loop and chops meet each of them.
+pytestmark = pytest.mark.pairwise
+
 CHOPS = pytest.mark.parametrize("chop", [WHOLE, BYTE_BY_BYTE], ids=["whole", "byte by byte"])
 
 LEGAL = [*range(1000, 1004), *range(1007, 1015), 3000, 3999, 4000, 4999]

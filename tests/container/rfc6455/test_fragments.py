@@ -15,6 +15,9 @@ from tests.container.rfc6455.subjects import (
 )
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT
 
+#: A rule hangs on the frame, or on where it stands; engine, loop and chops meet each of them.
+pytestmark = pytest.mark.pairwise
+
 CHOPS = pytest.mark.parametrize("chop", [WHOLE, BYTE_BY_BYTE], ids=["whole", "byte by byte"])
 TYPES = pytest.mark.parametrize("opcode", [TEXT, BINARY], ids=["text", "binary"])
 

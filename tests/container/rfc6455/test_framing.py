@@ -8,6 +8,9 @@ from partway.protocol.limits import MAX_PART_BYTES
 from tests.container.rfc6455.subjects import BYTE_BY_BYTE, WHOLE, Subject, sent, sent_close
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frame
 
+#: A rule hangs on the frame, or on where it stands; engine, loop and chops meet each of them.
+pytestmark = pytest.mark.pairwise
+
 #: Around each place where the length changes its form.
 SIZES = [0, 1, 124, 125, 126, 127, 128, 65_535, 65_536, 65_537]
 

@@ -7,6 +7,9 @@ import pytest
 from tests.container.rfc6455.subjects import BYTE_BY_BYTE, WHOLE, Subject, sent, sent_close
 from tests.frame_factory import BINARY, CONTINUATION, PING, PONG, TEXT
 
+#: A rule hangs on the frame, or on where it stands; engine, loop and chops meet each of them.
+pytestmark = pytest.mark.pairwise
+
 CHOPS = pytest.mark.parametrize("chop", [WHOLE, BYTE_BY_BYTE], ids=["whole", "byte by byte"])
 
 DONE = sent_close(1000)

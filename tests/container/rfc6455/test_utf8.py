@@ -15,7 +15,8 @@ from tests.container.rfc6455.subjects import (
 )
 from tests.frame_factory import BINARY, CONTINUATION, PING, PONG, TEXT
 
-pytestmark = pytest.mark.clause("1.1-8")
+#: A rule hangs on the frame, or on where it stands; engine, loop and chops meet each of them.
+pytestmark = [pytest.mark.clause("1.1-8"), pytest.mark.pairwise]
 
 DONE = sent_close(1000)
 

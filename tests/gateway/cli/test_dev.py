@@ -23,6 +23,7 @@ from partway.gateway import settings
 from partway.gateway.cli.dev import develop
 from partway.gateway.cli.main import main
 from partway.gateway.client import ModelStreamFailed, PartwayError, PlatformStreamFailed, connect
+from partway.gateway.fleet.launchers.process import Command
 from partway.gateway.workbench.dev.changes import Changes
 from tests.conftest import ROOT
 
@@ -314,7 +315,7 @@ def test_a_port_in_use(refused):
 @needs_watchfiles
 async def test_files_that_cannot_be_watched(anyio_backend, no_leaks, tmp_path, capfd):
     loaded = settings.load({"port": 0, "endpoints": ["model=http://127.0.0.1:1"]}, {})
-    slow = ["/bin/sh", "-c", "sleep 1000"]
+    slow = Command(["/bin/sh", "-c", "sleep 1000"], port=1)
     assert await develop(loaded, slow, Changes(tmp_path / "none"), "slow") == 1
     assert f"partway dev: {tmp_path}/none cannot be watched: " in capfd.readouterr().err
 
@@ -322,7 +323,7 @@ async def test_files_that_cannot_be_watched(anyio_backend, no_leaks, tmp_path, c
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--port", "70000"], "--port: it is from 0 to 65535, not 70000"),
+        (["--port", "70000"], "--port: 70000 was given; it must be a whole number from 0 to 65535"),
         (["--name", "a_b"], "'a_b' is no endpoint's name: "),
         (["model:Chat", "--script", "x.py"], "not allowed with argument"),
         (["--app", "a:b", "--script", "x.py"], "not allowed with argument"),

@@ -166,7 +166,7 @@ def test_without_payloads_there_is_nothing_to_say(path):
     done = replay(path, "--url", "http://127.0.0.1:1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"partway replay: {path}: its payloads were left out: there is nothing to say again\n"
+        f"partway replay: {path}: the recording has no payloads: there is nothing to say again\n"
     )
 
 

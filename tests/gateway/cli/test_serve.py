@@ -294,11 +294,23 @@ def test_beyond_loopback_if_that_is_meant(start):
     [
         (["--config", "/no/such.toml"], {}, "/no/such.toml: cannot be read: No such file"),
         ([], {"PARTWAY_CONFIG": "/no/such.toml"}, "/no/such.toml: cannot be read: No such file"),
-        (["--port", "70000"], {}, "--port: it is from 0 to 65535, not 70000"),
-        (["--endpoint", "echo"], {}, "--endpoint echo: it is NAME=URL"),
-        (["--endpoint", "echo=tcp://h:1"], {}, "--endpoint echo: 'tcp://h:1' is not a container"),
-        ([], {"PARTWAY_PORT": "http"}, "PARTWAY_PORT: it is of type int, not 'http'"),
-        ([], {"PARTWAY_SHUTDOWN_GRACE": "-1"}, "PARTWAY_SHUTDOWN_GRACE: it is from 0 to"),
+        (
+            ["--port", "70000"],
+            {},
+            "--port: 70000 was given; it must be a whole number from 0 to 65535",
+        ),
+        (["--endpoint", "echo"], {}, "--endpoint: 'echo' was given; it must be NAME=URL"),
+        (
+            ["--endpoint", "echo=tcp://h:1"],
+            {},
+            "--endpoint echo: 'tcp://h:1' was given; it must be an http:// URL",
+        ),
+        ([], {"PARTWAY_PORT": "http"}, "PARTWAY_PORT: 'http' was given; it must be a whole number"),
+        (
+            [],
+            {"PARTWAY_SHUTDOWN_GRACE": "-1"},
+            "PARTWAY_SHUTDOWN_GRACE: -1.0 was given; it must be a finite number of seconds",
+        ),
     ],
 )
 def test_settings_that_are_wrong(refused, flags, settings, what):
@@ -309,10 +321,25 @@ def test_settings_that_are_wrong(refused, flags, settings, what):
 
 def test_a_file_that_is_wrong(refused, tmp_path):
     config = tmp_path / "partway.toml"
-    config.write_text("[stream]\nlifetme = 1\n")
+    config.write_text("[stream]\nlifetme = 1\nmax_part = 0\n")
     code, errors = refused("--config", str(config))
     assert code == 2
-    assert f"{config}: [stream]: unknown setting 'lifetme'; known: input_end," in one_line(errors)
+    unknown, wrong = (
+        line.removeprefix(f"partway serve: {config}: ") for line in errors.splitlines()
+    )
+    assert unknown == "stream.lifetme: this key is unknown; the nearest known one is lifetime"
+    assert wrong.startswith("stream.max_part: 0 was given; it must be a whole number of bytes")
+
+
+def test_principals_that_are_wrong(refused, tmp_path):
+    file = tmp_path / "principals.toml"
+    file.write_text("[[principals]]\nname = 1\nkeys = 2\n")
+    code, errors = refused("--auth", "sigv4", "--principals", str(file))
+    assert code == 1
+    assert [line.rpartition(" was given")[0] for line in errors.splitlines()] == [
+        f"partway serve: {file}: principals#1.name: a number",
+        f"partway serve: {file}: principals#1.keys: a number",
+    ]
 
 
 @pytest.mark.parametrize(

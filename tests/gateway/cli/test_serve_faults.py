@@ -112,7 +112,11 @@ def test_what_passes_is_recorded_with_its_faults(serve, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "status", "message"),
     [
-        (["--faults", "FILE"], 2, "FILE: rule 1: endpoint: there is no 'chat'; known are echo"),
+        (
+            ["--faults", "FILE"],
+            2,
+            "FILE: rule#1.endpoint: 'chat' was given; it must be the name of an endpoint: echo",
+        ),
         (["--faults", "none.toml"], 2, "none.toml: cannot be read: No such file or directory"),
         (["--no-payloads"], 2, "--no-payloads was given alone; it must come with --record DIR"),
         (["--record", "FILE"], 1, "--record FILE: File exists"),

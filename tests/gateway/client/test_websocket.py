@@ -347,7 +347,7 @@ async def test_a_message_without_end_is_not_gathered():
         at_gateway.send(frame(BINARY, bytes(MIB), fin=False))
         for _ in range(MAX_ENVELOPE_BYTES // MIB):
             at_gateway.send(frame(CONTINUATION, bytes(MIB), fin=False))
-        with pytest.raises(ConnectionLost, match="over the limit"):
+        with pytest.raises(ConnectionLost, match=f"at most {MAX_ENVELOPE_BYTES} bytes"):
             await soon(stream.receive())
 
 
@@ -360,7 +360,7 @@ async def test_a_message_in_endless_fragments_is_not_gathered():
         assert await soon(stream.receive()) == PayloadPart(b""), "as many as may be"
         at_gateway.send(frame(BINARY, fin=False))
         at_gateway.send(frame(CONTINUATION, fin=False) * MAX_ENVELOPE_FRAGMENTS)
-        with pytest.raises(ConnectionLost, match="in too many fragments"):
+        with pytest.raises(ConnectionLost, match=f"at most {MAX_ENVELOPE_FRAGMENTS} fragments"):
             await soon(stream.receive())
         at_gateway.abort()
 

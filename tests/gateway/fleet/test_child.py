@@ -6,38 +6,15 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from partway.gateway.fleet.child import Child
 from partway.gateway.fleet.leash import Leash
+from tests.gateway.fleet.processes import Output, soon
 
 Start = Callable[..., Awaitable[Child]]
-
-
-@pytest.fixture
-def leash() -> Iterator[Leash]:
-    leash = Leash()
-    yield leash
-    leash.close()
-
-
-class Output:
-    """What a child has printed."""
-
-    def __init__(self) -> None:
-        self.data = b""
-        self.has_line = asyncio.Event()
-
-    def take(self, data: bytes) -> None:
-        self.data += data
-        if b"\n" in self.data:
-            self.has_line.set()
-
-    async def first_line(self) -> bytes:
-        await soon(self.has_line.wait())
-        return self.data.partition(b"\n")[0]
 
 
 @pytest.fixture
@@ -65,10 +42,6 @@ async def start(
             await soon(child.silent.wait())
         await soon(child.exited.wait())
         child.release()
-
-
-async def soon(what: Awaitable[object]) -> None:
-    await asyncio.wait_for(what, 10)
 
 
 async def test_it_ends_by_itself(start, output, tmp_path):

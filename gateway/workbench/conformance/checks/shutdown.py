@@ -6,9 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
+from partway.gateway.limits import START_TIMEOUT, STOP_GRACE
 from partway.gateway.workbench.conformance.check import Checks, Need
 from partway.gateway.workbench.conformance.peer import Peer
-from partway.gateway.workbench.conformance.subject import END_TIMEOUT, START_TIMEOUT
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
 
@@ -36,10 +36,10 @@ async def artifacts(trial: Trial) -> None:
     remedy="use the exec form of ENTRYPOINT, and end on SIGTERM: a shell in between swallows it",
     requires=("startup.listens",),
     needs=(Need.PROCESS,),
-    limit=END_TIMEOUT + 30,
+    limit=STOP_GRACE + 30,
 )
 async def sigterm(trial: Trial) -> None:
-    await _ended(trial, END_TIMEOUT, "without a stream")
+    await _ended(trial, STOP_GRACE, "without a stream")
 
 
 @checks.add(
@@ -51,7 +51,7 @@ async def sigterm(trial: Trial) -> None:
     "(aiohttp: run_app(shutdown_timeout=5))",
     requires=("shutdown.sigterm", "messages.answer"),
     needs=(Need.PROCESS,),
-    limit=START_TIMEOUT + END_TIMEOUT + 60,
+    limit=START_TIMEOUT + STOP_GRACE + 60,
 )
 async def streams(trial: Trial) -> None:
     if trial.fast:
@@ -63,7 +63,7 @@ async def streams(trial: Trial) -> None:
         # The platform reads on, and answers the container's Close.
         reading = asyncio.create_task(_read_on(peer))
         try:
-            await _ended(trial, END_TIMEOUT, "with an open stream")
+            await _ended(trial, STOP_GRACE, "with an open stream")
         finally:
             reading.cancel()
             await asyncio.wait((reading,))
@@ -71,7 +71,7 @@ async def streams(trial: Trial) -> None:
 
 async def _read_on(peer: Peer) -> None:
     with suppress(TimeoutError, Broken):
-        await peer.closed(END_TIMEOUT)
+        await peer.closed(STOP_GRACE)
 
 
 async def _ended(trial: Trial, patience: float, how: str) -> None:

@@ -6,17 +6,21 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
+from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.workbench.conformance import probes
 from partway.gateway.workbench.conformance.checks import ALL
-from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, ProbeError, load_probe
+from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, load_probe
 from partway.gateway.workbench.conformance.run import Run
 from partway.gateway.workbench.conformance.subject import Subject
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Verdict
+from partway.gateway.workbench.recording.recording import RecordingError
 from tests.frame_factory import TEXT, frame
+from tests.gateway.configuration.documents import as_toml, taken_or_refused, with_any
 from tests.gateway.workbench.recording.recordings import (
     GRANTED,
     HEAD,
@@ -57,49 +61,109 @@ def test_what_need_not_be_said(tmp_path: Path) -> None:
     assert (probe.name, probe.expect, probe.replies, probe.echo) == ("probe", "", 1, False)
 
 
+MESSAGES = "an array of one or more messages to send"
+MESSAGE = 'a string, { hex = "00 ff" } or { file = "audio.pcm" }'
+HEX = "bytes in hexadecimal, such as 00 ff"
+FILE = "a file in the folder of the probe"
+PATTERN = "a regular expression, as Python has them"
+REPLIES = "a whole number of messages, 0 or more"
+SECONDS = "a finite number of seconds above 0 and at most 600"
+A = 'messages = ["a"]\n'
+
+
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "place", "found", "wanted"),
     [
-        ("", "messages: a list of what to send is missing"),
-        ("messages = []", "messages: a list of what to send is missing"),
-        ("messages = [1]", r'messages\[0\]: use a string, \{ hex = "00 ff" \}'),
-        ('messages = ["a", { hex = "0" }]', r"messages\[1\]: hex: "),
-        ('messages = [{ file = "none" }]', r"messages\[0\]: file: .*No such file"),
-        ('messages = ["a"]\nexpected = "b"', "expected: unknown; known are echo, expect,"),
-        ('messages = ["a"]\nexpect = "("', "expect: "),
-        ('messages = ["a"]\nexpect = 1', "expect: str is wanted, not int"),
-        ('messages = ["a"]\nreplies = true', "replies: int is wanted, not bool"),
-        ('messages = ["a"]\nreplies = -1', "replies is 0 or more"),
-        ('messages = ["a"]\ntimeout = 0', "timeout over 0"),
-        ('messages = ["a"]\ntimeout = inf', "timeout over 0"),
-        ("messages = ", "Invalid value"),
-        (f"messages = {'[' * 20_000}", "recursion"),
-        (f'messages = ["a"]\nreplies = {"9" * 5000}', "digits"),
-        (f'messages = ["a"]\ntimeout = {"9" * 400}', "timeout over 0"),
-        ('messages = ["a"]\nexpect = "a{99999999999999999999}"', "expect: "),
-        (f'messages = ["a"]\nexpect = "{"(" * 5000}{")" * 5000}"', "expect: "),
-        ('messages = [{ file = "../hello.pcm" }]', r"messages\[0\]: file: .* not in the probe's"),
-        ('messages = [{ file = "/etc/passwd" }]', r"messages\[0\]: file: .* not in the probe's"),
+        ("messages = []", "messages", "an empty array", MESSAGES),
+        ("messages = 'a'", "messages", "the string 'a'", MESSAGES),
+        ("messages = [1]", "messages#1", "the number 1", MESSAGE),
+        ('messages = ["a", { hex = "0" }]', "messages#2.hex", "'0'", HEX),
+        ("messages = [{ hex = 1 }]", "messages#1.hex", "the number 1", HEX),
+        ('messages = [{ file = "none" }]', "messages#1.file", "'none'",
+         FILE + " (No such file or directory)"),
+        ('messages = [{ file = "." }]', "messages#1.file", "'.'", FILE + " (Is a directory)"),
+        ('messages = [{ file = "../hello.pcm" }]', "messages#1.file", "'../hello.pcm'", FILE),
+        ('messages = [{ file = "/etc/passwd" }]', "messages#1.file", "'/etc/passwd'", FILE),
+        (A + "name = 1", "name", "the number 1", "a string"),
+        (A + 'expect = "("', "expect", "'('",
+         PATTERN + " (missing ), unterminated subpattern at position 0)"),
+        (A + "expect = 1", "expect", "the number 1", PATTERN),
+        (A + "replies = true", "replies", "the boolean true", REPLIES),
+        (A + "replies = -1", "replies", "-1", REPLIES),
+        (A + "timeout = 0", "timeout", "0", SECONDS),
+        (A + "timeout = 601", "timeout", "601", SECONDS),
+        (A + "timeout = inf", "timeout", "inf", SECONDS),
+        (A + f"timeout = {'9' * 400}", "timeout", "a number of very many digits", SECONDS),
+        (A + "echo = 1", "echo", "the number 1", "true or false"),
     ],
-)
-def test_a_file_that_says_something_else(tmp_path: Path, text: str, reason: str) -> None:
-    with pytest.raises(ProbeError, match=reason) as caught:
-        load_probe(written(tmp_path, text))
-    assert str(caught.value).startswith(f"{tmp_path}/probe.toml: ")
+)  # fmt: skip
+def test_a_wrong_value_is_named_with_its_place(
+    tmp_path: Path, text: str, place: str, found: str, wanted: str
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        load_probe(path)
+    assert str(caught.value) == f"{path}: {place}: {found} was given; it must be {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", f"messages: this key is missing; it must be {MESSAGES}"),
+        (A + 'expected = "b"', "expected: this key is unknown; the nearest known one is expect"),
+        ("messages = [{}]",
+         "messages#1: neither hex nor file was given; it must be one of the two"),
+        ("messages = ['a', { hex = '', file = '' }]",
+         "messages#2: hex and file were given; it must be one of the two"),
+        ("messages = [{ hax = '' }]",
+         "messages#1.hax: this key is unknown; the nearest known one is hex"),
+        ("messages = ", "this is not TOML: line 1, at the end: Invalid value"),
+        (f"messages = {'[' * 20_000}", "this is not TOML: arrays or tables are nested too deep"),
+        (A + f"replies = {'9' * 5000}", "this is not TOML: a number has too many digits"),
+    ],
+)  # fmt: skip
+def test_what_else_is_said_of_the_file(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        load_probe(path)
+    assert str(caught.value) == f"{path}: {said}"
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999999999999}", "(" * 5000 + ")" * 5000])
+def test_a_pattern_that_is_too_much_for_python(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(SettingsError, match=f"it must be {PATTERN} "):
+        load_probe(written(tmp_path, f'{A}expect = "{pattern}"'))
+
+
+def test_each_message_that_cannot_be_read_has_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, 'messages = [{ file = "a" }, "b", { file = "../c" }]')
+    with pytest.raises(SettingsError) as caught:
+        load_probe(path)
+    places = [line.split(": ")[1] for line in str(caught.value).splitlines()]
+    assert places == ["messages#1.file", "messages#3.file"]
+
+
+@settings(deadline=None)
+@given(with_any({"messages": ["a"]}, ["messages", "name", "expect", "replies", "echo", "timeout"]))
+def test_whatever_a_file_says_it_is_taken_or_refused(tmp_path_factory, table) -> None:
+    path = tmp_path_factory.getbasetemp() / "probe.toml"
+    path.write_text(as_toml(table), "utf-8")
+    found = taken_or_refused(lambda: load_probe(path), SettingsError, path)
+    assert found is None or isinstance(found, Probe)
 
 
 def test_files_that_never_end_are_read_no_further_than_they_may(tmp_path: Path) -> None:
     for name in ("endless.toml", "endless.pcm"):
         with (tmp_path / name).open("wb") as file:
             file.truncate(1 << 40)  # it takes up nothing
-    with pytest.raises(ProbeError, match="more than 8388608 bytes"):
+    with pytest.raises(SettingsError, match="must have at most 8388608 bytes"):
         load_probe(tmp_path / "endless.toml")
-    with pytest.raises(ProbeError, match=r"messages\[0\]: file: more than 8388608 bytes"):
+    with pytest.raises(SettingsError, match=r"messages#1\.file: .*more than 8388608 bytes"):
         load_probe(written(tmp_path, 'messages = [{ file = "endless.pcm" }]'))
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ProbeError, match="No such file"):
+    with pytest.raises(SettingsError, match="cannot be read: No such file"):
         load_probe(tmp_path / "none.toml")
 
 
@@ -150,12 +214,12 @@ def test_a_recorded_echo_is_a_probe_of_echoes(tmp_path: Path) -> None:
         ([GRANTED, said(0, "a", fin=False), OVER], {}, "its client said no whole message"),
         ([GRANTED, OVER], {"payloads": False}, "its payloads were left out: there is nothing"),
         ([said(0, b"/w==", frame="text")], {}, "a text message, at 0 s, is not UTF-8"),
-        (["{}"], {}, ":2: it has none of"),
+        (["{}"], {}, ":2: the line must have one of"),
     ],
 )
 def test_a_recording_of_no_use(tmp_path: Path, lines, head, reason) -> None:
     path = recorded(tmp_path / "call.jsonl", *lines, head=HEAD | head)
-    with pytest.raises(ProbeError, match=reason) as caught:
+    with pytest.raises(RecordingError, match=reason) as caught:
         load_probe(path)
     assert str(caught.value).startswith(f"{path}:")
 
@@ -163,7 +227,7 @@ def test_a_recording_of_no_use(tmp_path: Path, lines, head, reason) -> None:
 def test_a_recording_has_the_bound_of_a_probe(tmp_path: Path, monkeypatch) -> None:
     path = whole(tmp_path / "call.jsonl", said(0, "a" * 1000))
     monkeypatch.setattr(probes, "MAX_PROBE_BYTES", 1000)
-    with pytest.raises(ProbeError, match="more than 1000 bytes"):
+    with pytest.raises(RecordingError, match="more than 1000 bytes"):
         load_probe(path)
 
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from partway.gateway.fleet.launchers.process import Command
+from tests.gateway.fleet.conftest import leash
 
-import pytest
-
-from partway.gateway.fleet.leash import Leash
+__all__ = ["leash"]
 
 #: What they say when they take streams; in their scripts ``ready`` says it.
 READY = "listening on http://127.0.0.1:1"
 
 
-def shell(script: str) -> list[str]:
+def shell(script: str) -> Command:
     """The command of a container that is a shell."""
-    return ["/bin/sh", "-c", f'ready() {{ echo "{READY}"; }}\n{script}']
-
-
-@pytest.fixture
-def leash() -> Iterator[Leash]:
-    leash = Leash()
-    yield leash
-    leash.close()
+    return Command(["/bin/sh", "-c", f'ready() {{ echo "{READY}"; }}\n{script}'], port=1)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import psutil
 import pytest
 
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.workbench.dev import container as module
 from partway.gateway.workbench.dev.container import MAX_LINE, Container, _Output
+from tests.gateway.fleet.processes import soon, until_gone
 from tests.gateway.workbench.dev.conftest import READY, shell
 
 Start = Callable[..., Awaitable[Container]]
@@ -38,10 +37,6 @@ async def start(anyio_backend: object, no_leaks: None, leash: Leash) -> AsyncIte
         await soon(container.over.wait())
 
 
-async def soon(what: Awaitable[object]) -> None:
-    await asyncio.wait_for(what, 10)
-
-
 async def ready(start: Start, script: str) -> Container:
     """A container that has said that it is ready."""
     event = asyncio.Event()
@@ -51,49 +46,28 @@ async def ready(start: Start, script: str) -> Container:
     return container
 
 
-def is_gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-async def until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 10
-    while not is_gone(pid):
-        assert time.monotonic() < deadline, f"{pid} is still there"
-        await asyncio.sleep(0.01)
-
-
 # --- Starting and printing -----------------------------------------------------------------------
 
 
 async def test_the_ready_line_is_ours_and_the_rest_goes_on(start, capfdbinary):
     container = await ready(start, "echo loading; ready; echo a model; echo to the log >&2; exit 3")
     await soon(container.over.wait())
-    assert container.status == 3
+    assert container.ended.status == 3
     assert capfdbinary.readouterr() == (b"loading\na model\n", b"to the log\n")
 
 
 async def test_one_that_never_gets_ready(start, capfdbinary):
     container = await start("printf 'no line end'; exit 1")
     await soon(container.over.wait())
-    assert (container.ready, container.status) == (False, 1)
+    assert (container.ready, container.ended.status) == (False, 1)
     assert capfdbinary.readouterr().out == b"no line end"
 
 
 async def test_one_that_takes_too_long_to_get_ready(start, caplog):
     container = await start("sleep 1000", start_timeout=0.05)
     await soon(container.over.wait())
-    assert container.status == -signal.SIGKILL
+    assert container.ended.status == -signal.SIGKILL
     assert "not ready after 0.05 s" in caplog.text
-
-
-async def test_one_that_is_ready_has_no_deadline(start):
-    event = asyncio.Event()
-    container = await start("ready; sleep 1000", event.set, start_timeout=5)
-    await soon(event.wait())
-    assert container._deadline.cancelled()
 
 
 async def test_it_has_no_input(start, capfdbinary):
@@ -131,7 +105,7 @@ WAIT = "while :; do sleep 0.02; done"
 async def test_sigterm_ends_it(start):
     container = await ready(start, f"trap 'exit 5' TERM; ready; {WAIT}")
     await soon(container.end())
-    assert container.status == 5
+    assert container.ended.status == 5
     await soon(container.end())  # again: nothing is left to do
 
 
@@ -141,7 +115,7 @@ async def test_a_second_sigterm_hastens_it(start):
     )
     began = time.monotonic()
     await soon(container.end())
-    assert container.status == 6
+    assert container.ended.status == 6
     assert time.monotonic() - began >= module.HASTEN_AFTER
 
 
@@ -150,7 +124,7 @@ async def test_sigkill_comes_last(start, caplog):
     container = await ready(start, f"trap '' TERM; ready; {WAIT}")
     began = time.monotonic()
     await soon(container.end(timeout=0.5))
-    assert container.status == -signal.SIGKILL
+    assert container.ended.status == -signal.SIGKILL
     assert 0.5 <= time.monotonic() - began < 5
     assert "did not end within 0.5 s of SIGTERM" in caplog.text
 
@@ -160,19 +134,11 @@ async def test_killed_while_it_is_being_ended(start):
     ending = asyncio.create_task(container.end())
     container.kill()
     await soon(ending)
-    assert container.status == -signal.SIGKILL
+    assert container.ended.status == -signal.SIGKILL
 
 
 async def test_what_it_has_started_ends_with_it(start, capfdbinary):
     container = await ready(start, "sleep 1000 & echo $!; ready")
     await soon(container.over.wait())
-    assert container.status == 0
+    assert container.ended.status == 0
     await until_gone(int(capfdbinary.readouterr().out))
-
-
-@pytest.mark.skipif(shutil.which("setsid") is None, reason="no setsid")
-async def test_what_has_left_its_group_holds_nothing_up(start, capfdbinary, monkeypatch):
-    monkeypatch.setattr(module, "OUTPUT_TIMEOUT", 0.1)
-    container = await start("setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.2")
-    await soon(container.over.wait())
-    psutil.Process(int(capfdbinary.readouterr().out)).kill()

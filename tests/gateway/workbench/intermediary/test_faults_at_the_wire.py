@@ -91,7 +91,7 @@ async def test_an_end_behind_two_parts(between, json, fault, code, message):
     else:
         assert await model.eof() == b""
         model.abort()
-    await eventually(lambda: between.seen[0].told[-1] == ("closed",))
+    await eventually(lambda: between.seen[0].told[-1:] == [("closed",)])
     said = frames_seen(between)
     assert said[:2] == [(TEXT, b"hi", True)] * 2
     assert [opcode for opcode, *_ in said[2:]] == [CLOSE] * isinstance(fault, CloseEarly)
@@ -125,7 +125,7 @@ async def test_a_stall(between_for, json, short_linger, monkeypatch):
     error = await json.read_error(client)
     assert error.name == "InternalStreamFailure"
     assert "did not answer Close" in error.message
-    await eventually(lambda: between.seen[0].told[-1] == ("closed",))
+    await eventually(lambda: between.seen[0].told[-1:] == [("closed",)])
 
 
 async def test_dropped_pongs(between_for, json):

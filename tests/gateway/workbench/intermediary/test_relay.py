@@ -168,7 +168,7 @@ async def test_a_container_that_is_cut_off_in_a_frame(between):
     model.end()
     assert (await client.frame()).payload == "héllo".encode()
     assert (await client.frame()).close_code == 4424
-    await eventually(lambda: between.seen[0].told[-1] == ("closed",))
+    await eventually(lambda: between.seen[0].told[-1:] == [("closed",)])
     assert ("ended", "container", "in the middle of a frame") in between.seen[0].told
 
 
@@ -203,7 +203,7 @@ async def test_a_refusal_that_is_long_or_never_whole(between_for, container, ann
     assert response.json["OriginalStatusCode"] == 503
     container.connections[0].abort()
     (seen,) = between.seen
-    await eventually(lambda: seen.told[-1] == ("closed",))
+    await eventually(lambda: seen.told[-1:] == [("closed",)])
     answers = [told[1] for told in seen.told if told[0] == "answered"]
     assert [(answer.status, len(answer.body)) for answer in answers] == [(503, min(sent, 2048))]
 
@@ -298,7 +298,7 @@ async def test_what_an_observer_is_told(between):
     await model.frame()
     model.end()
     (seen,) = between.seen
-    await eventually(lambda: seen.told[-1] == ("closed",))
+    await eventually(lambda: seen.told[-1:] == [("closed",)])
     assert seen.endpoint == ENDPOINT
     assert seen.request.target == "/invocations-bidirectional-stream"
     assert ("Upgrade", "websocket") in seen.request.headers
@@ -326,7 +326,7 @@ async def test_an_observer_hears_of_a_fault_in_the_frames(between):
     assert (await model.frame()).payload[:2] == (1002).to_bytes(2, "big")
     model.end()
     (seen,) = between.seen
-    await eventually(lambda: seen.told[-1] == ("closed",))
+    await eventually(lambda: seen.told[-1:] == [("closed",)])
     (error,) = [told[2] for told in seen.told if told[:2] == ("ended", Sender.CONTAINER)]
     assert "RSV" in error
 

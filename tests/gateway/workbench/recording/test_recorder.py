@@ -157,7 +157,7 @@ def test_a_recording_has_a_bound(tmp_path, caplog):
     assert 2 <= len(found.frames) < 5
     assert not found.complete
     assert found.over is not None
-    assert found.over.why == "it may have 2000 bytes"
+    assert found.over.why == "a recording may have 2000 bytes at most"
     assert only(tmp_path).stat().st_size < 2200
     assert f"the recording {only(tmp_path)} ends before its stream" in caplog.text
 
@@ -184,7 +184,7 @@ def test_all_recordings_together_have_a_bound(tmp_path, caplog):
     found = [load_recording(path) for path in tmp_path.iterdir()]
     assert [each.complete for each in found] == [False, False]
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2400
-    assert caplog.text.count("all recordings have as many bytes as they may") == 2
+    assert caplog.text.count("all recordings together have as many bytes as they may") == 2
 
 
 def test_a_recorder_that_stops_ends_its_recordings(tmp_path):

@@ -67,16 +67,19 @@ def test_what_a_crash_leaves_is_read_up_to_its_last_whole_line(path):
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        ([HEAD], ":2: it is a second head"),
-        (["{"], ":2: it is not JSON"),
-        ([GRANTED, GRANTED], ":3: an answer to the upgrade is behind"),
-        ([said(0.2, "a"), said(0.1, "b")], ":3: it is of 0.1 s, and behind a line of 0.2 s"),
+        ([HEAD], ":2: a second head; only the first line may be a head"),
+        (["{"], ":2: the line is not JSON"),
+        ([GRANTED, GRANTED], ":3: the answer to the upgrade must be one, and before all frames"),
+        (
+            [said(0.2, "a"), said(0.1, "b")],
+            ":3: 'at' is 0.1 s, earlier than the 0.2 s of a line before",
+        ),
         ([said(0, "a", frame="continuation")], ":2: a continuation frame continues nothing"),
         ([said(0, "a", fin=False), said(0, "b")], ":3: a message begins inside another"),
-        ([OVER, OVER], ":3: it is behind the last line"),
+        ([OVER, OVER], ":3: the line is behind the recording's last, the one with 'complete'"),
         (
             [{"at": 0, "from": "gateway", "frame": "text", "fin": True, "size": 1, "hash": ""}],
-            ":2: it has a payload, or has none, against what the head says",
+            ":2: the frame must have a payload, by the head's 'payloads'",
         ),
     ],
 )
@@ -94,7 +97,7 @@ def test_files_that_are_none(path):
     with pytest.raises(RecordingError, match="no whole line"):
         load_recording(path)
     path.write_text('{"at": 0, "complete": true, "why": ""}\n')
-    with pytest.raises(RecordingError, match=":1: the first line is no head"):
+    with pytest.raises(RecordingError, match=":1: the first line must be a recording's head"):
         load_recording(path)
 
 
@@ -102,7 +105,7 @@ def test_what_is_loaded_has_a_bound(path, monkeypatch):
     whole(path, said(0.1, "hello"), closed(0.2, "gateway"))
     size = path.stat().st_size
     assert load_recording(path, size).complete
-    with pytest.raises(RecordingError, match=f"more than {size - 1} bytes"):
+    with pytest.raises(RecordingError, match=f": the file has more than {size - 1} bytes"):
         load_recording(path, size - 1)
     monkeypatch.setattr(module, "MAX_LINE", 100)
     with pytest.raises(RecordingError, match=":1: the line has more than 100 bytes"):

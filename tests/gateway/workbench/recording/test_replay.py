@@ -385,10 +385,10 @@ async def test_pings_are_answered_and_none_is_said_again(path):
 
 def test_what_cannot_be_said_again(path):
     written(path, GRANTED, OVER, head={**HEAD, "payloads": False})
-    with pytest.raises(RecordingError, match="its payloads were left out: there is nothing to say"):
+    with pytest.raises(RecordingError, match="the recording has no payloads: there is nothing"):
         plan_of(load_recording(path))
     written(path, ended(0.1, "container"), OVER)
-    with pytest.raises(RecordingError, match="its stream was never answered"):
+    with pytest.raises(RecordingError, match="the recording has no answer to the upgrade"):
         plan_of(load_recording(path))
 
 

@@ -1,0 +1,304 @@
+"""What the value of a key must be, noted beside its type: in words, and as pydantic checks it.
+
+A table of a file is a frozen dataclass, and each of its fields is a key::
+
+    @dataclass(frozen=True, slots=True)
+    class StreamTable:
+        input_end: Literal["close", "drain"] = "close"
+        lifetime: Annotated[float, number(above=0, unit="seconds")] = 1800.0
+        max_part: Annotated[int, whole(1, 16_777_216, "bytes")] = 1_048_576
+
+A field without a default is a key that must be there. A field whose type is a dataclass is a table
+within the table, ``dict[str, …]`` one with names of the user's, ``tuple[…, ...]`` an array.
+
+A note with a lambda in it gets a name outside of the class: in an annotation a lambda sees nothing
+of its module, since ``typing.get_type_hints`` evaluates it with the class for its globals.
+
+Strings may stand alone. Numbers, ``bool``, dates and paths need a note, or pydantic would take
+``"1"``, ``1``, ``1.0`` and ``true`` for one another; a table that lacks one is refused when it is
+first read.
+
+pydantic is imported when the first value is checked: that costs more time than all that
+``partway invoke --help`` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from types import ModuleType, NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+_T = TypeVar("_T")
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, TypeAdapter
+    from pydantic_core import CoreSchema
+
+    #: Makes pydantic's schema, of ``pydantic_core.core_schema`` and of the schema of the bare type.
+    Schema: TypeAlias = Callable[[ModuleType, Callable[[], CoreSchema]], CoreSchema]
+
+
+@dataclass(frozen=True, slots=True)
+class Must:
+    """What a value must be.
+
+    Attributes:
+        words: completes "it must be …".
+        schema: pydantic's check of it.
+        table: the dataclass whose keys a table given here has, where the type does not say so.
+    """
+
+    words: str
+    schema: Schema
+    table: type | None = None
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        kind = source if self.table is None else self.table
+        return self.schema(core_schema, lambda: handler.generate_schema(kind))
+
+
+def whole(least: int, most: int | None = None, unit: str = "") -> Must:
+    """A whole number; ``true`` and ``1.0`` are refused.
+
+    Args:
+        least: smallest allowed.
+        most: largest allowed; None for no bound.
+        unit: what is counted, such as ``bytes``.
+    """
+    kind = f"a whole number of {unit}" if unit else "a whole number"
+    bounds = f", {least} or more" if most is None else f" from {least} to {most}"
+    return Must(kind + bounds, lambda core, _: core.int_schema(strict=True, ge=least, le=most))
+
+
+def number(
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    unit: str = "",
+) -> Must:
+    """A finite number, whole or not.
+
+    Args:
+        least: smallest allowed; or
+        above: what it must be greater than.
+        most: largest allowed; None for no bound.
+        unit: what is measured, such as ``seconds``.
+    """
+    lowest = f"above {above:g}" if least is None else f"from {least:g}"
+    highest = "" if most is None else f"{' to' if above is None else ' and at most'} {most:g}"
+    return Must(
+        " ".join(filter(None, ("a finite number", unit and f"of {unit}", lowest + highest))),
+        lambda core, _: core.float_schema(
+            strict=True, ge=least, gt=above, le=most, allow_inf_nan=False
+        ),
+    )
+
+
+def text(words: str, allows: Callable[[str], object]) -> Must:
+    """A string of a certain form.
+
+    Args:
+        words: what it must be.
+        allows: whether a string is that. It may raise ValueError instead of returning, to say why
+            a string is not; its message is shown.
+    """
+    return Must(
+        words,
+        lambda core, _: core.no_info_after_validator_function(
+            _if_allowed(allows), core.str_schema(strict=True)
+        ),
+    )
+
+
+def whole_of(words: str, allows: Callable[[int], object]) -> Must:
+    """A whole number where bounds do not say which.
+
+    Args:
+        words: what it must be.
+        allows: whether a number is that; as for :func:`text`.
+    """
+    return Must(
+        words,
+        lambda core, _: core.no_info_after_validator_function(
+            _if_allowed(allows), core.int_schema(strict=True)
+        ),
+    )
+
+
+def _if_allowed(allows: Callable[[_T], object]) -> Callable[[_T], _T]:
+    def allowed(value: _T) -> _T:
+        if not allows(value):
+            raise ValueError
+        return value
+
+    return allowed
+
+
+def array(words: str, least: int = 0, most: int | None = None, *, stop: bool = True) -> Must:
+    """An array, for ``tuple[…, ...]`` and ``frozenset[…]``.
+
+    Args:
+        words: what it must be.
+        least: how many values it must have.
+        most: how many it may have; None for no bound but that of the file.
+        stop: at the first wrong value. A file of 8 MiB can hold four million of them.
+    """
+
+    def bounded(value: object) -> object:
+        # Before the values are looked at: pydantic counts none but those that are right.
+        if isinstance(value, list) and not least <= len(value) <= (most or len(value)):
+            raise ValueError
+        return value
+
+    return Must(
+        words,
+        lambda core, inner: core.no_info_before_validator_function(
+            bounded, {**inner(), "fail_fast": stop}
+        ),
+    )
+
+
+def table_or(words: str, table: type, short: Callable[[object], bool]) -> Must:
+    """A table, or a value that is short for one and is left as it is.
+
+    Args:
+        words: what it must be.
+        table: the dataclass with its keys.
+        short: whether a value is such a short form.
+    """
+    return Must(
+        words,
+        lambda core, inner: core.no_info_wrap_validator_function(
+            lambda value, handler: value if short(value) else handler(value), inner()
+        ),
+        table,
+    )
+
+
+def _path(value: object, handler: Callable[[object], str]) -> Path:
+    """A path of a file's, or a flag's, which argparse has made one already."""
+    if isinstance(value, Path):
+        return value
+    if not (name := handler(value)):
+        raise ValueError
+    return Path(name)
+
+
+Flag = Annotated[bool, Must("true or false", lambda core, _: core.bool_schema(strict=True))]
+Strings = Annotated[frozenset[str], array("an array of strings")]
+FilePath = Annotated[
+    Path,
+    Must(
+        "a file's path",
+        lambda core, _: core.no_info_wrap_validator_function(_path, core.str_schema()),
+    ),
+]
+#: A moment that everybody agrees on.
+Moment = Annotated[
+    datetime,
+    Must(
+        "a date and time with its zone, such as 2026-12-01T00:00:00Z",
+        lambda core, _: core.datetime_schema(strict=True, tz_constraint="aware"),
+    ),
+]
+
+
+# --- What a type says -----------------------------------------------------------------------------
+
+
+def taken_apart(hint: Any) -> tuple[Any, Must | None]:
+    """A type without None and notes, and its note: ``int`` of ``Annotated[int, …] | None``."""
+    if get_origin(hint) in (Union, UnionType):
+        kinds = [each for each in get_args(hint) if each is not NoneType]
+        if len(kinds) == 1:
+            return taken_apart(kinds[0])
+    if get_origin(hint) is Annotated:
+        kind, *notes = get_args(hint)
+        return kind, next((each for each in notes if isinstance(each, Must)), None)
+    return hint, None
+
+
+def words_of(hint: Any) -> str:
+    """What a value of this type must be: completes "it must be …".
+
+    Raises:
+        TypeError: the type does not say enough; see this module's beginning.
+    """
+    kind, note = taken_apart(hint)
+    if note is not None:
+        return note.words
+    if kind is str:
+        return "a string"
+    if get_origin(kind) is Literal:
+        *others, last = map(repr, get_args(kind))
+        return f"{', '.join(others)} or {last}" if others else last
+    if dataclasses.is_dataclass(kind) or get_origin(kind) is dict:
+        return "a table"
+    raise TypeError(f"{hint} needs a note beside it: what must its value be?")
+
+
+def keys_of(hint: Any) -> dict[str, Any] | None:
+    """The types of a table's keys; None for what is no table, or one with names of the user's."""
+    return _keys_of(hint)
+
+
+@cache  # a file may have thousands of faults, and each asks
+def _keys_of(hint: Any) -> dict[str, Any] | None:
+    kind, note = taken_apart(hint)
+    if note is not None and note.table is not None:
+        kind = note.table
+    if not dataclasses.is_dataclass(kind):
+        return None
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def parts_of(hint: Any) -> tuple[Any, ...]:
+    """The types of a map's names and values, or of an array's values; empty for anything else."""
+    kind, _ = taken_apart(hint)
+    if get_origin(kind) in (dict, tuple, frozenset):
+        return tuple(each for each in get_args(kind) if each is not Ellipsis)
+    return ()
+
+
+@cache
+def adapter(hint: Any) -> TypeAdapter[Any]:
+    """The check of ``[value]`` by pydantic; keys that a table does not have are refused.
+
+    It checks a list since pydantic lets nobody configure a dataclass from outside; what is around a
+    dataclass hands its configuration on.
+
+    Raises:
+        TypeError: a type does not say enough.
+    """
+    from pydantic import ConfigDict, TypeAdapter
+
+    _complete(hint)
+    return TypeAdapter(list[hint], config=ConfigDict(extra="forbid"))
+
+
+def _complete(hint: Any) -> None:
+    words_of(hint)
+    for each in (*parts_of(hint), *(keys_of(hint) or {}).values()):
+        _complete(each)

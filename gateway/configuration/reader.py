@@ -1,0 +1,222 @@
+"""The one reader of settings: a file, a variable or a flag becomes typed values, or is refused.
+
+Whatever is wrong is said in one exception, a line for each fault::
+
+    partway.toml: endpoints.echo.url: 'x' was given; it must be an http:// URL with host and port
+    partway.toml: endpoints.echo.lifetme: this key is unknown; the nearest known one is lifetime
+    PARTWAY_PORT: 'http' was given; it must be a whole number from 0 to 65535
+
+A key is named by its whole path; ``rule#2.close.code`` is in the second of the ``[[rule]]`` tables.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from partway.gateway.configuration.expected import adapter, keys_of, parts_of, words_of
+from partway.gateway.configuration.messages import (
+    Place,
+    SettingsError,
+    TableRefused,
+    error_of,
+    given,
+    may_be_shown,
+    unknown,
+    unknown_among,
+)
+from partway.gateway.files import read_bounded
+from partway.protocol.limits import MIB
+
+_T = TypeVar("_T")
+
+#: Bytes of a file, where its user sets no other bound: eight thousand endpoints fit.
+MAX_FILE_BYTES: Final = 1 * MIB
+
+#: pydantic's names for a key that the table does not have, and for one that it must have.
+_UNKNOWN: Final = "unexpected_keyword_argument"
+_MISSING: Final = "missing"
+#: What pydantic puts behind a table's key where the key itself is wrong.
+_NAME: Final = "[key]"
+#: For a value that is none of those allowed, of whatever kind it is.
+_NO_CHOICE: Final = "literal_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file as TOML has it.
+
+    Attributes:
+        called: what messages call it.
+        members: its keys and their values.
+        secret: whether its values, and keys that could be values, are kept out of messages.
+    """
+
+    called: str
+    members: Mapping[str, Any]
+    secret: bool = False
+
+    def as_table(self, kind: type[_T]) -> _T:
+        """The file as a dataclass; :mod:`partway.gateway.configuration.expected` says what of.
+
+        Raises:
+            SettingsError: it does not say what it must.
+        """
+        sought = _Sought(kind, kinds=True, secret=self.secret)
+        value: _T = _checked(sought, self.members, self.called)
+        return value
+
+    def refuse(self, faults: Iterable[tuple[Place, str]]) -> None:
+        """Refuse the file if there are faults that can only be seen with other keys.
+
+        Args:
+            faults: the place, and what was found and must be there, of each.
+
+        Raises:
+            SettingsError: there is one.
+        """
+        if found := list(faults):
+            raise error_of(self.called, found)
+
+
+def read_toml(
+    path: Path, most: int = MAX_FILE_BYTES, *, called: str = "", secret: bool = False
+) -> Document:
+    """Read a file, which may be somebody else's.
+
+    Args:
+        path: of the file.
+        most: bytes that are read.
+        called: what messages call it; empty for its path.
+        secret: whether no message may repeat what is in it.
+
+    Raises:
+        SettingsError: it cannot be read, has more bytes, or is not TOML; says in which line.
+    """
+    called = called or str(path)
+    try:
+        content = read_bounded(path, most)
+    except OSError as error:
+        raise SettingsError(f"{called}: cannot be read: {error.strerror or error}") from None
+    except ValueError:
+        raise SettingsError(f"{called}: this file must have at most {most} bytes") from None
+    try:
+        return Document(called, tomllib.loads(content.decode()), secret)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        why = f"line {line} has a byte that is not UTF-8"
+    except tomllib.TOMLDecodeError as error:
+        lines = content.count(b"\n") + 1
+        said, _, place = str(error).rpartition(" (at ")
+        place = place.removesuffix(")")
+        if not place.startswith("line"):  # it is the end of the document
+            place = f"line {lines}, at the end"
+        # What is wrong may quote what is there; where it is does not.
+        why = place if secret else f"{place}: {said}"
+    except RecursionError:
+        why = "arrays or tables are nested too deep"
+    except ValueError:  # sys.set_int_max_str_digits()
+        why = "a number has too many digits"
+    raise SettingsError(f"{called}: this is not TOML: {why}")
+
+
+def checked(hint: Any, value: object, where: str) -> Any:
+    """A value of a variable or a flag, or a table of a caller's, as its type.
+
+    Args:
+        hint: the type, with its note.
+        value: as TOML would have it.
+        where: what to call it in messages, such as ``PARTWAY_PORT``.
+
+    Raises:
+        SettingsError: it is not what it must be.
+    """
+    return _checked(_Sought(hint), value, where)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """What a value must be, and what a message may say of one that is not.
+
+    Attributes:
+        hint: its type.
+        kinds: whether the kind of what was found is named; a variable is a string, whatever it is.
+        secret: whether what was found is kept out.
+    """
+
+    hint: Any
+    kinds: bool = False
+    secret: bool = False
+
+    def fault(self, error: Mapping[str, Any]) -> tuple[Place, str]:
+        """Place and text of one of pydantic's errors."""
+        place: Place = error["loc"][1:]  # without the place in the list that is around all
+        reason = error.get("ctx", {}).get("error", "")
+        if error["type"] == _UNKNOWN:
+            return self._unknown(place[:-1], str(place[-1]))
+        if isinstance(reason, TableRefused):
+            return reason.within(place)
+        if place[-1:] == (_NAME,) and len(names := parts_of(self._type_at(place[:-2]))) > 1:
+            found = given(error["input"], secret=self.secret)
+            return place[:-1], f"the name {found}; it must be {words_of(names[0])}"
+        wanted = words_of(self._type_at(place))
+        if error["type"] == _MISSING:
+            return place, f"this key is missing; it must be {wanted}"
+        why = f" ({reason})" if str(reason) and not self.secret else ""
+        return place, f"{self._found(error)}; it must be {wanted}{why}"
+
+    def _unknown(self, table: Place, key: str) -> tuple[Place, str]:
+        known = keys_of(self._type_at(table)) or ()
+        if self.secret and not may_be_shown(key):
+            return table, unknown_among(known)
+        return (*table, key), unknown(key, known)
+
+    def _found(self, error: Mapping[str, Any]) -> str:
+        kind, value = error["type"], error["input"]
+        is_wrong = kind.endswith("_type") or (kind == _NO_CHOICE and not isinstance(value, str))
+        return given(value, kind=self.kinds and is_wrong, secret=self.secret)
+
+    def _type_at(self, place: Place) -> Any:
+        """The type that is declared for a place."""
+        hint = self.hint
+        for step in place:
+            keys = keys_of(hint)
+            hint = parts_of(hint)[-1] if keys is None else keys[str(step)]
+        return hint
+
+
+def _checked(sought: _Sought, value: object, where: str) -> Any:
+    check = adapter(sought.hint)
+    from pydantic import ValidationError
+
+    try:
+        return check.validate_python([value])[0]
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    # pydantic speaks of a table's keys in the order of their declaration.
+    order = _order_in(value)
+    raise error_of(where, sorted(map(sought.fault, found), key=lambda fault: order(fault[0])))
+
+
+def _order_in(document: object) -> Callable[[Place], list[int]]:
+    """For sorting places as they come in a document; a key that is missing comes last."""
+    ranks: dict[int, dict[str, int]] = {}
+
+    def order(place: Place) -> list[int]:
+        found, value = [], document
+        for step in place:
+            if isinstance(value, dict):
+                known = ranks.get(id(value))
+                if known is None:
+                    known = ranks[id(value)] = {key: at for at, key in enumerate(value)}
+                found.append(known.get(str(step), len(value)))
+                value = value.get(step)
+            elif isinstance(value, list) and isinstance(step, int):
+                found.append(step)
+                value = value[step]
+        return found
+
+    return order

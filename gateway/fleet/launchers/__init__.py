@@ -1,0 +1,1 @@
+"""How a container comes to run, and to its end."""

@@ -1,0 +1,263 @@
+"""A container as a process of this machine: its start, whether it is ready, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from partway.gateway.clock import Clock, LoopClock, Timer
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.child import Child
+from partway.gateway.fleet.leash import Leash
+from partway.gateway.limits import (
+    KILL_TIMEOUT,
+    LAST_OUTPUT_TIMEOUT,
+    START_TIMEOUT,
+    STOP_GRACE,
+)
+from partway.gateway.waiting import first_of, time_limit
+
+log = logging.getLogger("partway.fleet")
+
+#: Where containers listen: a process of this machine is for this machine alone.
+HOST: Final = "127.0.0.1"
+
+#: Waits until the container at an address is ready for streams, however long that takes.
+Readiness = Callable[[Address, Clock], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What starts a container.
+
+    Attributes:
+        argv: program and arguments.
+        port: where it is to listen; it is told by ``SAGEMAKER_BIND_TO_PORT``.
+        environment: further variables, beside those of this process.
+        cwd: the folder in which it runs; None for that of this process.
+    """
+
+    argv: Sequence[str]
+    port: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """How a container's process has ended.
+
+    Attributes:
+        status: its exit status, negative for a signal's number; None for a process that could not
+            be killed, and was left to itself.
+        reason: why it was killed without anybody's asking, as in "the container …"; empty if it
+            was not.
+    """
+
+    status: int | None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """The end in words, as in "the container …"."""
+        if self.status is None:
+            return "could not be killed, and is left to itself"
+        if self.status >= 0:
+            return f"ended with status {self.status}"
+        names = {number.value: number.name for number in signal.Signals}
+        return f"was ended by {names.get(-self.status, f'signal {-self.status}')}"
+
+
+class ContainerProcess:
+    """A container that runs: the process that was started, and the group of all it has started.
+
+    Made by :func:`launch`. It is its caller's to end, by :meth:`stop` or :meth:`kill`. A process
+    that has left the group (``setsid``) is out of reach, and lives on after the container's end.
+
+    Attributes:
+        address: where it was told to listen.
+        ready: set once it is ready for streams, where somebody was asked to find out.
+        ended: how it has ended; None before its end.
+    """
+
+    def __init__(
+        self,
+        child: Child,
+        address: Address,
+        clock: Clock,
+        *,
+        readiness: Readiness | None,
+        start_timeout: float,
+        wait_for_all: bool,
+    ) -> None:
+        self.address = address
+        self.ready = asyncio.Event()
+        self.ended: ProcessEnd | None = None
+        self._child = child
+        self._clock = clock
+        self._wait_for_all = wait_for_all
+        self._killed = asyncio.Event()
+        self._given_up = asyncio.Event()
+        self._giving_up: Timer | None = None
+        self._gone = False
+        self._reason = ""
+        living = self._live(readiness, start_timeout)
+        self._life = asyncio.create_task(living, name=f"container {address}")
+
+    @property
+    def pid(self) -> int | None:
+        """Number of the process that was started; None once that one has ended."""
+        if self.ended is not None or self._child.exited.is_set():
+            return None
+        return self._child.pid
+
+    @property
+    def status(self) -> int | None:
+        """Exit status of the process that was started, negative for a signal's number.
+
+        None while that one runs; what it has started may run longer.
+        """
+        return self._child.status
+
+    async def wait(self) -> ProcessEnd:
+        """Wait for its end, for as long as it lives."""
+        return await asyncio.shield(self._life)
+
+    async def ends_within(self, seconds: float) -> bool:
+        """Wait for its end for so long; returns whether it came."""
+        try:
+            async with time_limit(self._clock, seconds):
+                await self.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the process that was started, as the platform does (clause 1.1-1)."""
+        if self.ended is None:
+            self._child.terminate()
+
+    async def stop(self, grace: float = STOP_GRACE) -> bool:
+        """End it: SIGTERM, and SIGKILL ``grace`` seconds later; returns when it has ended.
+
+        Returns:
+            Whether SIGTERM was enough.
+        """
+        self.terminate()
+        if await self.ends_within(grace):
+            return True
+        self.kill()
+        await self.wait()
+        return False
+
+    def kill(self) -> None:
+        """Kill it, and all that it has started; :meth:`wait` takes seconds at most from here on."""
+        if self._gone:  # its group was killed then, whose number may be another's by now
+            return
+        self._child.kill_group()
+        self._killed.set()
+        if self._giving_up is None:
+            self._giving_up = self._clock.call_later(KILL_TIMEOUT, self._given_up.set)
+
+    async def _live(self, readiness: Readiness | None, start_timeout: float) -> ProcessEnd:
+        """Own the start's watch, the group and its output, from the start to the end."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                starting = tasks.create_task(self._watch_start(readiness, start_timeout))
+                await self._until_gone()
+                starting.cancel()
+        finally:
+            self._gone = True
+            if self._giving_up is not None:
+                self._giving_up.cancel()
+            self._child.kill_group()  # what it has left behind, as an engine ends all of it
+            with suppress(TimeoutError):
+                async with time_limit(self._clock, LAST_OUTPUT_TIMEOUT):
+                    await self._child.exited.wait()  # if it was this task that was ended
+                    await self._child.silent.wait()
+            if self._child.status is None:
+                log.error("process %d does not end by SIGKILL: it is left", self._child.pid)
+            self._child.release()
+            self.ended = ProcessEnd(self._child.status, self._reason)
+        return self.ended
+
+    async def _watch_start(self, readiness: Readiness | None, timeout: float) -> None:
+        if readiness is None:
+            return
+        try:
+            async with time_limit(self._clock, timeout):
+                await readiness(self.address, self._clock)
+        except TimeoutError:
+            self._reason = f"is not ready after {timeout:g} s"
+            self.kill()
+        else:
+            self.ready.set()
+
+    async def _until_gone(self) -> None:
+        """Wait until it has ended, or was killed for long enough."""
+        await first_of(self._child.exited, self._given_up)
+        if self._wait_for_all:
+            await first_of(self._child.silent, self._killed)
+
+
+async def launch(
+    command: Command,
+    leash: Leash,
+    on_output: Callable[[bytes], None],
+    *,
+    with_errors: bool = True,
+    readiness: Readiness | None = None,
+    start_timeout: float = START_TIMEOUT,
+    wait_for_all: bool = False,
+    clock: Clock | None = None,
+) -> ContainerProcess:
+    """Start a container as a process; returns at once, whether or not it is ready.
+
+    Args:
+        command: starts it.
+        leash: ends it should this process end before it; holds one container at a time.
+        on_output: takes what it prints, as it comes.
+        with_errors: whether what it says on standard error is output too, or goes to ours.
+        readiness: finds out whether it is ready, as
+            :func:`~partway.gateway.fleet.launchers.startup.pinged` does; None if nobody needs to
+            know, or gives it a limit.
+        start_timeout: seconds from its start until it must be ready (clause 1.1-3); it is killed
+            if they are not enough.
+        wait_for_all: whether its end is that of everything that holds its output. Otherwise it
+            ends with the process that was started, and all the others are killed then, as by an
+            engine.
+        clock: measures all times; the running loop's by default.
+
+    Raises:
+        OSError: there is no such program, or no such folder.
+    """
+    clock = LoopClock() if clock is None else clock
+    child = Child(on_output, leash)
+    await child.start(
+        command.argv,
+        environment={**command.environment, "SAGEMAKER_BIND_TO_PORT": str(command.port)},
+        cwd=command.cwd,
+        with_errors=with_errors,
+    )
+    return ContainerProcess(
+        child,
+        Address(HOST, command.port),
+        clock,
+        readiness=readiness,
+        start_timeout=start_timeout,
+        wait_for_all=wait_for_all,
+    )
+
+
+def free_port() -> int:
+    """A port that nobody listens on now; somebody else may take it before the container does."""
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        port: int = taken.getsockname()[1]
+        return port

@@ -1,0 +1,49 @@
+"""Waiting: for a time by an injected clock, and for the first of several events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from partway.gateway.clock import Clock
+
+
+@asynccontextmanager
+async def time_limit(clock: Clock, seconds: float) -> AsyncIterator[None]:
+    """As :func:`asyncio.timeout`, by a clock of the caller's.
+
+    Args:
+        clock: measures the time.
+        seconds: for what is in the block.
+
+    Raises:
+        TimeoutError: the block took longer; what it awaited is cancelled.
+    """
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as limit:
+        timer = clock.call_later(seconds, lambda: limit.reschedule(loop.time()))
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+async def pause(clock: Clock, seconds: float) -> None:
+    """As :func:`asyncio.sleep`, by a clock of the caller's."""
+    over = asyncio.Event()
+    timer = clock.call_later(seconds, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()
+
+
+async def first_of(*events: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

@@ -1,0 +1,115 @@
+"""partway.gateway.waiting, by a clock that the test turns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from partway.gateway.waiting import first_of, pause, time_limit
+from tests.gateway.streams.fakes import FakeClock
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
+async def turns() -> None:
+    """Let the others go on until they wait."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_limit_that_is_not_reached_leaves_no_timer():
+    clock = FakeClock()
+    async with time_limit(clock, 10):
+        clock.advance(9.9)
+        await turns()
+    assert clock.armed == []
+
+
+async def test_a_limit_ends_what_is_awaited():
+    clock = FakeClock()
+    forever = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        async with time_limit(clock, 10):
+            await forever
+
+    working = asyncio.create_task(work())
+    await turns()
+    clock.advance(9.9)
+    await turns()
+    assert not forever.done()
+    clock.advance(0.1)
+    with pytest.raises(TimeoutError):
+        await working
+    assert forever.cancelled()
+    assert clock.armed == []
+
+
+async def test_an_error_in_time_is_none_of_the_limits():
+    clock = FakeClock()
+    with pytest.raises(ValueError, match="its own"):
+        async with time_limit(clock, 10):
+            raise ValueError("its own")
+    assert clock.armed == []
+
+
+async def test_a_cancellation_is_no_timeout():
+    clock = FakeClock()
+
+    async def work() -> None:
+        async with time_limit(clock, 10):
+            await asyncio.get_running_loop().create_future()
+
+    working = asyncio.create_task(work())
+    await turns()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert clock.armed == []
+
+
+async def test_a_pause_takes_its_time():
+    clock = FakeClock()
+    pausing = asyncio.create_task(pause(clock, 3))
+    await turns()
+    clock.advance(2.9)
+    await turns()
+    assert not pausing.done()
+    clock.advance(0.1)
+    await pausing
+    assert clock.armed == []
+
+
+async def test_a_pause_that_is_cancelled_leaves_no_timer():
+    clock = FakeClock()
+    pausing = asyncio.create_task(pause(clock, 3))
+    await turns()
+    pausing.cancel()
+    await asyncio.wait((pausing,))
+    assert clock.armed == []
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+async def test_the_first_event_is_enough(which):
+    events = [asyncio.Event() for _ in range(3)]
+    waiting = asyncio.create_task(first_of(*events))
+    await turns()
+    assert not waiting.done()
+    events[which].set()
+    await waiting
+
+
+async def test_an_event_that_has_come_is_not_waited_for():
+    came = asyncio.Event()
+    came.set()
+    async with asyncio.timeout(5):
+        await first_of(asyncio.Event(), came)
+
+
+async def test_whoever_stops_waiting_for_events_leaves_nothing():
+    waiting = asyncio.create_task(first_of(asyncio.Event(), asyncio.Event()))
+    await turns()
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    assert waiting.cancelled()
