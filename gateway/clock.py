@@ -19,7 +19,7 @@ class Clock(Protocol):
         """Monotonic seconds."""
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
-        """Call back after ``delay`` seconds."""
+        """Call ``callback`` with ``args`` after ``delay`` seconds."""
 
 
 class LoopClock:
@@ -33,5 +33,5 @@ class LoopClock:
         return time.monotonic()
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
-        """Call back after ``delay`` seconds."""
+        """Call ``callback`` with ``args`` after ``delay`` seconds."""
         return self._loop.call_later(delay, callback, *args)

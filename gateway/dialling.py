@@ -43,11 +43,11 @@ class Upgraded:
 
 
 class Unreachable(Exception):
-    """No connection, or no valid answer to the upgrade; says why."""
+    """A server gave no connection, or no valid answer to the upgrade; the message says why."""
 
 
 class OutOfDescriptors(Unreachable):
-    """No connection, and not for the server's part: we have no file descriptor left for one."""
+    """This process has no file descriptor left for a connection; the server is not at fault."""
 
 
 async def dial(
@@ -58,11 +58,11 @@ async def dial(
     handshake_timeout: float,
     tls: ssl.SSLContext | None = None,
 ) -> Upgraded:
-    """Connect and upgrade.
+    """Connect to a server, and upgrade the connection to a WebSocket.
 
     Args:
-        address: where to.
-        handshake: what to ask for.
+        address: the server's.
+        handshake: the upgrade to ask for.
         connect_timeout: see :func:`reach`.
         handshake_timeout: seconds for the answer to the upgrade.
         tls: see :func:`reach`.
@@ -70,7 +70,7 @@ async def dial(
     Raises:
         HandshakeRefused: the server answered with another status than 101.
         OutOfDescriptors: this process, or its machine, has no file descriptor left.
-        Unreachable: everything else; the connection is gone then.
+        Unreachable: the upgrade failed for any other reason; the connection is gone then.
     """
     transport, dialling = await reach(address, _Dialling, timeout=connect_timeout, tls=tls)
     try:
@@ -97,17 +97,17 @@ async def reach(
     timeout: float,
     tls: ssl.SSLContext | None = None,
 ) -> tuple[asyncio.Transport, _P]:
-    """Connect.
+    """Connect to a server.
 
     Args:
-        address: where to.
+        address: the server's.
         factory: makes the protocol of the connection.
         timeout: seconds for each of the host's addresses to accept, its TLS included.
-        tls: what to speak it with, as a client; None for cleartext.
+        tls: the client's side of TLS; None for cleartext.
 
     Raises:
         OutOfDescriptors: this process, or its machine, has no file descriptor left.
-        Unreachable: everything else.
+        Unreachable: connecting failed for any other reason.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -134,13 +134,15 @@ async def reach(
             what = "accepted" if tls is None else "accepted, its TLS included,"
             trouble = f"no connection was {what} within {timeout * 1000:g} ms"
         except ssl.SSLCertVerificationError as error:
-            trouble = f"its certificate is not to be trusted: {error.verify_message}"
+            trouble = f"the server's certificate is not to be trusted: {error.verify_message}"
         except ssl.SSLError as error:
-            trouble = f"no TLS with it: {error.reason or 'the handshake failed'}"
+            trouble = f"no TLS with the server: {error.reason or 'the handshake failed'}"
         except OSError as error:
             _check_descriptors(error)
             # Not strerror: asyncio's says "Connect call failed", whatever the reason.
-            trouble = os.strerror(error.errno) if error.errno else str(error) or "it hung up"
+            trouble = (
+                os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
+            )
     raise Unreachable(trouble)
 
 
@@ -150,9 +152,9 @@ def _check_descriptors(error: OSError) -> None:
 
 
 def _try_descriptor() -> None:
-    """Tell a name without address from a resolver that could open nothing.
+    """Raise OutOfDescriptors if this process can open no descriptor, so nor could the resolver.
 
-    Which error that gives is the business of the machine's name services: of some it is EBUSY.
+    Which error the resolver then gives is up to the machine's name services: of some it is EBUSY.
     """
     try:
         socket.socket().close()
@@ -161,7 +163,7 @@ def _try_descriptor() -> None:
 
 
 class _Dialling(asyncio.Protocol):
-    """Carries a :class:`ClientHandshake` over a transport, then lets go of it."""
+    """Carries a :class:`ClientHandshake` over a transport, then lets go of the transport."""
 
     def __init__(self) -> None:
         self._handshake: ClientHandshake | None = None
@@ -169,7 +171,7 @@ class _Dialling(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     async def upgrade(self, handshake: ClientHandshake) -> Accepted:
-        """Send the request, wait for what comes of it."""
+        """Send the upgrade request, and wait for the server's answer."""
         if self._transport is not None:
             self._handshake = handshake
             self._transport.write(handshake.request)

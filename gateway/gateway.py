@@ -44,14 +44,14 @@ class Gateway:
     Owns the listener from :meth:`start` to the end of :meth:`drain`, and every stream in between.
 
     Args:
-        settings: the whole tree.
-        tls: what the TLS port shows; None for none.
-        wall_clock: epoch seconds, for signatures.
-        further_routes: operations besides the gateway's own, which go first.
+        settings: all settings of the gateway.
+        tls: the TLS context of the TLS port; None without such a port.
+        wall_clock: returns epoch seconds, for signatures.
+        further_routes: routes besides the gateway's own, which go first.
         dialler: opens every stream's connection with its container.
 
     Raises:
-        PrincipalsError: the file of principals is of no use.
+        PrincipalsError: the file of principals cannot be read, or is malformed.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Gateway:
         self._listener = Listener(self._http1, self._http2, settings.max_connections)
 
     async def start(self) -> Listening:
-        """Listen.
+        """Listen on the addresses of the settings.
 
         Raises:
-            OSError: an address cannot be listened on.
+            OSError: an address cannot be listened on; the error's ``filename`` is host and port.
         """
         settings = self.settings
         host, port = await self._listener.start(settings.host, settings.port)
@@ -117,8 +117,8 @@ class Gateway:
 
         Until then connections are still accepted, so that who asks is told 503 and goes elsewhere;
         HTTP/2 connections are told GOAWAY at once. Streams have ``shutdown_grace`` seconds to end
-        by themselves, the rest are ended over ``shutdown_spread``. Bounded by these two and
-        ``shutdown_hard`` together.
+        by themselves, the rest are ended over ``shutdown_spread``. The whole drain takes no longer
+        than these two and ``shutdown_hard`` together.
         """
         settings = self.settings
         self._http2.announce_end()

@@ -7,12 +7,12 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-#: Of what is no terminal: a log has the same lines wherever it is written.
+#: Width of tables that go elsewhere than to a terminal: logs have the same lines everywhere.
 PLAIN_WIDTH: Final = 120
 
 
 def console_for(file: TextIO) -> Console:
-    """A console that is plain where nobody watches: no colours, and always the same width."""
+    """Make a console; where nobody watches it is plain, without colours and of one width."""
     if file.isatty():
         return Console(file=file, highlight=False)
     return Console(

@@ -34,7 +34,7 @@ class PingWatch:
 
     Args:
         connection: what carries the pings.
-        clock: the stream's.
+        clock: the stream's clock.
         interval: seconds between pings.
         unanswered_limit: pings that may stay unanswered.
         on_lost: called once the peer is lost.
@@ -65,16 +65,16 @@ class PingWatch:
         self._arm()
 
     def pong_received(self, payload: bytes) -> None:
-        """Take a Pong in."""
+        """Take in the payload of a pong."""
         self._liveness.pong(payload)
 
     def reading_paused(self) -> None:
-        """The clock stops while we do not read: a pong would wait unseen."""
+        """Stop the clock while the peer is not read: a pong would wait unseen."""
         self._liveness.hold(Hold.READING_PAUSED)
         self._arm()
 
     def reading_resumed(self) -> None:
-        """The clock starts again from zero."""
+        """Start the clock again, from zero."""
         self._liveness.release(Hold.READING_PAUSED, self._clock.time())
         self._arm()
 
@@ -110,7 +110,7 @@ class PingWatch:
         self._arm()
 
     def _check_flushed(self) -> None:
-        """Pings queue behind unsent data, and the clock stops while one does (clause 1.4-2)."""
+        """Stop the clock while a ping queues behind unsent data (clause 1.4-2)."""
         if self._connection.flushed(self._ping_end):
             self._flush_check = None
             self._liveness.release(Hold.PING_UNFLUSHED, self._clock.time())
@@ -134,7 +134,7 @@ class StallWatch:
 
     Args:
         taken: how many bytes the socket has taken so far.
-        clock: the stream's.
+        clock: the stream's clock.
         timeout: seconds without progress.
         on_stall: called once.
     """
@@ -156,7 +156,7 @@ class StallWatch:
         self._progress_at = 0.0
 
     def waiting(self, reason: Wait) -> None:
-        """The direction waits for its socket."""
+        """Note that the direction waits for its socket, for ``reason``."""
         if not self._reasons:
             self._taken_before = self._taken()
             self._progress_at = self._clock.time()
@@ -164,7 +164,7 @@ class StallWatch:
         self._reasons |= reason
 
     def moving(self, reason: Wait) -> None:
-        """It waits no longer, as far as ``reason`` goes."""
+        """Note that the direction no longer waits for ``reason``."""
         self._reasons &= ~reason
         if not self._reasons:
             self.stop()

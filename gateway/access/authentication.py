@@ -1,4 +1,4 @@
-"""Who sends a request, and may they: SigV4, bearer tokens, or nobody asks (clauses 2.4, 3-5)."""
+"""Who sends a request, and whether they may: by SigV4, bearer tokens, or unasked (2.4, 3-5)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Identity:
     """Who sent a request.
 
     Attributes:
-        principal: its name; None where nobody asks.
+        principal: the sender's name; None where the gateway does not ask for it.
         event_chain: makes the chain that checks a stream's events; None where the request was not
             signed.
     """
@@ -34,7 +34,7 @@ class Identity:
     event_chain: Callable[[], EventChain | None] = field(default=_unsigned, repr=False)
 
 
-#: Who sends a request where nobody asks.
+#: The sender of a request to a gateway that does not ask who sends it.
 ANYBODY = Identity(None)
 
 
@@ -51,20 +51,20 @@ class Authenticator(ABC):
         *,
         bearer_allowed: bool,
     ) -> Identity:
-        """The sender of a request who may make it.
+        """Find out who sends a request; returns only if the sender may make it.
 
         Args:
-            request: as it is on the wire.
-            operation: AWS's name, such as ``InvokeEndpoint``.
-            endpoint: its name, percent-decoded; empty for operations that have none.
-            payload_hash: of the request, which may have to be gathered for it; asked of those alone
-                that are signed by a key that is known and good.
+            request: the request as it is on the wire.
+            operation: AWS's name of the operation, such as ``InvokeEndpoint``.
+            endpoint: the endpoint's name, percent-decoded; empty for operations without endpoint.
+            payload_hash: returns the hash of the request's body, which may have to be gathered for
+                it; called only for a request signed with a key that is known and good.
             bearer_allowed: whether a token may stand for a signature.
 
         Raises:
             MissingAuthenticationToken: the request does not say who sends it.
-            IncompleteSignature: what it says cannot be read.
-            UnrecognizedClient: nobody has this key or token.
+            IncompleteSignature: what the request says of its sender cannot be read.
+            UnrecognizedClient: nobody has the request's key or token.
             ExpiredToken: the key's time is over.
             InvalidSignature: the request is not as it was signed.
             AccessDenied: the sender may not do this.
@@ -72,7 +72,7 @@ class Authenticator(ABC):
 
 
 class NoAuthentication(Authenticator):
-    """Everybody may do everything."""
+    """An authenticator for a gateway where everybody may do everything."""
 
     async def authenticate(
         self,
@@ -90,9 +90,9 @@ class SigV4Authentication(Authenticator):
     """Principals sign with their keys; where it is allowed they may bring a token instead.
 
     Args:
-        principals: who there is.
-        region: that scopes name.
-        clock: epoch seconds.
+        principals: who may be the sender of a request.
+        region: the region that the scope of a signature must name.
+        clock: returns the time in epoch seconds.
     """
 
     def __init__(self, principals: Principals, region: str, clock: Callable[[], float]) -> None:
@@ -163,10 +163,10 @@ class SigV4Authentication(Authenticator):
 
 
 def _bearer_token(request: SignableRequest) -> str | None:
-    """The token that stands for a signature (clause 3-5), or None where there is none.
+    """Return the bearer token that stands for a signature (clause 3-5); None if there is no token.
 
     Raises:
-        IncompleteSignature: there is more than one, or a signature beside it.
+        IncompleteSignature: the request has several tokens, or a signature beside its token.
     """
     authorizations = request.values("authorization")
     tokens = [

@@ -12,9 +12,9 @@ from partway.protocol.errors import AccessDenied
 def check_origin(headers: Mapping[str, str], allowed: frozenset[str]) -> None:
     """Refuse a browser's page from elsewhere: cross-site WebSocket hijacking (clause 3-4).
 
-    A request without ``Origin`` is no browser's. A page from this very host and port passes only
-    if the host is an address or ``localhost``: a name that anybody's DNS may point here does not
-    make a page ours (DNS rebinding).
+    A request without ``Origin`` does not come from a browser. A page from this very host and port
+    passes only if the host is an address or ``localhost``: a name that anybody's DNS may point here
+    does not make a page ours (DNS rebinding).
 
     Raises:
         AccessDenied: the origin is neither ours nor allowed.

@@ -1,4 +1,4 @@
-"""Values of flags that several commands have."""
+"""Reads the values of flags that several commands have."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from contextlib import suppress
 
 
 def seconds(text: str) -> float:
-    """A time that ends.
+    """Read the value of a flag that takes seconds: a number over 0 and at most 3600.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: the value is not such a number.
     """
     with suppress(ValueError):
         value = float(text)
         if 0 < value <= 3600:
             return value
-    raise argparse.ArgumentTypeError(f"{text!r} is not over 0 and at most 3600 seconds")
+    raise argparse.ArgumentTypeError(
+        f"{text!r} was given; it must be a number of seconds over 0 and at most 3600"
+    )

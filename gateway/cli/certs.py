@@ -64,7 +64,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--region",
         default=region(),
-        help="of that host (AWS_REGION, AWS_DEFAULT_REGION, us-east-1)",
+        help="region of SageMaker's host (AWS_REGION, AWS_DEFAULT_REGION, us-east-1)",
     )
     parser.add_argument(
         "--directory",
@@ -85,7 +85,11 @@ def run(options: argparse.Namespace) -> int:
     try:
         directory = (options.directory or default_directory(os.environ)).absolute()
         if not str(directory).isprintable():  # it would steer the terminal, or leave its comment
-            print(f"partway certs: {str(directory)!r}: not a path to print", file=sys.stderr)
+            print(
+                f"partway certs: {str(directory)!r} is the CA's directory; "
+                "its path must be of printable characters",
+                file=sys.stderr,
+            )
             return 2
         names = [*default_names(""), *options.names, *hosts]
         LocalCa(directory).ensure(names, datetime.now(UTC))
@@ -98,14 +102,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def lines(ca: Path, hosts: Iterable[str]) -> Iterator[str]:
-    """What to paste.
+    """Yield the lines to paste into a shell.
 
     Everything but comments is ``export NAME=VALUE``. Comments hold no quotes and nothing else
     that a shell looks at, but for a path that needs them: an interactive zsh reads them as
     commands.
 
     Args:
-        ca: the local CA's certificate.
+        ca: the file of the local CA's certificate.
         hosts: names that shall lead to the gateway.
     """
     path = shlex.quote(str(ca))

@@ -1,4 +1,4 @@
-"""What commands take from the environment alike."""
+"""What several commands take from the environment."""
 
 from __future__ import annotations
 

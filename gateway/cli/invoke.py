@@ -64,11 +64,11 @@ def add_to(commands: Commands) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("endpoint", metavar="NAME", help="the endpoint")
+    parser.add_argument("endpoint", metavar="NAME", help="the endpoint's name")
     parser.add_argument(
         "--url",
         default=os.environ.get("PARTWAY_URL", "http://127.0.0.1:8090"),
-        help="the gateway (%(default)s)",
+        help="the gateway's URL (%(default)s)",
     )
     parser.add_argument(
         "--transport",
@@ -88,7 +88,7 @@ def add_to(commands: Commands) -> None:
         help="sign with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN",
     )
     parser.add_argument(
-        "--region", default=region(), help="region that signatures name (%(default)s)"
+        "--region", default=region(), help="region that signatures must name (%(default)s)"
     )
     parser.add_argument(
         "--token",
@@ -136,19 +136,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _printable(text: str) -> str:
-    """What others said, without what would steer the terminal."""
+    """Return a text of others without the characters that would steer the terminal."""
     return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
 
 
 def _token(options: argparse.Namespace) -> str | None:
-    """The flag's, or the environment's where a token is of use: it may be set for all commands."""
+    """Return the token to send: the flag's, else the environment's if this stream can use it."""
     if options.token is not None or options.sign or options.transport != "websocket":
         return cast("str | None", options.token)
     return os.environ.get("PARTWAY_TOKEN") or None
 
 
 async def invoke(options: argparse.Namespace) -> int:
-    """Hold one conversation."""
+    """Hold one conversation; returns the exit status."""
     printer = FramePrinter(sys.stdout) if options.frames else None
     timing = Timing()
     opened = connect(
@@ -234,7 +234,7 @@ async def _parts(options: argparse.Namespace) -> AsyncIterator[PayloadPart]:
 
 
 def _as_parts(pieces: Iterator[bytes], data_type: DataType, partial: bool) -> Iterator[PayloadPart]:
-    """Each piece a message, or with ``partial`` all of them one message."""
+    """Yield each piece as a message, or with ``partial`` all pieces as one message."""
     piece = next(pieces, None)
     while piece is not None:
         following = next(pieces, None)
@@ -245,7 +245,7 @@ def _as_parts(pieces: Iterator[bytes], data_type: DataType, partial: bool) -> It
 
 
 async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
-    """Lines as they come, without their ends.
+    """Yield the lines of a file as they come, without line breaks.
 
     A thread reads them, for standard input may be a file, which no event loop can watch. It is
     a daemon: nothing can wake it from a terminal that says no more. It reads through a buffer of
@@ -283,7 +283,7 @@ def _print_reply(part: PayloadPart, output: BinaryIO) -> None:
 
 
 class FramePrinter:
-    """Shows parts, one line each: time, direction, type, completion, size, beginning."""
+    """Prints parts, one line each: time, direction, type, completion, size, beginning."""
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
@@ -291,7 +291,7 @@ class FramePrinter:
         self._started = time.monotonic()
 
     def show(self, part: PayloadPart, *, sent: bool) -> None:
-        """Show one part."""
+        """Print the line of one part."""
         beginning = part.payload[:_SHOWN_BYTES]
         if part.data_type is DataType.UTF8:
             shown = repr(beginning.decode("utf-8", "backslashreplace"))
@@ -317,15 +317,15 @@ class Timing:
         self._received: list[float] = []
 
     def start(self) -> None:
-        """The stream is open."""
+        """Note that the stream is open."""
         self._started = time.monotonic()
 
     def part_received(self) -> None:
-        """A part has come."""
+        """Note that a part has come."""
         self._received.append(time.monotonic())
 
     def summary(self) -> str:
-        """One line; times in milliseconds."""
+        """Return one line that tells the times, in milliseconds."""
         if self._started is None or not self._received:
             return "no part came back"
         first = (self._received[0] - self._started) * 1000

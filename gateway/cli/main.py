@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser(names: Iterable[str]) -> argparse.ArgumentParser:
-    """The parser of these commands."""
+    """Make the parser of the commands of these names."""
     parser = argparse.ArgumentParser(
         prog=_PROG, description="The open gateway for bidirectional model streams."
     )
@@ -34,7 +34,7 @@ def _parser(names: Iterable[str]) -> argparse.ArgumentParser:
         "--version",
         action="version",
         version=f"{_PROG} {__version__}",
-        help="say which one this is",
+        help="print the version and exit",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in names:

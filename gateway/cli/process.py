@@ -13,14 +13,14 @@ from typing import Any, Final, TypeVar
 
 log = logging.getLogger("partway.serve")
 
-#: Exit status of what Ctrl-C has ended, as a shell has it.
+#: Exit status of a process that Ctrl-C has ended, as shells report it.
 INTERRUPTED: Final = 130
 
 _T = TypeVar("_T")
 
 
 def start_log(level: str) -> None:
-    """Log to standard error; ``level`` is a setting's, in lower case."""
+    """Log to standard error; ``level`` is the setting ``log_level``, in lower case."""
     logging.basicConfig(
         level=level.upper(),
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
@@ -29,7 +29,7 @@ def start_log(level: str) -> None:
 
 
 def stop_on_signals(again: Callable[[], None]) -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; ``again`` is called on each further one."""
+    """Return an event that the first SIGTERM or SIGINT sets; each further one calls ``again``."""
     stop = asyncio.Event()
 
     def signalled() -> None:
@@ -44,7 +44,7 @@ def stop_on_signals(again: Callable[[], None]) -> asyncio.Event:
 
 
 async def until_signalled(work: Coroutine[Any, Any, _T]) -> _T | None:
-    """What it comes to; None if SIGINT or SIGTERM has ended it before, by cancellation."""
+    """Return what ``work`` returns; None if SIGINT or SIGTERM has had it cancelled before."""
     stop = stop_on_signals(again=lambda: None)  # it ends at once: nothing could hasten it
     working = asyncio.create_task(work, name="work")
     waiting = asyncio.create_task(stop.wait(), name="signals")
@@ -56,12 +56,12 @@ async def until_signalled(work: Coroutine[Any, Any, _T]) -> _T | None:
 
 
 def raise_descriptor_limit(needed: int) -> None:
-    """Let this process have all the file descriptors it may; warn if they may not suffice.
+    """Raise this process's limit of open files as far as it may; warn if that may not suffice.
 
     At the limit uvloop closes new connections without a word.
 
     Args:
-        needed: one for each connection, and one more for each stream's container.
+        needed: most descriptors that the process may need at once.
     """
     try:
         import resource
@@ -74,14 +74,14 @@ def raise_descriptor_limit(needed: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < needed:
         log.warning(
             "the limit of open files is %d; max_connections and max_streams can need %d: "
-            "raise it (ulimit -Hn) or lower them",
+            "raise the limit (ulimit -Hn) or lower these two",
             soft,
             needed,
         )
 
 
 def run_loop(main: Coroutine[Any, Any, int]) -> int:
-    """Run on uvloop where there is one, else on asyncio's own loop."""
+    """Run ``main`` on uvloop where that is installed, else on asyncio's own loop."""
     if importlib.util.find_spec("uvloop") is None:
         return asyncio.run(main)
     import uvloop

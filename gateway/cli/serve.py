@@ -57,7 +57,7 @@ def add_to(commands: Commands) -> None:
         type=Path,
         metavar="FILE",
         default=os.environ.get("PARTWAY_CONFIG"),
-        help="settings as TOML; flags and PARTWAY_… variables go before it",
+        help="settings as TOML; flags and PARTWAY_… variables take precedence",
     )
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, help="port, 0 for a free one (8090)")
@@ -69,28 +69,30 @@ def add_to(commands: Commands) -> None:
         help="an endpoint and its running container; may be repeated",
     )
     parser.add_argument(
-        "--tls-port", type=int, help="port to listen on with TLS too, 0 for a free one (none)"
+        "--tls-port", type=int, help="port to listen on with TLS too, 0 for a free one (no TLS)"
     )
     parser.add_argument(
         "--tls-cert",
         type=Path,
         metavar="FILE",
-        help="certificate chain for it, PEM (one of the local CA's: see partway certs)",
+        help="the TLS port's certificate chain, PEM (the local CA's: see partway certs)",
     )
-    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
+    parser.add_argument(
+        "--tls-key", type=Path, metavar="FILE", help="the certificate's private key, PEM"
+    )
     parser.add_argument(
         "--tls-name",
         action="append",
         metavar="NAME",
         dest="tls_names",
-        help="further name in the local CA's certificate; may be repeated",
+        help="another name for the local CA's certificate; may be repeated",
     )
-    parser.add_argument("--region", help="region that signatures are made for (us-east-1)")
+    parser.add_argument("--region", help="region that signatures must name (us-east-1)")
     parser.add_argument(
         "--auth", choices=["none", "sigv4"], help="how clients prove who they are (none)"
     )
     parser.add_argument(
-        "--principals", type=Path, metavar="FILE", help="who may sign, for --auth sigv4"
+        "--principals", type=Path, metavar="FILE", help="file of who may sign, for --auth sigv4"
     )
     parser.add_argument(
         "--insecure",
@@ -124,7 +126,11 @@ def add_to(commands: Commands) -> None:
         default=False,
         help="with --record: keep the sizes of what is said, and not what is said",
     )
-    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="(info)")
+    parser.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        help="least level to log (info)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -163,7 +169,7 @@ def _say(error: Exception) -> None:
 
 
 def _check_together(options: argparse.Namespace, rules: Sequence[Rule], loaded: Settings) -> None:
-    """Refuse what would do nothing: a rule for an endpoint that there is not, half a recording."""
+    """Refuse flags that would do nothing: a rule for no endpoint, --no-payloads alone."""
     known = {endpoint.name for endpoint in loaded.endpoints}
     for number, rule in enumerate(rules, 1):
         if rule.endpoint is not None and rule.endpoint not in known:
@@ -172,11 +178,11 @@ def _check_together(options: argparse.Namespace, rules: Sequence[Rule], loaded: 
                 f"must be the name of an endpoint: {', '.join(sorted(known)) or 'there are none'}"
             )
     if options.no_payloads and options.record is None:
-        raise SettingsError("--no-payloads says how to --record DIR: add that")
+        raise SettingsError("--no-payloads was given alone; it must come with --record DIR")
 
 
 async def _serve_between(loaded: Settings, rules: Sequence[Rule], recorder: Recorder | None) -> int:
-    """Serve, with intermediaries before the containers where something asks for them."""
+    """Serve, with intermediaries before the containers where rules or a recorder need them."""
     if not rules and recorder is None:
         return await serve(loaded)
     observe = None if recorder is None else recorder.observe
@@ -211,7 +217,7 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
         return 1
     shown = f"[{listening.host}]" if ":" in listening.host else listening.host
     if not loaded.endpoints:
-        log.warning("there are no endpoints, so every stream is refused: add --endpoint NAME=URL")
+        log.warning("no endpoint is set, so every stream is refused: add --endpoint NAME=URL")
     print(f"listening on http://{shown}:{listening.port}", flush=True)
     if tls is not None:
         print(f"listening on https://{shown}:{listening.tls_port}{tls.authority}", flush=True)
@@ -227,13 +233,13 @@ class Tls:
     """The certificate of the TLS port: the operator's, or the local CA's.
 
     Attributes:
-        reloaded: the live context.
-        watch: sees to its renewal.
-        authority: what the ready line says of who signed it.
+        reloaded: the TLS context, which follows the certificate's files.
+        watch: sees to the certificate's renewal.
+        authority: what the ready line says of who signed the certificate.
 
     Raises:
-        SettingsError: a name is none.
-        TlsError: there is no certificate, and why.
+        SettingsError: a name in ``tls_names`` is neither a DNS name nor an IP address.
+        TlsError: the certificate or its key cannot be read or made; the message says why.
     """
 
     def __init__(self, loaded: Settings) -> None:

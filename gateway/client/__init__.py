@@ -76,29 +76,35 @@ async def connect(
     """Open a stream; leaving the block closes it, and gives up what has not come yet.
 
     Args:
-        url: the gateway's, ``http://HOST:PORT`` or ``https://HOST:PORT``.
-        endpoint: whose model to talk to.
+        url: the gateway's URL, ``http://HOST:PORT`` or ``https://HOST:PORT``.
+        endpoint: the name of the endpoint whose model to talk to.
         transport: ``websocket``, or ``http2`` for the event streams that AWS's SDKs speak; each
             stream has a connection of its own.
         path: the model's path in place of the default one, without a leading slash.
         query: ``key=value`` pairs for the model, percent-encoded.
         variant: the production variant to ask for.
-        credentials: to sign the request with, and over HTTP/2 each event; None to sign nothing.
-        region: the gateway's, for signatures.
+        credentials: key to sign the request with, and over HTTP/2 each event; None to sign nothing.
+        region: the gateway's region, which signatures name.
         token: a bearer token in place of a signature, for WebSockets.
         ca: PEM file of the roots to trust; those of OpenSSL, or of ``SSL_CERT_FILE``, by default.
         connect_timeout: seconds to reach the gateway, TLS included.
         open_timeout: seconds for the model to answer; the gateway gives it 60.
 
     Raises:
-        GatewayUnreachable: no gateway there.
-        StreamRefused: the gateway, or through it the container, said no.
-        ValueError: an argument is of no use: no URL, no CA, a token for HTTP/2.
+        GatewayUnreachable: no gateway answers at ``url``.
+        StreamRefused: the gateway, or through it the container, refused the stream.
+        ValueError: an argument cannot be used: a malformed URL, a ``ca`` without certificates, a
+            token for HTTP/2.
     """
     if transport not in _TRANSPORTS:
-        raise ValueError(f"{transport!r} is no transport; known are {', '.join(_TRANSPORTS)}")
+        raise ValueError(
+            f"transport: {transport!r} was given; it must be one of {', '.join(_TRANSPORTS)}"
+        )
     if token is not None and transport != "websocket":
-        raise ValueError("a token opens a WebSocket; an event stream is signed with credentials")
+        raise ValueError(
+            "token: one was given for an event stream; that must be signed with credentials, "
+            "only a WebSocket is opened by a token"
+        )
     request = request_for(
         url,
         endpoint,

@@ -12,7 +12,7 @@ _PASSING_CODES = frozenset({"1001", "1006", "1011", "1012", "1013", "1014"})
 
 
 class PartwayError(Exception):
-    """Whatever ends a stream other than cleanly.
+    """Base of the errors that end a stream other than cleanly.
 
     Attributes:
         reconnect: whether opening the stream again makes sense.
@@ -22,7 +22,7 @@ class PartwayError(Exception):
 
 
 class GatewayUnreachable(PartwayError):
-    """There is no gateway at the URL, or nothing that speaks like one."""
+    """Nothing answers at the URL, or something that does not speak as a gateway does."""
 
     reconnect = True
 
@@ -31,10 +31,10 @@ class StreamRefused(PartwayError):
     """The gateway answered with an HTTP error instead of a stream (section 4 of the contract).
 
     Attributes:
-        status: of the response.
-        error: the API's name for it, such as ``ModelError``.
+        status: the response's status.
+        error: the API's name of the error, such as ``ModelError``.
         message: what was wrong.
-        original_status: the container's own status, 0 if it gave none (``ModelError`` only).
+        original_status: the container's own status, 0 if it did not answer (``ModelError`` only).
         original_message: the beginning of the container's own body.
     """
 
@@ -78,22 +78,22 @@ class PlatformStreamFailed(PartwayError):
 
 
 class ConnectionLost(PartwayError):
-    """The connection to the gateway ended without a word, or the gateway answers no ping."""
+    """The connection to the gateway ended before the stream did, or pings stay unanswered."""
 
     reconnect = True
 
 
 class StreamEnded(PartwayError):
-    """Something was to be sent on a stream that has ended cleanly, or whose input has."""
+    """Something was to be sent on a stream that has ended cleanly, or whose input has ended."""
 
 
 def refused(status: int, headers: Mapping[str, str], body: bytes) -> StreamRefused:
     """The error that an HTTP response stands for (clause 4-1).
 
     Args:
-        status: of the response.
-        headers: names in lower case.
-        body: as much of it as was read.
+        status: the response's status.
+        headers: the response's headers, names in lower case.
+        body: as much of the response's body as was read.
     """
     error = headers.get("x-amzn-errortype", "")
     try:

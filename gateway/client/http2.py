@@ -57,7 +57,7 @@ _SETTINGS: Final = {
     SettingCodes.MAX_HEADER_LIST_SIZE: limits.HTTP2_MAX_HEADER_LIST,
 }
 
-#: Credit is given back in steps of this size.
+#: Flow-control credit is given back in steps of this many bytes.
 _CREDIT_STEP: Final = HTTP2_STREAM_WINDOW // 4
 
 #: Payload of the ping whose answer says that the gateway has seen us leave; those of the liveness
@@ -71,9 +71,9 @@ async def open_http2(
     """Send a request, and wait for the head of its response.
 
     Raises:
-        GatewayUnreachable: no gateway there.
-        StreamRefused: it said no.
-        ValueError: the CA's file is of no use.
+        GatewayUnreachable: no gateway answers at the request's URL.
+        StreamRefused: the gateway refused the stream.
+        ValueError: the CA's file holds no certificate, or cannot be read.
     """
     tls = request.context("h2")
     try:
@@ -94,11 +94,13 @@ async def open_http2(
 def _check_alpn(transport: asyncio.Transport) -> None:
     agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
     if agreed != "h2":  # RFC 9113 §3.2
-        raise Unreachable(f"it does not speak HTTP/2: TLS agreed on {agreed or 'no protocol'}")
+        raise Unreachable(
+            f"the server does not speak HTTP/2: TLS agreed on {agreed or 'no protocol'}"
+        )
 
 
 class Http2Wire(asyncio.Protocol, Wire):
-    """A connection with one stream, and events in its bodies.
+    """An HTTP/2 connection with one stream, whose two bodies carry events.
 
     The connection is always read, and its credit given back on receipt; only the stream's is
     withheld while reading is paused (clause 2.6-2). While reading goes on every byte is credited,
@@ -135,7 +137,7 @@ class Http2Wire(asyncio.Protocol, Wire):
     # --- Opening ---------------------------------------------------------------------------------
 
     def ask(self, headers: Headers, signer: EventSigner | None) -> None:
-        """Send the request's head; ``signer`` signs what follows it, None leaves events bare."""
+        """Send the request's head; ``signer`` signs the events behind it, None leaves them bare."""
         self._body = RequestBody(self._h2, _STREAM, signer, self._flush)
         self._h2.send_headers(_STREAM, headers)
         self._flush()
@@ -144,8 +146,8 @@ class Http2Wire(asyncio.Protocol, Wire):
         """Wait until the stream is granted.
 
         Raises:
-            StreamRefused: it is not.
-            Unreachable: there was no answer, or none in time.
+            StreamRefused: the gateway refused the stream.
+            Unreachable: no answer came within ``timeout`` seconds, or before the connection ended.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -306,7 +308,7 @@ class Http2Wire(asyncio.Protocol, Wire):
         elif status.isascii() and status.isdigit():
             self._status = int(status)
         else:
-            self._ended_by("its answer has no status")
+            self._ended_by("the gateway's answer has no status")
 
     def _data_received(self, data: bytes) -> None:
         if self._status:
@@ -327,7 +329,7 @@ class Http2Wire(asyncio.Protocol, Wire):
             self._body.drop()
 
     def _ended_by(self, why: str) -> None:
-        """The stream is over, and nobody said so in its own words."""
+        """Note that the stream is over for ``why``, unless it has ended before."""
         if not self._head.done():
             if self._status:
                 self._fail(refused(self._status, self._headers, bytes(self._refusal)))
@@ -347,10 +349,10 @@ class Http2Wire(asyncio.Protocol, Wire):
             self._head.exception()  # who waited may have given up; that is no leak
 
     def _deliver(self) -> None:
-        """Tell the owner what has come, as long as it reads; then give credit for it.
+        """Tell the owner of the events that have come, as long as it reads; then give credit.
 
-        Once the stream is over all the rest, a window's worth at most: who waits to send has to
-        learn of the end, whether or not anybody reads.
+        Once the stream is over the owner gets all the rest, a window's worth at most: who waits to
+        send has to learn of the end, whether or not anybody reads.
         """
         owner = self._owner
         if owner is None or self._delivering or self._finishing is not None:
@@ -362,7 +364,7 @@ class Http2Wire(asyncio.Protocol, Wire):
             ) is not None:
                 owner.event_received(event)
         except EventFault as fault:
-            owner.broken(f"the gateway sent what is no event: {fault.message}")
+            owner.broken(f"the gateway sent something that is not an event: {fault.message}")
         finally:
             self._delivering = False
         if self._over:
@@ -394,7 +396,7 @@ class Http2Wire(asyncio.Protocol, Wire):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _leave(self, transport: asyncio.Transport) -> None:
-        """GOAWAY, and the end of TCP once everything is flushed."""
+        """Send GOAWAY, and end the TCP connection once everything is flushed."""
         if not transport.is_closing():
             transport.write(goaway(0, ErrorCodes.NO_ERROR))
             transport.close()

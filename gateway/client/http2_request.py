@@ -15,18 +15,18 @@ from partway.protocol.sigv4 import EventSigner
 
 
 class RequestBody:
-    """What is to be sent on one stream, in its order.
+    """The queue of what is to be sent on one HTTP/2 stream, in its order.
 
     Args:
-        library: of the connection.
-        stream_id: of the stream.
+        library: the connection's h2.
+        stream_id: the stream's id.
         signer: signs each event; None leaves them bare.
-        flush: writes what the library has put out.
+        flush: writes to the transport what the library has put out.
 
     Attributes:
         owner: told when senders are to be held up.
-        held_bytes: those that wait for credit, or for the socket.
-        socket_full: whether the transport has enough.
+        held_bytes: bytes that wait for credit, or for the socket.
+        socket_full: whether the transport takes no more for now.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RequestBody:
         self._enqueue(self._signed(event))
 
     def end(self) -> None:
-        """Clause 2.3-2: the empty message that ends a signed input, and END_STREAM with it."""
+        """End the input by END_STREAM, a signed one by an empty message first (clause 2.3-2)."""
         if not self._dropped:
             self._input_ended = True
             self._enqueue(self._signed(b""))
@@ -103,7 +103,7 @@ class RequestBody:
         return self._input_ended and not self._end_sent
 
     def _take(self, room: int) -> bytes:
-        """The next bytes of the queue, ``room`` at most; events are joined, and cut if need be."""
+        """Take ``room`` bytes at most off the queue; events are joined, and cut if need be."""
         pieces: list[memoryview] = []
         while self._queue and room:
             piece = self._queue.popleft()

@@ -1,4 +1,4 @@
-"""What a caller asks for, checked, and its heads for either HTTP (sections 2.1, 2.4, 3)."""
+"""A caller's request for a stream: checked, and as a head of either HTTP (sections 2.1, 2.4, 3)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _HEADERS: Final = {
 _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _TLS: Final = frozenset({"https", "wss"})
 
-#: What RFC 6750 §2.1 lets a bearer token be made of, and all else that a header can carry.
+#: A token: what RFC 6750 §2.1 lets it be made of, and all else that a header can carry.
 _TOKEN: Final = re.compile(r"[!-~]+")
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def credentials_from_environment(environment: Mapping[str, str]) -> Credentials:
-    """The key in ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY`` and ``AWS_SESSION_TOKEN``.
+    """Read the key in ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``.
 
     Nothing else is looked at: no file, no profile, no metadata service.
 
@@ -48,11 +48,11 @@ def credentials_from_environment(environment: Mapping[str, str]) -> Credentials:
         environment: ``os.environ``, as a rule.
 
     Raises:
-        ValueError: one of the first two is missing, or empty.
+        ValueError: one of the first two variables is missing, or empty.
     """
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         if not environment.get(name):
-            raise ValueError(f"there is no {name} in the environment to sign with")
+            raise ValueError(f"{name} is not set, or empty; it must be set in order to sign")
     return Credentials(
         environment["AWS_ACCESS_KEY_ID"],
         environment["AWS_SECRET_ACCESS_KEY"],
@@ -65,15 +65,15 @@ class StreamRequest:
     """A stream that is to be opened.
 
     Attributes:
-        url: the gateway's, for messages; without a user's name and password.
+        url: the gateway's URL, for messages; without a user's name and password.
         address: where to connect.
-        authority: ``Host`` and ``:authority``.
+        authority: value of ``Host`` and of ``:authority``.
         target: path of the operation, percent-encoded.
         asked: ``path``, ``query`` and ``variant`` as far as they were given.
         tls: whether to speak TLS.
-        ca: PEM file of the roots to trust there; None for the system's.
-        credentials: to sign with; None to sign nothing.
-        region: that signatures name.
+        ca: PEM file of the roots to trust for TLS; None for the system's.
+        credentials: key to sign with; None to sign nothing.
+        region: region that signatures name.
         token: a WebSocket's bearer token.
     """
 
@@ -89,12 +89,12 @@ class StreamRequest:
     token: str | None = field(default=None, repr=False)
 
     def context(self, protocol: str) -> ssl.SSLContext | None:
-        """The client's side of TLS, with one protocol in ALPN; None for cleartext.
+        """Make the client's side of TLS, with one protocol in ALPN; None for cleartext.
 
-        Without ``ca`` OpenSSL's own roots, or those of ``SSL_CERT_FILE``.
+        Without ``ca`` the roots to trust are OpenSSL's own, or those of ``SSL_CERT_FILE``.
 
         Raises:
-            ValueError: ``ca`` is of no use.
+            ValueError: the file ``ca`` cannot be read, or holds no certificate in PEM.
         """
         if not self.tls:
             return None
@@ -102,15 +102,16 @@ class StreamRequest:
             context = ssl.create_default_context(cafile=self.ca)
         except OSError as error:  # ssl.SSLError is one, and names neither file nor fault
             known = None if isinstance(error, ssl.SSLError) else error.strerror
-            raise ValueError(f"{self.ca}: {known or 'no certificate in PEM'}") from None
+            known = known or "the file must hold certificates in PEM"
+            raise ValueError(f"ca: {self.ca}: {known}") from None
         context.set_alpn_protocols([protocol])
         return context
 
     def upgrade(self, now: float) -> tuple[str, Headers]:
-        """Target and further headers of a WebSocket's upgrade (clauses 3-3, 3-5).
+        """Make the target and further headers of a WebSocket's upgrade (clauses 3-3, 3-5).
 
         Args:
-            now: epoch seconds.
+            now: the time in epoch seconds.
         """
         query = urlencode(self.asked, quote_via=quote, safe="")
         headers: Headers = []
@@ -128,10 +129,10 @@ class StreamRequest:
         return (f"{self.target}?{query}" if query else self.target), headers
 
     def post(self, now: float) -> tuple[Headers, EventSigner | None]:
-        """The head of an HTTP/2 request, and what signs its events (clauses 2.1-1 to 2.1-3).
+        """Make the head of an HTTP/2 request, and what signs its events (clauses 2.1-1 to 2.1-3).
 
         Args:
-            now: epoch seconds.
+            now: the time in epoch seconds.
         """
         pseudo = [
             (":method", "POST"),
@@ -166,32 +167,34 @@ def request_for(
     region: str,
     token: str | None,
 ) -> StreamRequest:
-    """Put a request together.
+    """Check the arguments of :func:`~partway.gateway.client.connect`, and make a request of them.
 
     Raises:
-        ValueError: says what is wrong with what was given.
+        ValueError: an argument cannot be used; the message says which, and what it must be.
     """
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
-        raise ValueError(f"{url!r} is not a gateway's URL, as in http://127.0.0.1:8090")
+        raise ValueError(
+            f"url: {url!r} was given; it must be a gateway's URL, as in http://127.0.0.1:8090"
+        )
     tls = parts.scheme in _TLS
     if ca is not None and not tls:
-        raise ValueError("a CA is for https:// URLs; this one is not encrypted")
+        raise ValueError(f"ca: a file was given for {parts.scheme}://; the URL must be https://")
     if credentials is not None and token is not None:
-        raise ValueError("a request brings credentials or a token, not both")
+        raise ValueError("credentials and a token were given; it must be one of the two")
     headers = {"token": token}
     if credentials is not None:
         headers["access_key_id"] = credentials.access_key_id
         headers["session_token"] = credentials.session_token
     for name, text in headers.items():
         if text is not None and not _TOKEN.fullmatch(text):  # it may end in a line break
-            raise ValueError(f"{name} is not visible ASCII characters alone")
+            raise ValueError(f"{name}: it must be of visible ASCII characters, one at least")
     if limits.REGION.fullmatch(region) is None:
-        raise ValueError(f"{region!r} is no region, as in us-east-1")
+        raise ValueError(f"region: {region!r} was given; it must be a region, as in us-east-1")
     given = {name: value for name, value in asked.items() if value}
     for name, value in given.items():
-        if _CONTROLS.search(value):
-            raise ValueError(f"{name} has a control character in it")
+        if found := _CONTROLS.search(value):
+            raise ValueError(f"{name} holds {found[0]!r}; it must be without control characters")
     base = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
     authority = parts.netloc.rpartition("@")[2]
     return StreamRequest(

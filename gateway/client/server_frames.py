@@ -1,4 +1,4 @@
-"""What a server's HTTP/2 frames pass before the HTTP/2 library sees them."""
+"""Checks on a server's HTTP/2 frames before the HTTP/2 library sees them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _GOAWAY_NUMBERS = 8
 
 
 class BadFrames(Exception):
-    """What came is no HTTP/2, or none that may come; says why."""
+    """The server's bytes are not HTTP/2, or not what it may send; the message says why."""
 
 
 class Goaway(NamedTuple):
     """A server's GOAWAY.
 
     Attributes:
-        last_stream_id: streams above it have not been looked at.
+        last_stream_id: the last stream that the server has looked at.
         error_code: 0 for an orderly end.
     """
 
@@ -41,7 +41,7 @@ class ServerFrames:
 
     Attributes:
         begun: whether a first frame has come.
-        goaway: the last one that came.
+        goaway: the last GOAWAY that came, if any.
     """
 
     def __init__(self) -> None:
@@ -53,13 +53,13 @@ class ServerFrames:
         self._numbers = b""
 
     def take(self, data: bytes) -> Iterator[bytes]:
-        """Bytes from the server; yields those that are for h2.
+        """Take bytes from the server; yields those that are for h2.
 
-        In pieces that hold no more than one frame's end: h2 loses the events of all that it is
-        given at once when the last of it is wrong.
+        Each piece holds no more than one frame's end: h2 loses the events of all that it is given
+        at once when the last of it is wrong.
 
         Raises:
-            BadFrames: the first frame is not SETTINGS, or one is too large.
+            BadFrames: the first frame is not SETTINGS, or a frame is too large.
         """
         at = 0
         while at < len(data):
@@ -81,9 +81,9 @@ class ServerFrames:
         head, self._head = self._head, b""
         if not self.begun:  # rule 1
             if head.startswith(b"HTTP/1"):
-                raise BadFrames("it speaks HTTP/1.1, not HTTP/2")
+                raise BadFrames("the server speaks HTTP/1.1, not HTTP/2")
             if head[3] != SETTINGS:
-                raise BadFrames("what it says first is no HTTP/2")
+                raise BadFrames("the server's first bytes are not HTTP/2")
             self.begun = True
         length, stream_id = int.from_bytes(head[:3], "big"), int.from_bytes(head[5:], "big")
         if length > HTTP2_MAX_FRAME:  # rule 3

@@ -1,4 +1,4 @@
-"""The stream that a caller holds; a wire carries it, of one kind or the other."""
+"""The stream that a caller holds, carried by a WebSocket or by HTTP/2."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from partway.protocol.parts import (
 class ClientStream:
     """An open stream; made by :func:`~partway.gateway.client.connect`.
 
-    It holds about 1 MiB of parts for who does not iterate, and then lets the gateway send no more:
+    The stream holds about 1 MiB of parts that nobody takes, then lets the gateway send no more:
     a caller that only sends, to a model that answers, is held up in :meth:`send` sooner or later.
 
     Attributes:
@@ -68,14 +68,17 @@ class ClientStream:
     async def send(self, part: PayloadPart) -> None:
         """Send one part: one frame at the container (clause 1.2-1).
 
-        It waits first, while the gateway is behind: cancelled then, nothing has been sent.
+        The call waits first, while the gateway is behind: cancelled then, it has sent nothing.
 
         Raises:
             PartwayError: the stream has ended; the error says how.
             ValueError: the part is over 16 MiB (clause 1.3-3).
         """
         if len(part.payload) > limits.MAX_PART_BYTES:
-            raise ValueError(f"a part is at most {limits.MAX_PART_BYTES} bytes")
+            raise ValueError(
+                f"part: {len(part.payload)} bytes were given; "
+                f"there must be at most {limits.MAX_PART_BYTES}"
+            )
         await self._wait_writable()
         self._wire.send(part)
 
@@ -90,19 +93,20 @@ class ClientStream:
     async def end_input(self) -> None:
         """Say that nothing more will be sent; what the model still says goes on arriving.
 
-        It waits as :meth:`send` does.
+        The call waits as :meth:`send` does.
         """
         await self._wait_writable()
         self._input_ended = True
         self._wire.end_input()
 
     async def _wait_writable(self) -> None:
-        """Return once something may be sent, with nothing awaited since that was seen."""
+        """Wait until something may be sent; nothing is awaited after that has been seen."""
         while True:
             if self._error is not None:
                 raise self._error
             if self._ended or self._input_ended:
-                raise StreamEnded("the stream has ended" if self._ended else "its input has ended")
+                what = "the stream" if self._ended else "the stream's input"
+                raise StreamEnded(f"{what} has ended")
             if self._writable.is_set():
                 return
             await self._writable.wait()  # another sender may be the first to go on
@@ -119,12 +123,12 @@ class ClientStream:
         return part
 
     async def receive(self) -> PayloadPart | None:
-        """The next part, or None once the stream has ended cleanly.
+        """Return the next part, or None once the stream has ended cleanly.
 
         Raises:
-            ModelStreamFailed: the model's side ended it.
-            PlatformStreamFailed: the gateway did.
-            ConnectionLost: nobody said anything, or answered our pings.
+            ModelStreamFailed: the model's side ended the stream.
+            PlatformStreamFailed: the gateway ended the stream.
+            ConnectionLost: the connection ended before the stream, or pings stayed unanswered.
         """
         while not self._parts:
             if self._error is not None:
@@ -142,7 +146,7 @@ class ClientStream:
         return part
 
     async def close(self) -> None:
-        """Close the connection; the gateway ends the stream if it has not ended."""
+        """Close the connection; the gateway then ends the stream if that has not ended yet."""
         self.ended(None)
         self._wire.finish()
         await self._lost.wait()  # bounded by the connection's lingering
@@ -150,7 +154,7 @@ class ClientStream:
     # --- WireOwner -------------------------------------------------------------------------------
 
     def event_received(self, event: StreamEvent) -> None:
-        """Keep a part for the caller, or end."""
+        """Keep a part for the caller, or note that the stream has ended."""
         match event:
             case PayloadPart(payload):
                 self._parts.append(event)
@@ -168,7 +172,7 @@ class ClientStream:
                 pass  # a client's event; nothing follows from the gateway saying it
 
     def ended(self, error: PartwayError | None) -> None:
-        """Nothing more comes; the first to say so says how."""
+        """Note that nothing more comes; only the first call says how the stream ended."""
         if not self._ended:
             self._ended = True
             self._error = error
@@ -177,12 +181,12 @@ class ClientStream:
             self._writable.set()
 
     def broken(self, why: str) -> None:
-        """Nothing more of this connection is of use."""
+        """End the stream and its connection: what comes on it cannot be used."""
         self.ended(ConnectionLost(why))
         self._wire.abort()
 
     def pong_received(self, payload: bytes) -> None:
-        """The gateway is there."""
+        """Note that the gateway has answered a ping."""
         self._pings.pong_received(payload)
 
     def writing_paused(self) -> None:
@@ -194,7 +198,7 @@ class ClientStream:
         self._writable.set()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
         self._lost.set()
 
 

@@ -28,12 +28,12 @@ _SUBPROTOCOL = "payloadpart.v1.msgpack"
 async def open_websocket(
     request: StreamRequest, *, connect_timeout: float, open_timeout: float
 ) -> Wire:
-    """Upgrade a connection.
+    """Connect to the gateway, and upgrade the connection to a WebSocket.
 
     Raises:
-        GatewayUnreachable: no gateway there.
-        StreamRefused: it said no.
-        ValueError: the CA's file is of no use.
+        GatewayUnreachable: no gateway answers at the request's URL.
+        StreamRefused: the gateway refused the stream.
+        ValueError: the CA's file holds no certificate, or cannot be read.
     """
     tls = request.context("http/1.1")
     target, headers = request.upgrade(time.time())
@@ -59,16 +59,16 @@ async def open_websocket(
     if upgraded.accepted.subprotocol != _SUBPROTOCOL:
         upgraded.transport.abort()
         raise GatewayUnreachable(
-            f"no stream with {request.url}: it takes WebSockets, but not {_SUBPROTOCOL}"
+            f"no stream with {request.url}: the server takes WebSockets, but not {_SUBPROTOCOL}"
         )
     return WebSocketWire(upgraded)
 
 
 class WebSocketWire(Wire):
-    """Events in the messages of a WebSocket.
+    """A WebSocket whose messages carry events.
 
     Args:
-        upgraded: its handshake is done.
+        upgraded: the connection, whose handshake is done.
     """
 
     pongs_wait = True
@@ -124,7 +124,7 @@ class WebSocketWire(Wire):
     # --- FrameHandler ----------------------------------------------------------------------------
 
     def frame_received(self, frame: Frame) -> None:
-        """Gather an event's message."""
+        """Gather a message's frames; a whole message is an event for the owner."""
         try:
             message = self._assembler.add(frame.payload, frame.fin)
         except MessageTooBig as error:
@@ -135,26 +135,26 @@ class WebSocketWire(Wire):
         try:
             event = MsgpackEnvelope.decode(message)
         except EnvelopeError as error:
-            self._owner.broken(f"the gateway sent what is no event: {error}")
+            self._owner.broken(f"the gateway sent something that is not an event: {error}")
             return
         self._owner.event_received(event)
 
     def pong_received(self, payload: bytes) -> None:
-        """The gateway is there."""
+        """Tell the owner that the gateway has answered a ping."""
         self._owner.pong_received(payload)
 
     def close_received(self, close: Close) -> None:
-        """The stream is over; an error, if any, came as an event before."""
+        """Tell the owner that the stream is over; an error, if any, came as an event before."""
         clean = close.code == NORMAL
         said = f"the gateway closed with {close.code} {close.reason}"
         self._owner.ended(None if clean else ConnectionLost(said))
 
     def peer_failed(self, error: FrameError) -> None:
-        """The gateway, or a proxy before it, broke RFC 6455."""
+        """Tell the owner that the gateway, or a proxy before it, broke RFC 6455."""
         self._owner.ended(ConnectionLost(f"bad frames from the gateway: {error.reason}"))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The transport is gone."""
+        """Tell the owner that the transport is gone."""
         self._owner.ended(ConnectionLost("the connection to the gateway ended without a Close"))
         self._owner.lost()
 

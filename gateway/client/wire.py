@@ -16,10 +16,10 @@ class WireOwner(Protocol):
         """The gateway's next event."""
 
     def ended(self, error: PartwayError | None) -> None:
-        """No further event follows; an error that came as one has told more."""
+        """No further event follows; if the error came as an event, that has told more."""
 
     def broken(self, why: str) -> None:
-        """What came is no stream of events: the owner owes :meth:`Wire.abort`."""
+        """The bytes that came are not events: the owner must call :meth:`Wire.abort`."""
 
     def pong_received(self, payload: bytes) -> None:
         """A ping of :meth:`Wire.ping` was answered."""
@@ -28,7 +28,7 @@ class WireOwner(Protocol):
         """Unsent bytes are over the high-water mark: hold senders up."""
 
     def writing_resumed(self) -> None:
-        """They are below the low-water mark again."""
+        """Unsent bytes are below the low-water mark again: let senders go on."""
 
     def lost(self) -> None:
         """The connection is gone."""
@@ -48,11 +48,11 @@ class Wire(ABC):
 
     @abstractmethod
     def start(self, owner: WireOwner) -> None:
-        """Have an owner, and deliver what comes."""
+        """Deliver to ``owner`` what comes from now on, and what has come before."""
 
     @abstractmethod
     def send(self, part: PayloadPart) -> None:
-        """Send one part, whole, behind what is unsent; dropped after the end."""
+        """Send one part, whole, behind what is unsent; after the end the part is dropped."""
 
     @abstractmethod
     def end_input(self) -> None:
@@ -74,7 +74,7 @@ class Wire(ABC):
     @property
     @abstractmethod
     def buffered_bytes(self) -> int:
-        """Bytes held in this process: read and not delivered, sent and not taken."""
+        """Bytes of the stream held in this process: read, not delivered; sent, not taken."""
 
     @abstractmethod
     def ping(self, payload: bytes) -> int:

@@ -17,16 +17,16 @@ class Dialler(Protocol):
     """
 
     async def __call__(self, endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
-        """Connect and upgrade.
+        """Connect to the endpoint's container, and upgrade the connection to a WebSocket.
 
         Args:
             endpoint: whose container is wanted.
             target: path and query asked of the container.
-            request_id: the stream's, which goes along.
+            request_id: the stream's id, which the container is told.
 
         Raises:
             ContainerError: the container refused the stream, or there is no connection with it.
-            ServiceUnavailable: the gateway itself has nothing left to dial with.
+            ServiceUnavailable: the gateway has no file descriptor left to dial with.
         """
 
 

@@ -20,10 +20,10 @@ class Endpoint:
     """One endpoint.
 
     Attributes:
-        name: as clients call it (clause 4-7).
-        container: where its container listens.
-        policy: of its streams.
-        variant: its one production variant: reported as ``x-amzn-invoked-production-variant``, and
+        name: the name by which clients call the endpoint (clause 4-7).
+        container: where the endpoint's container listens.
+        policy: what the endpoint's streams may do.
+        variant: the one production variant: reported as ``x-amzn-invoked-production-variant``, and
             the only one that ``TargetVariant`` may name.
     """
 
@@ -46,15 +46,15 @@ class Endpoints:
         return len(self._by_name)
 
     def find(self, name: str) -> Endpoint:
-        """The endpoint of that name.
+        """Return the endpoint of a name.
 
         Raises:
-            InputValidationError: there is none, or it cannot be a name (clauses 4-6, 4-7).
+            InputValidationError: no endpoint has the name, or it cannot be a name (4-6, 4-7).
         """
         if not is_name(name):
             raise InputValidationError(
-                f"an endpoint's name is up to {MAX_ENDPOINT_NAME} letters, digits and hyphens, "
-                "and neither begins nor ends with a hyphen",
+                f"an endpoint's name must be up to {MAX_ENDPOINT_NAME} letters, digits and "
+                "hyphens, and neither begin nor end with a hyphen",
                 "InvalidEndpointName",
             )
         endpoint = self._by_name.get(name)
@@ -67,15 +67,16 @@ def container_address(url: str) -> Address:
     """Read a container's URL.
 
     Raises:
-        ValueError: it is not ``http://HOST:PORT``; says what is wrong.
+        ValueError: the URL is not ``http://HOST:PORT``; the message says what is wrong.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "ws"):
-        raise ValueError(f"{url!r} is not a container's URL: it begins with http://")
+        raise ValueError(f"{url!r} is not a container's URL: it must begin with http://")
     if not parts.hostname:
-        raise ValueError(f"{url!r} names no host")
+        raise ValueError(f"{url!r} names no host: it must be http://HOST:PORT")
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
         raise ValueError(
-            f"{url!r} has more than host and port; a path comes with each request instead"
+            f"{url!r} has more than host and port: it must be http://HOST:PORT; "
+            "a path comes with each request instead"
         )
     return Address(parts.hostname, 8080 if parts.port is None else parts.port)

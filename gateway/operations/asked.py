@@ -23,7 +23,7 @@ VARIANT_HEADER = "X-Amzn-SageMaker-Target-Variant"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """As the client wrote it; empty counts as absent (clause 2.1-3)."""
+    """Path, query and variant as the client wrote them; empty counts as absent (clause 2.1-3)."""
 
     path: str = ""
     query: str = ""
@@ -31,17 +31,17 @@ class Asked:
 
 
 def asked_by_headers(headers: Mapping[str, str]) -> Asked:
-    """What a request's headers ask for; ``headers`` is case-insensitive."""
+    """Return what a request's headers ask for; ``headers`` is case-insensitive."""
     return Asked(
         headers.get(PATH_HEADER, ""), headers.get(QUERY_HEADER, ""), headers.get(VARIANT_HEADER, "")
     )
 
 
 def container_target(asked: Asked) -> str:
-    """Path and query toward the container.
+    """Return the path and query of the request toward the container.
 
     Raises:
-        InputValidationError: one is against its pattern; says which.
+        InputValidationError: path or query is against its pattern; the message says which.
     """
     if asked.path:
         _check_path(asked.path)
@@ -49,8 +49,8 @@ def container_target(asked: Asked) -> str:
         len(asked.query) > MAX_QUERY_STRING or not QUERY_STRING.fullmatch(asked.query)
     ):
         raise InputValidationError(
-            f"ModelQueryString is up to {MAX_QUERY_STRING} characters of key=value pairs joined "
-            "by &, values not empty and percent-encoded",
+            f"ModelQueryString must be up to {MAX_QUERY_STRING} characters of key=value pairs "
+            "joined by &, values not empty and percent-encoded",
             "InvalidModelQueryString",
         )
     target = f"/{asked.path}" if asked.path else DEFAULT_PATH
@@ -61,12 +61,13 @@ def check_variant(asked: Asked, variant: str) -> None:
     """Refuse a variant that the endpoint does not have; ``variant`` is the one it has.
 
     Raises:
-        InputValidationError: it has none of that name, or it is no name.
+        InputValidationError: the endpoint's variant has another name, or what was asked for cannot
+            be a name.
     """
     wanted = asked.variant
     if wanted and not is_name(wanted):
         raise InputValidationError(
-            f"TargetVariant is up to {MAX_ENDPOINT_NAME} letters, digits and hyphens",
+            f"TargetVariant must be up to {MAX_ENDPOINT_NAME} letters, digits and hyphens",
             "InvalidTargetVariant",
         )
     if wanted not in ("", variant):
@@ -76,11 +77,11 @@ def check_variant(asked: Asked, variant: str) -> None:
 
 
 def _check_path(path: str) -> None:
-    """Clause 4-7, and no way out of the container's tree: ``.`` and ``..`` match its pattern."""
+    """Refuse a path against clause 4-7's pattern, and ``.`` and ``..``, which match the pattern."""
     dotted = any(segment in (".", "..") for segment in path.split("/"))
     if len(path) > MAX_INVOCATION_PATH or dotted or not INVOCATION_PATH.fullmatch(path):
         raise InputValidationError(
-            f"ModelInvocationPath is up to {MAX_INVOCATION_PATH} characters, segments of letters, "
-            "digits, '-', '.' and '_' joined by '/', no leading slash, no '.' or '..'",
+            f"ModelInvocationPath must be up to {MAX_INVOCATION_PATH} characters, segments of "
+            "letters, digits, '-', '.' and '_' joined by '/', no leading slash, no '.' or '..'",
             "InvalidModelInvocationPath",
         )

@@ -28,7 +28,7 @@ from partway.protocol.handshake import is_upgrade
 
 log = logging.getLogger("partway.gateway")
 
-#: AWS's name for it, as principals are given leave to call it.
+#: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
 
 #: Clause 2.1-4: a base path may stand in front, and a client may percent-encode the name.
@@ -36,12 +36,12 @@ PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirecti
 
 
 class BidirectionalStream:
-    """The operation.
+    """The operation InvokeEndpointWithBidirectionalStream.
 
     Args:
-        endpoints: whose containers answer.
+        endpoints: the endpoints whose containers answer.
         streams: where a stream is admitted and kept.
-        wall_clock: epoch seconds, for the signatures of events.
+        wall_clock: returns epoch seconds, for the signatures of events.
         dialler: opens the connections with containers.
     """
 
@@ -59,7 +59,7 @@ class BidirectionalStream:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Where it is: a WebSocket's parts are unsigned, so that a token may open one (3-5)."""
+        """The operation's routes; a WebSocket's parts are unsigned, so a token may open it."""
         return (
             self._route("GET", Access.SIGNED_OR_BEARER),
             self._route("POST", Access.SIGNED),

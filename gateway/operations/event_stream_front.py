@@ -17,11 +17,11 @@ from partway.protocol.sigv4_events import EventChain, EventSignatureInvalid
 
 
 class EventStreamFront:
-    """One client's POST.
+    """One client's POST of an event stream.
 
     Args:
         exchange: the request.
-        check: says whether a signed event is genuine; None where nobody signs.
+        check: says whether a signed event is genuine; None if the client does not sign.
 
     Raises:
         ApiError: what is wrong with the request.
@@ -31,7 +31,8 @@ class EventStreamFront:
         content_type = exchange.headers.get("content-type", "").partition(";")[0].strip()
         if content_type.lower() != CONTENT_TYPE:
             raise InputValidationError(
-                f"a POST here has the content type {CONTENT_TYPE}; this one has another, or none",
+                f"a POST on this path must have the content type {CONTENT_TYPE}; "
+                "this one has another, or none",
                 "InvalidContentType",
             )
         if exchange.version == "1.0":
@@ -53,16 +54,16 @@ class EventStreamFront:
         self._duplex = await self._exchange.open(200, {"content-type": CONTENT_TYPE, **headers})
 
     def leg(self, policy: StreamPolicy, clock: Clock) -> ClientLeg:
-        """The leg toward this client."""
+        """Make the leg toward this client."""
         return EventStreamClientLeg(self._duplex, self._check, policy, clock)
 
 
 def event_check(chain: EventChain, wall_clock: Callable[[], float]) -> Check:
-    """What says whether an event is the next one that its client signed.
+    """Make the check whether an event is the next one that its client signed.
 
     Args:
-        chain: of the stream.
-        wall_clock: epoch seconds.
+        chain: checks the stream's signatures, each of which covers the one before.
+        wall_clock: returns the time in epoch seconds.
     """
 
     def check(date_ms: int, signature: bytes, payload: bytes) -> str | None:

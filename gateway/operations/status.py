@@ -21,10 +21,10 @@ _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
 class Status:
-    """The three operations.
+    """The operations /healthz, /readyz and /metrics.
 
     Args:
-        streams: whose state they tell.
+        streams: the streams whose state the operations tell.
     """
 
     def __init__(self, streams: Streams) -> None:
@@ -34,7 +34,7 @@ class Status:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Where they are."""
+        """The routes of the three operations."""
         return (
             Route("Healthz", READING, HEALTHZ, self.healthz, Access.ANYONE),
             Route("Readyz", READING, READYZ, self.readyz, Access.ANYONE),
@@ -42,18 +42,18 @@ class Status:
         )
 
     async def healthz(self, exchange: Exchange, *_: object) -> None:
-        """200 as long as the process answers: restart it when it does not."""
+        """Answer 200: a process that does not is to be restarted."""
         exchange.respond(200, b"ok\n", _TEXT)
 
     async def readyz(self, exchange: Exchange, *_: object) -> None:
-        """200 while new streams are taken, 503 when draining: send no more here then."""
+        """Answer 200 while new streams are taken, 503 when draining: send no more here then."""
         if self._streams.draining:
             exchange.respond(503, b"draining\n", _TEXT)
         else:
             exchange.respond(200, b"ready\n", _TEXT)
 
     async def metrics(self, exchange: Exchange, *_: object) -> None:
-        """Prometheus's text format, made once a second at most: it walks all open streams."""
+        """Answer with the metrics, made once a second at most: that walks all open streams."""
         now = time.monotonic()
         if now - self._page_made_at >= METRICS_AGE:
             self._page = generate_latest(self._streams.metrics.registry)

@@ -1,4 +1,4 @@
-"""How a WebSocket client opens a stream: what it must send, and what it gets (section 3)."""
+"""How a WebSocket client opens a stream: what the client must send, and gets (section 3)."""
 
 from __future__ import annotations
 
@@ -55,29 +55,29 @@ class WebSocketFront:
         )
 
     async def open(self, headers: Mapping[str, str]) -> None:
-        """Write the 101, once the container's has come."""
+        """Write the 101 response, once the container's has come."""
         await self._exchange.upgrade({**upgrade_headers(self._key, self._subprotocol), **headers})
 
     def leg(self, policy: StreamPolicy, clock: Clock) -> ClientLeg:
-        """The leg toward this client."""
+        """Make the leg toward this client."""
         return LEGS[self._subprotocol or RAW](self._exchange.hand_over, policy, clock)
 
 
 def _no_upgrade() -> InputValidationError:
     return InputValidationError(
-        "this operation takes an event stream by POST, or a WebSocket: "
-        "then send GET over HTTP/1.1 with Upgrade: websocket",
+        "a request for this operation must be a POST of an event stream, "
+        "or a WebSocket's: GET over HTTP/1.1 with Upgrade: websocket",
         "UpgradeRequired",
     )
 
 
 def _subprotocol(exchange: Exchange) -> str | None:
-    """The first one offered that is known; None if none is offered."""
+    """Return the first subprotocol offered that is known; None if the client offers nothing."""
     offered = tokens(exchange.headers.get("Sec-WebSocket-Protocol", ""))
     known = next((name for name in offered if name in LEGS), None)
     if offered and known is None:
         raise InputValidationError(
-            f"none of the subprotocols offered is known; known are {', '.join(LEGS)}",
+            f"Sec-WebSocket-Protocol must offer one of {', '.join(LEGS)}, or not be sent",
             "UnknownSubprotocol",
         )
     return known

@@ -11,13 +11,13 @@ from partway.protocol.limits import WRITE_HIGH_WATER, WRITE_LOW_WATER
 
 
 class AwaitedBodies:
-    """A duplex's owner whose callbacks wake who waits.
+    """Lets an operation await the bodies of an exchange: owns their duplex, wakes who waits.
 
     The duplex reads only while somebody waits for the next chunk, so what is held of the request is
     what the client may send without being given more credit.
 
     Args:
-        duplex: the bodies.
+        duplex: the two bodies of the exchange.
         on_left: called when the client leaves and nobody waits here.
         taken_within: seconds in which a client has to make room for more of the response.
     """
@@ -47,10 +47,10 @@ class AwaitedBodies:
         )
 
     async def read(self) -> bytes:
-        """The next bytes of the request's body; empty behind its end.
+        """Return the next bytes of the request's body; empty behind its end.
 
         Raises:
-            ClientLeft: the client left in the middle of it.
+            ClientLeft: the client left in the middle of the body.
         """
         if not self._chunk and not self._input_ended:
             self._duplex.resume_reading()
@@ -75,7 +75,7 @@ class AwaitedBodies:
             ) from None
 
     def stop(self) -> None:
-        """The response is ended: what the client does from now on is of no interest."""
+        """Note that the response is ended: what the client still does does not matter."""
         self._stopped = True
 
     async def _until(self, condition: Callable[[], bool]) -> None:
@@ -92,31 +92,31 @@ class AwaitedBodies:
     # --- DuplexHandler ---------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """One delivery of the duplex is the next chunk; the rest waits until it is asked for."""
+        """Keep a delivery of the duplex as the next chunk; the duplex then waits for the asking."""
         if data:  # DATA may be empty, and END_STREAM be told of behind it only while it is read
             self._chunk += data
             self._duplex.pause_reading()
             self._changed.set()
 
     def input_ended(self) -> None:
-        """The request's body has come to its end."""
+        """Note that the request's body has come to its end."""
         self._input_ended = True
         self._changed.set()
 
     def pong_received(self, payload: bytes) -> None:
-        """Nobody pings here."""
+        """Ignore a pong: who awaits the bodies sends no pings."""
 
     def writing_paused(self) -> None:
-        """Unsent bytes are over the high-water mark."""
+        """Hold the operation up: unsent bytes are over the high-water mark."""
         self._blocked = True
 
     def writing_resumed(self) -> None:
-        """Unsent bytes are below the low-water mark again."""
+        """Let the operation go on: unsent bytes are below the low-water mark again."""
         self._blocked = False
         self._changed.set()
 
     def connection_lost(self, *, cancelled: bool) -> None:
-        """The stream is over; unless the response is, its client has left."""
+        """Note that the exchange is over; if the response is not, the client has left."""
         if self._stopped:
             return
         self.left = True

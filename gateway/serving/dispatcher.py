@@ -1,4 +1,4 @@
-"""From an exchange to its operation, and from errors to responses."""
+"""The way from an exchange to its operation, and from errors to responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Dispatcher:
     Args:
         routes: the first that answers a request's method and path wins.
         authenticator: says who asks.
-        allow_origins: of web pages that may ask, besides those of this host.
+        allow_origins: origins of web pages that may ask, besides those of this host.
         on_refused: told the name of each error that a request is answered with.
     """
 
@@ -41,7 +41,7 @@ class Dispatcher:
         self._on_refused = on_refused
 
     async def __call__(self, exchange: Exchange) -> None:
-        """Answer; returns when the operation is over."""
+        """Answer an exchange; returns when its operation is over."""
         errors: ErrorDialect = aws_rest_json  # as long as it is not known whose client it is
         try:
             route, named = find(
@@ -70,7 +70,7 @@ class Dispatcher:
     async def _identify(
         self, exchange: Exchange, route: Route, named: Mapping[str, str]
     ) -> Identity:
-        """Who asks, and may: by the request itself, and by the page that sends it (clause 3-4)."""
+        """Find out who asks, refusing who may not: by the request, and by its page (clause 3-4)."""
         if route.access is Access.ANYONE:
             return ANYBODY
         headers = tuple(exchange.raw_headers)
@@ -85,7 +85,7 @@ class Dispatcher:
         return identity
 
     def _refuse(self, exchange: Exchange, error: ApiError, errors: ErrorDialect) -> None:
-        """Answer with an API error; its one line in the log."""
+        """Answer with an API error, and log it in one line."""
         self._on_refused(error.name)
         log.info(
             "refused request_id=%s peer=%s status=%d error=%s: %s",
@@ -102,6 +102,6 @@ class Dispatcher:
 
 
 def _loggable(message: str) -> str:
-    """One line of what can be printed: a client may have had a say in it."""
+    """Return a message as one printable line: a client may have had a say in it."""
     shown = message[:LOGGED_CHARACTERS]
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in shown)

@@ -51,7 +51,7 @@ class DuplexHandler(Protocol):
         """Unsent bytes are below the low-water mark again."""
 
     def connection_lost(self, *, cancelled: bool) -> None:
-        """The exchange is over: finished, cancelled by the client in so many words, or cut."""
+        """The exchange is over: finished, cut, or (``cancelled``) reset by the client."""
 
 
 class Duplex(ABC):
@@ -61,7 +61,7 @@ class Duplex(ABC):
     ends it by :meth:`finish` or :meth:`abort`, once.
     """
 
-    #: Whether the client can be pinged through it.
+    #: Whether the client can be pinged through this duplex.
     pingable: bool
 
     @abstractmethod
@@ -73,11 +73,11 @@ class Duplex(ABC):
         low_water: int,
         call_later: Callable[..., Cancellable],
     ) -> None:
-        """Have an owner. Reading is paused until :meth:`resume_reading`."""
+        """Tell ``handler`` what comes from now on; reading is paused until it is resumed."""
 
     @abstractmethod
     def write(self, event: bytes) -> None:
-        """Send one whole event; nothing comes between its bytes. Dropped after the end."""
+        """Send one whole event; nothing comes between its bytes. After the end it is dropped."""
 
     @abstractmethod
     def finish(self, last: bytes, otherwise: bytes) -> None:
@@ -85,12 +85,13 @@ class Duplex(ABC):
 
         Args:
             last: the last event, behind everything written so far; may be empty.
-            otherwise: takes the place of all that the client does not take (clause 2.3-6).
+            otherwise: the event that takes the place of all that the client does not take
+                (clause 2.3-6).
         """
 
     @abstractmethod
     def abort(self) -> None:
-        """Break off; the client sees that the response is not whole."""
+        """Break off the response; the client sees that it is not whole."""
 
     @abstractmethod
     def pause_reading(self) -> None:
@@ -111,12 +112,12 @@ class Duplex(ABC):
     @property
     @abstractmethod
     def buffered_bytes(self) -> int:
-        """Bytes held: read and not delivered, written and not taken."""
+        """Bytes of both bodies held here: read and not delivered, written and not taken."""
 
     @property
     @abstractmethod
     def taken_bytes(self) -> int:
-        """Bytes that the client has taken so far, as far as one can see from here."""
+        """Bytes that the client has taken so far, as far as this process can see."""
 
 
 class Exchange(ABC):
@@ -129,14 +130,15 @@ class Exchange(ABC):
     client leaves gets :class:`ClientLeft`; an operation that waits for something else is cancelled.
 
     Attributes:
-        method: the request's.
-        path: raw, still percent-encoded, without the query.
-        query: raw, without the question mark.
-        raw_headers: as they came, in their order; HTTP/2's ``:authority`` among them.
-        headers: case-insensitive; those of one name are joined by commas (RFC 9110 §5.3).
-        version: of HTTP: ``1.0``, ``1.1`` or ``2``.
+        method: the request's method.
+        path: the raw path, still percent-encoded, without the query.
+        query: the raw query, without the question mark.
+        raw_headers: headers as they came, in their order; HTTP/2's ``:authority`` among them.
+        headers: headers by case-insensitive name; those of one name are joined by commas (RFC 9110
+            §5.3).
+        version: HTTP's version: ``1.0``, ``1.1`` or ``2``.
         peer: address of the client, for logs.
-        request_id: sent back as ``x-amzn-requestid``.
+        request_id: the exchange's id, sent back as ``x-amzn-requestid``.
     """
 
     def __init__(
@@ -166,17 +168,17 @@ class Exchange(ABC):
     # --- The request's body ----------------------------------------------------------------------
 
     async def body(self, limit: int, within: float = REQUEST_BODY_TIMEOUT) -> bytes:
-        """The whole body of the request; asked for again, the same bytes.
+        """Return the whole body of the request; asked for again, the same bytes.
 
         Args:
-            limit: bytes that it may have.
-            within: seconds in which all of it has to come.
+            limit: most bytes that the body may have.
+            within: seconds in which the whole body has to come.
 
         Raises:
-            RequestTooLarge: it has more bytes, or says so.
-            RequestTimeout: it has not come in time.
-            InputValidationError: what comes is not valid HTTP.
-            ClientLeft: the client left in the middle of it.
+            RequestTooLarge: the body has more bytes, or its head says so.
+            RequestTimeout: the body has not come in time.
+            InputValidationError: the body is not valid HTTP.
+            ClientLeft: the client left in the middle of the body.
         """
         if self._gathered is None:
             whole = bytearray()  # a list of what dribbles in would take a multiple of its bytes
@@ -192,20 +194,20 @@ class Exchange(ABC):
         return self._gathered
 
     async def chunks(self, limit: int, pause: float = REQUEST_BODY_PAUSE) -> AsyncIterator[bytes]:
-        """The body of the request as it comes, cut anywhere; whole, where it has been gathered.
+        """Yield the body of the request as it comes, cut anywhere; whole if gathered before.
 
         The client is held back while nobody asks for the next chunk: HTTP/2 gets no credit for the
         stream, HTTP/1.1's socket is not read.
 
         Args:
-            limit: bytes that it may have.
+            limit: most bytes that the body may have.
             pause: seconds in which the next chunk has to come, once it is asked for.
 
         Raises:
-            RequestTooLarge: it has more bytes, or says so.
+            RequestTooLarge: the body has more bytes, or its head says so.
             RequestTimeout: the next chunk has not come in time.
-            InputValidationError: what comes is not valid HTTP.
-            ClientLeft: the client left in the middle of it.
+            InputValidationError: the body is not valid HTTP.
+            ClientLeft: the client left in the middle of the body.
         """
         if self._gathered is None:
             async for chunk in self._incoming(limit, pause):
@@ -248,11 +250,11 @@ class Exchange(ABC):
 
     @abstractmethod
     async def _read(self) -> bytes:
-        """The next bytes of the request's body; empty behind its end.
+        """Return the next bytes of the request's body; empty behind its end.
 
         Raises:
-            InputValidationError: what comes is not valid HTTP.
-            ClientLeft: the client left in the middle of it.
+            InputValidationError: the body is not valid HTTP.
+            ClientLeft: the client left in the middle of the body.
         """
 
     @abstractmethod
@@ -264,7 +266,7 @@ class Exchange(ABC):
     @property
     @abstractmethod
     def answered(self) -> bool:
-        """Whether a response has begun: it is too late for another."""
+        """Whether a response has begun, so that it is too late for another."""
 
     @abstractmethod
     def respond(
@@ -290,7 +292,7 @@ class Exchange(ABC):
     async def write(self, piece: bytes) -> None:
         """Send a piece of the body at once; returns when the client has room for another.
 
-        Where the response has no body, to HEAD and with 204 and 304, it is dropped.
+        Where the response has no body, to HEAD and with 204 and 304, the piece is dropped.
 
         Raises:
             ClientLeft: the client has left, or takes nothing for RESPONSE_TAKEN_TIMEOUT.
@@ -299,7 +301,7 @@ class Exchange(ABC):
             await self._write(piece)
 
     async def end(self) -> None:
-        """End a response in pieces: it is whole.
+        """End a response in pieces, which then is whole.
 
         Raises:
             ClientLeft: the client has left.
@@ -347,7 +349,7 @@ class UpgradableExchange(Exchange):
 
     @abstractmethod
     async def upgrade(self, headers: Mapping[str, str]) -> None:
-        """Write the 101; :meth:`hand_over` follows."""
+        """Write the 101 response; :meth:`hand_over` follows."""
 
     @abstractmethod
     def hand_over(self, connection: FrameConnection) -> None:

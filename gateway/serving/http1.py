@@ -76,11 +76,11 @@ class Http1Server:
 
     @property
     def open_connections(self) -> int:
-        """How many connections it has, upgraded ones included."""
+        """How many connections are open, upgraded ones included."""
         return len(self._server.connections)
 
     async def shutdown(self, timeout: float) -> None:
-        """Close idle connections now, the others once their response is out."""
+        """Close idle connections now, others with their response, or after ``timeout`` seconds."""
         self._server.pre_shutdown()
         await self._server.shutdown(timeout)
 
@@ -94,22 +94,22 @@ class Http1Server:
 
 
 class _Server(web.Server):
-    """aiohttp's server, but for what it says where no exchange has an answer."""
+    """aiohttp's server, whose connections are :class:`_RequestHandler`."""
 
     def __call__(self) -> RequestHandler:
         return _RequestHandler(self, loop=self._loop, **self._kwargs)
 
 
 class _RequestHandler(RequestHandler):
-    """aiohttp's protocol; its errors are the API's, and quote nothing (clause 4-1).
+    """aiohttp's protocol of a connection; errors are the API's, and quote nothing (clause 4-1).
 
-    It parses in turns with other connections, and gives up clients that take no response.
+    A connection parses in turns with others, and gives up a client that takes no response.
 
     Attributes:
         duplex: what hears of the transport in aiohttp's place, while a response is open both ways.
         content: the request's body, while an operation reads it.
-        broken: what follows in that body is not valid HTTP.
-        waiting: how many wait for the client in an exchange's methods.
+        broken: whether what follows in that body is not valid HTTP.
+        waiting: how many tasks wait for the client in an exchange's methods.
     """
 
     __slots__ = ("_not_taken", "_turn", "_unparsed", "broken", "content", "duplex", "waiting")
@@ -130,7 +130,7 @@ class _RequestHandler(RequestHandler):
             self._take_turn()
 
     def _take_turn(self) -> None:
-        """Parse some of a read; what is left of it waits while others have their turn."""
+        """Parse some of a read; the rest of it waits while other connections have their turn."""
         waited = self._turn is not None
         self._turn = None
         self._parse(HTTP1_BYTES_PER_TURN)
@@ -144,7 +144,7 @@ class _RequestHandler(RequestHandler):
             transport.resume_reading()
 
     def parse_rest(self) -> None:
-        """Parse what waits for its turn now: nothing comes after it."""
+        """Parse at once what waits for its turn: nothing comes after it."""
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -294,7 +294,7 @@ class Http1Exchange(UpgradableExchange):
 
     @contextmanager
     def _told_if_left(self) -> Iterator[None]:
-        """Who waits in this is told by ClientLeft that the client has left, and not cancelled."""
+        """Have ClientLeft raised, and nobody cancelled, if the client leaves in this block."""
         protocol = self._protocol
         protocol.waiting += 1
         try:
@@ -351,7 +351,7 @@ class Http1Exchange(UpgradableExchange):
         transport.abort()
 
     def let_go(self) -> None:
-        """The exchange is over: of a transport that was handed over aiohttp learns its end."""
+        """Note that the exchange is over; tells aiohttp that a transport handed over has ended."""
         self._protocol.content = None
         if self._handed_over:
             self._protocol.duplex = None
@@ -366,7 +366,7 @@ def _broken_body() -> InputValidationError:
 
 
 def _origin_form(target: str) -> str:
-    """What a proxy's client may send whole, from its path on (RFC 9112 §3.2.2)."""
+    """Return a target from its path on: a proxy's client sends a whole URL (RFC 9112 §3.2.2)."""
     if target.lower().startswith(("http://", "https://")):
         _, slash, rest = target.partition("://")[2].partition("/")
         return slash + rest or "/"
@@ -374,7 +374,7 @@ def _origin_form(target: str) -> str:
 
 
 def _quiet_logger() -> logging.Logger:
-    """A logger for aiohttp that never repeats what a client sent, tokens least of all."""
+    """Make a logger for aiohttp that never repeats what a client sent, tokens least of all."""
     logger = logging.getLogger("partway.http1")
     logger.addFilter(_without_request_bytes)
     return logger

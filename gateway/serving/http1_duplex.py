@@ -16,7 +16,7 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Http1Duplex(Duplex):
-    """The bodies; aiohttp has parsed the request's head and written the response's.
+    """Both bodies of an exchange; aiohttp has parsed the request's head and written the response's.
 
     aiohttp goes on parsing the request's chunks; a task of this object's own reads them. Chunks of
     the response are written to the transport, one for each event and at once (clause 2.7-1). The
@@ -24,7 +24,7 @@ class Http1Duplex(Duplex):
 
     Args:
         content: the request's body.
-        transport: of the connection.
+        transport: the connection's transport.
     """
 
     pingable = False
@@ -68,9 +68,10 @@ class Http1Duplex(Duplex):
             self._transport.write(chunk)
 
     def finish(self, last: bytes, otherwise: bytes) -> None:
-        """See the interface. What TCP does not take cannot be taken back: no ``otherwise`` here.
+        """End the response; ``otherwise`` is not sent: TCP takes back nothing that was written.
 
-        Then the last chunk does not come either, which says that the response is not whole.
+        If the client does not take it all, the last chunk does not come either, which says that
+        the response is not whole.
         """
         if self._finishing is not None or self._transport.is_closing():
             return
@@ -111,17 +112,17 @@ class Http1Duplex(Duplex):
     # --- From the HTTP server --------------------------------------------------------------------
 
     def writing_paused(self) -> None:
-        """The transport's buffer is over its high-water mark."""
+        """Tell the owner that the transport's buffer is over its high-water mark."""
         if self._handler is not None:
             self._handler.writing_paused()
 
     def writing_resumed(self) -> None:
-        """It is below its low-water mark again."""
+        """Tell the owner that the transport's buffer is below its low-water mark again."""
         if self._handler is not None:
             self._handler.writing_resumed()
 
     def half_closed(self) -> bool:
-        """The client sends nothing more; whether it may still be sent to."""
+        """Note that the client sends nothing more; returns whether it may still be sent to."""
         if self.content.is_eof():  # its last chunk has come, if not yet been delivered
             return True
         if self._finishing is None:
@@ -129,14 +130,14 @@ class Http1Duplex(Duplex):
         return False
 
     def request_broken(self) -> None:
-        """What follows in the request's body is no chunk: a cut (clause 2.7-1)."""
+        """Treat the request as cut: what follows in its body is not a chunk (clause 2.7-1)."""
         if self._finishing is None:
             self._transport.abort()
         else:
             self._transport.close()  # once what is unsent is flushed
 
     def connection_lost(self) -> None:
-        """The transport is gone."""
+        """Note that the transport is gone."""
         if self._finishing is not None:
             self._finishing.cancel()
         if self._reader is not None:

@@ -16,7 +16,7 @@ class Http2Server:
     Args:
         dispatch: answers an exchange.
         on_closed_to_new: told what a client sent too much of.
-        max_streams: of one connection, open at once.
+        max_streams: streams that one connection may have open at once.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Http2Server:
 
     @property
     def open_connections(self) -> int:
-        """How many connections it has."""
+        """How many connections are open."""
         return len(self._connections.open)
 
     def announce_end(self) -> None:
@@ -42,7 +42,7 @@ class Http2Server:
             connection.announce_end()
 
     async def shutdown(self, timeout: float) -> None:
-        """Close connections, now or once their streams are over; after ``timeout`` seconds all."""
+        """Close connections, idle ones now, others after their streams, or ``timeout`` seconds."""
         for connection in list(self._connections.open):
             connection.close_when_idle()
         try:

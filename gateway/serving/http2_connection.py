@@ -27,7 +27,7 @@ _WRITE_SIZE = 64 * limits.KIB
 
 
 class Http2Connection(asyncio.Protocol):
-    """A transport's protocol: bytes go to the gate and on to the streams, theirs to the transport.
+    """A transport's protocol: bytes go by the gate to the streams, and from them to the transport.
 
     What becomes of frames is the business of :class:`Http2Streams`; which streams there may be, and
     when the connection closes, that of :class:`Http2Lifetime`.
@@ -109,7 +109,7 @@ class Http2Connection(asyncio.Protocol):
     # --- Receiving -------------------------------------------------------------------------------
 
     def _take_turn(self) -> None:
-        """Look at one turn's frames; what is left of a read waits while others have theirs."""
+        """Take one turn's frames; the rest of a read waits while other connections have turns."""
         self._turn = None
         if self._out.closed:
             return
@@ -141,7 +141,7 @@ class Http2Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _after_turn(self) -> None:
-        """What the gate has found, and the credit that is due."""
+        """Act on what the gate has found, and give the credit that is due."""
         if self._gate.overdoing:
             self._streams.reset_overdoing()
         self._lifetime.review()
@@ -149,14 +149,14 @@ class Http2Connection(asyncio.Protocol):
         self._lifetime.close_if_done()
 
     def _give_up(self) -> None:
-        """Close after a fault of the client's."""
+        """Close the connection after a fault of the client's."""
         self._out.close()
         self._streams.lose_all()
 
     # --- Sending ---------------------------------------------------------------------------------
 
     def _send_soon(self) -> None:
-        """Send now, or with all else that comes of what is being read."""
+        """Send now, or during a read with everything else that comes of it."""
         if self._dirty or self._out.gone:
             return
         batch = gathering.connections

@@ -13,10 +13,10 @@ Dispatch = Callable[[Exchange], Awaitable[None]]
 
 
 class Open(Protocol):
-    """A connection, as its server sees it."""
+    """An HTTP/2 connection, as its server sees it."""
 
     def announce_end(self) -> None:
-        """GOAWAY, while new streams are still answered."""
+        """Send GOAWAY; new streams are still answered."""
 
     def close_when_idle(self) -> None:
         """Take no new stream; close now, or once the last one is over."""
@@ -31,12 +31,12 @@ class Connections:
     Args:
         dispatch: answers an exchange.
         on_closed_to_new: told what a client sent too much of.
-        max_streams: of one connection, open at once.
+        max_streams: streams that one connection may have open at once.
 
     Attributes:
-        open: the connections.
-        streams: how many are open on all of them.
-        closed: set when one of them closes.
+        open: the open connections.
+        streams: how many streams are open on all connections together.
+        closed: set when a connection closes.
     """
 
     def __init__(
@@ -50,5 +50,5 @@ class Connections:
         self.closed = asyncio.Event()
 
     def full(self) -> bool:
-        """Whether no more streams are taken, on whichever connection."""
+        """Whether no connection takes another stream."""
         return self.streams >= HTTP2_MAX_STREAMS_IN_ALL

@@ -86,7 +86,7 @@ class Http2Exchange(Exchange):
     # --- Inside ----------------------------------------------------------------------------------
 
     def _bodies(self) -> AwaitedBodies:
-        """The stream's bodies, whose owner is an operation from now on."""
+        """Return the stream's bodies, which an operation owns from the first call on."""
         if self._awaited is None:
             self._awaited = AwaitedBodies(self._stream, self._cancel_operation)
         return self._awaited
@@ -100,7 +100,7 @@ class Http2Exchange(Exchange):
             self._stream.task.cancel()
 
     def _send_head(self, headers: list[tuple[str, str]]) -> None:
-        """Send a head now, and not with what follows it."""
+        """Send a head now, without waiting for what follows it."""
         self._carrier.send_head(self._stream.stream_id, headers)
         self._carrier.wants_to_send(self._stream)
 

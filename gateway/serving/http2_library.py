@@ -1,4 +1,4 @@
-"""h2, set up as this server's library, and the settings that it does not announce itself."""
+"""h2, set up as this server's library, and the SETTINGS that h2 does not announce itself."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class PlainData:
     """DATA of a stream, without padding, that does not end it.
 
     Attributes:
-        stream_id: which.
-        data: what it carries.
+        stream_id: the stream's id.
+        data: the bytes that the DATA carries.
     """
 
     __slots__ = ("data", "stream_id")
@@ -54,13 +54,13 @@ class PlainData:
 class ServerLibrary(H2Connection):
     """h2, with a shorter way for plain DATA, which is nearly all that comes and goes.
 
-    h2 makes a frame of it, and the frame's repr for a log, and events, at half of what the whole
+    h2 makes a frame of DATA, and the frame's repr for a log, and events, at half of what the whole
     gateway spends on a part. What h2 would note and check is noted and checked here: the stream's
     state and the four windows. Whatever is not plain, or not in order, goes h2's way.
     """
 
     def receive_frames(self, data: bytes) -> list[Event | PlainData]:
-        """What whole frames bring, in their order.
+        """Take whole frames; returns what they bring, in their order.
 
         Raises:
             ProtocolError: as :meth:`receive_data` does.
@@ -125,7 +125,7 @@ class ServerLibrary(H2Connection):
 
 
 def server_library() -> ServerLibrary:
-    """A connection's h2; it has said nothing yet."""
+    """Make a connection's h2, which has sent nothing yet."""
     connection = ServerLibrary(
         H2Configuration(
             client_side=False,
@@ -145,7 +145,7 @@ def server_library() -> ServerLibrary:
 
 
 def settings_frame(max_streams: int) -> bytes:
-    """Our SETTINGS (RFC 9113 §6.5)."""
+    """Make the server's SETTINGS frame (RFC 9113 §6.5)."""
     settings = {**_SETTINGS, SettingCodes.MAX_CONCURRENT_STREAMS: max_streams}
     pairs = [
         int(key).to_bytes(2, "big") + value.to_bytes(4, "big") for key, value in settings.items()
@@ -154,5 +154,5 @@ def settings_frame(max_streams: int) -> bytes:
 
 
 def text(value: str | bytes) -> str:
-    """A header's name or value as it came: what is no UTF-8 is kept by surrogates."""
+    """Return a header's name or value as text; bytes that are not UTF-8 become surrogates."""
     return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")

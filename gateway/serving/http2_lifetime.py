@@ -45,11 +45,11 @@ class Http2Lifetime:
         5. A last stream that a GOAWAY has named is not raised by a later one (RFC 9113 §6.8).
 
     Args:
-        gate: of the connection.
-        out: its way out.
+        gate: the connection's gate.
+        out: the connection's way out.
         siblings: the connections of its server.
         flush: writes what the HTTP/2 library has to send.
-        call_later: the clock's.
+        call_later: calls back after a time, as the event loop does.
 
     Attributes:
         closing: whether it takes no new stream, and closes with its last one.
@@ -80,7 +80,7 @@ class Http2Lifetime:
     # --- From the server -------------------------------------------------------------------------
 
     def announce_end(self) -> None:
-        """GOAWAY, while new streams are still answered (RFC 9113 §6.8)."""
+        """Send GOAWAY; new streams are still answered (RFC 9113 §6.8)."""
         if not self.closing:  # rule 5
             self._out.write(goaway(_EVERY_STREAM, ErrorCodes.NO_ERROR))
 
@@ -97,27 +97,29 @@ class Http2Lifetime:
     # --- From the connection's streams -----------------------------------------------------------
 
     def takes_a_stream(self) -> bool:
-        """Whether one more may begin (rule 1)."""
+        """Whether one more stream may begin (rule 1)."""
         so_far = self._open + self._unended
         return so_far < self._siblings.max_streams and not self._siblings.full()
 
     def stream_began(self) -> None:
-        """A stream is open from here on."""
+        """Note that a stream is open from here on."""
         self._open += 1
         self._siblings.streams += 1
         self._cancel_idle()
 
     def stream_reset(self, age: float) -> None:
-        """A stream was reset, by the client or for what it sent; :meth:`stream_over` follows.
+        """Note that a stream was reset, by the client or for what the client sent.
+
+        :meth:`stream_over` follows.
 
         Args:
-            age: seconds since it began.
+            age: seconds since the stream began.
         """
         if age < HTTP2_PREMATURE_SECONDS:
             self._premature += 1
 
     def stream_over(self) -> None:
-        """Nothing more is sent on one of the streams."""
+        """Note that nothing more is sent on one of the streams."""
         self._open -= 1
         self._siblings.streams -= 1
         self._over += 1
@@ -131,11 +133,11 @@ class Http2Lifetime:
             self._idle_after(HTTP2_IDLE_TIMEOUT)
 
     def stream_unended(self) -> None:
-        """A stream is over but for the client's end of it: it counts on (rule 1)."""
+        """Note that a stream is over but for the client's end of it: it counts on (rule 1)."""
         self._unended += 1
 
     def client_ended(self) -> None:
-        """The client's end of such a stream has come, or is waited for no longer."""
+        """Note that a stream which was over but for the client's end of it counts no longer."""
         self._unended -= 1
 
     # --- From the connection ---------------------------------------------------------------------
@@ -153,19 +155,19 @@ class Http2Lifetime:
             self._close_to_new(ErrorCodes.ENHANCE_YOUR_CALM)
 
     def close_if_done(self) -> None:
-        """Close, if that waits for nothing any more (rule 4)."""
+        """Close the connection if there is nothing left to wait for (rule 4)."""
         if self.closing and not self._open and not self._unended and not self._out.gone:
             self._flush()
             self._out.close(gently=True)
 
     def lost(self) -> None:
-        """The transport is gone."""
+        """Note that the transport is gone."""
         self._cancel_idle()
 
     # --- Inside ----------------------------------------------------------------------------------
 
     def _premature_resets(self) -> str | None:
-        """Rapid reset below the rate that the gate lets pass, for as long as one likes."""
+        """Name what the client overdoes if many streams were reset early, however slowly."""
         limit = HTTP2_PREMATURE_SHARE * self._over
         many = self._over >= HTTP2_PREMATURE_AFTER and self._premature > limit
         return "premature resets" if many else None

@@ -35,13 +35,13 @@ class Carrier(Protocol):
         """Call :meth:`Http2Stream.send_frame` soon, in turns with the other streams."""
 
     def window(self, stream_id: int, *, whole: bool) -> int:
-        """Bytes that may be sent now; not ``whole``, without those held back (2.3-6)."""
+        """Bytes that may be sent now; only if ``whole`` with those held back (clause 2.3-6)."""
 
     def give_credit(self, stream_id: int, size: int) -> None:
         """Let the client send more on a stream."""
 
     def reset(self, stream_id: int, code: ErrorCodes) -> None:
-        """Send RST_STREAM; the stream is over for both."""
+        """Send RST_STREAM; the stream is over for client and gateway."""
 
     def reset_late(self, stream_id: int) -> None:
         """Send RST_STREAM(NO_ERROR), if the client does not end the stream soon."""
@@ -50,14 +50,14 @@ class Carrier(Protocol):
         """Nothing more is sent on this stream."""
 
     def ping(self, payload: bytes) -> int:
-        """Send PING; returns its position."""
+        """Send PING; returns its position for :meth:`flushed`."""
 
     def flushed(self, position: int) -> bool:
         """Whether the socket has taken everything up to ``position``."""
 
 
 class Http2Stream(Duplex):
-    """The bodies of one exchange.
+    """The two bodies of one HTTP/2 exchange, with their flow control.
 
     Only the credit of the stream is withheld while reading is paused; the connection gives its
     own back on receipt (clause 2.6-2). While reading goes on every byte is credited, so an event
@@ -65,7 +65,7 @@ class Http2Stream(Duplex):
 
     Args:
         carrier: the connection.
-        stream_id: this stream's.
+        stream_id: the stream's id.
     """
 
     pingable = True
@@ -187,7 +187,7 @@ class Http2Stream(Duplex):
     # --- From the connection ---------------------------------------------------------------------
 
     def data_received(self, data: bytes, flow_controlled: int) -> None:
-        """DATA came; ``flow_controlled`` counts its padding too."""
+        """Take in DATA of the client; ``flow_controlled`` counts its padding too."""
         handler = self._handler
         if self._over or self._last is not None:
             return
@@ -199,18 +199,18 @@ class Http2Stream(Duplex):
             self._held += data
 
     def request_ended(self) -> None:
-        """END_STREAM came."""
+        """Note that END_STREAM came."""
         self._request_ended = True
         if self._handler is not None:
             self._settle(self._handler)
 
     def pong_received(self, payload: bytes) -> None:
-        """PING's ACK came, with what :meth:`ping` had sent."""
+        """Tell the owner that PING's ACK came, with what :meth:`ping` had sent."""
         if self._handler is not None:
             self._handler.pong_received(bytes(4) + payload[4:])
 
     def lost(self, *, cancelled: bool) -> None:
-        """RST_STREAM came, or the connection is gone."""
+        """Note that RST_STREAM came, or that the connection is gone."""
         if not self._over:
             self._end(cancelled=cancelled)
 
@@ -244,7 +244,7 @@ class Http2Stream(Duplex):
 
     @property
     def uses_whole_window(self) -> bool:
-        """Whether what it sends next may use what is held back for a last event."""
+        """Whether what is sent next may use the bytes held back for a last event."""
         return not self._queue or (self._last == b"" and not self._otherwise)
 
     # --- Inside ----------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class Http2Stream(Duplex):
             self._carrier.give_credit(self.stream_id, owed)
 
     def _take(self, window: int) -> bytes:
-        """The next bytes of the queue for one frame; events are joined, and cut if need be."""
+        """Take one frame's bytes off the queue; events are joined, and cut if need be."""
         queue = self._queue
         pieces: list[bytes] = []
         size = 0
@@ -287,7 +287,8 @@ class Http2Stream(Duplex):
     def _is_to_wait(self, size: int, window: int) -> bool:
         """Whether an event waits until all of it fits: no exception could follow half an event.
 
-        Only where bytes are held back for one, which is where the stream's own window is short.
+        It does only where bytes are held back for an exception: where the stream's own window is
+        short.
         """
         if size <= window or size > self.uncut:
             return False
@@ -295,7 +296,7 @@ class Http2Stream(Duplex):
         return carrier.window(stream_id, whole=True) > carrier.window(stream_id, whole=False)
 
     def _send_last(self) -> int:
-        """The last event, which may use what was held back for it, and END_STREAM."""
+        """Send the last event, which may use the bytes held back for it, and END_STREAM."""
         last = self._last
         if last is None or len(last) > self._carrier.window(self.stream_id, whole=True):
             return 0
@@ -304,7 +305,7 @@ class Http2Stream(Duplex):
         return len(last) + 1
 
     def _response_ended(self) -> None:
-        """Clause 2.3-6: RST_STREAM(NO_ERROR) tells a client to send no more (RFC 9113 §8.1)."""
+        """Have the client send no more, by RST_STREAM(NO_ERROR) (2.3-6, RFC 9113 §8.1)."""
         if not self._request_ended:
             self._carrier.reset_late(self.stream_id)
         self._end(cancelled=False)

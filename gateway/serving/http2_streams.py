@@ -44,23 +44,23 @@ log = logging.getLogger("partway.http2")
 
 
 class Http2Streams:
-    """What h2 tells of a connection's streams goes to them; what they send goes to h2.
+    """Takes what h2 tells of a connection's streams to them, and what they send to h2.
 
-    It is the streams' carrier, and knows their windows. Reading is never paused here: back-pressure
-    is each stream's own (clause 2.6-2).
+    The object is the streams' carrier, and knows their windows. Reading is never paused here:
+    back-pressure is each stream's own (clause 2.6-2).
 
     Args:
         library: the connection's h2.
-        gate: of the connection.
-        out: its way out.
-        lifetime: says which streams it takes, and is told of their ends.
+        gate: the connection's gate.
+        out: the connection's way out.
+        lifetime: says which streams the connection takes, and is told of their ends.
         dispatch: answers an exchange.
         send_soon: makes the owner send what h2 has, and let :attr:`turns` send, soon.
-        call_later: the clock's.
+        call_later: calls back after a time, as the event loop does.
 
     Attributes:
         open: streams that are not over, by their ids.
-        turns: those with something to send.
+        turns: the streams with something to send.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Http2Streams:
                 self._handle(event, now)
 
     def reset_overdoing(self) -> None:
-        """Reset the streams that the gate's rule 4 means."""
+        """Reset the streams that send too many tiny DATA frames (the gate's rule 4)."""
         gate = self._gate
         for stream_id in gate.overdoing:
             if stream_id in self.open:
@@ -131,12 +131,12 @@ class Http2Streams:
             gate.owed_credit = 0
 
     def lose_all(self) -> None:
-        """Nothing more can be said on any stream."""
+        """End every stream: nothing more can be sent on the connection."""
         for stream in list(self.open.values()):
             stream.lost(cancelled=False)
 
     def lost(self) -> None:
-        """The transport is gone."""
+        """Note that the transport is gone."""
         for timer in self._unended.values():
             timer.cancel()
         self.lose_all()
@@ -214,7 +214,7 @@ class Http2Streams:
             stream.lost(cancelled=by_client and code == ErrorCodes.CANCEL)
 
     def _window_opened(self, stream_id: int) -> None:
-        """More may be sent: on one stream, or (0) on all of them together."""
+        """Note that more may be sent: on one stream, or (``stream_id`` 0) on all together."""
         stream = self.open.get(stream_id)
         if stream is not None:
             self.turns.window_opened(stream)
@@ -260,13 +260,13 @@ class Http2Streams:
         return min(own, self._h2.outbound_flow_control_window)
 
     def own_window(self, stream: Http2Stream) -> int:
-        """What a stream's own window has for what it sends next (see :class:`SendingTurns`)."""
+        """Bytes that a stream's own window has for what the stream sends next."""
         library = self._h2.streams.get(stream.stream_id)
         held_back = 0 if stream.uses_whole_window else self._hold_back
         return library.outbound_flow_control_window - held_back if library is not None else 0
 
     def shared_window(self) -> int:
-        """What the connection's window has."""
+        """Bytes that the connection's window has."""
         return self._h2.outbound_flow_control_window
 
     def give_credit(self, stream_id: int, size: int) -> None:
@@ -323,7 +323,7 @@ class Http2Streams:
         self._lifetime.stream_over()
 
     def ping(self, payload: bytes) -> int:
-        """Send PING; returns its position."""
+        """Send PING; returns its position for :meth:`flushed`."""
         if not self._out.closed:
             self._gate.ping_sent()
             self._h2.ping(payload)

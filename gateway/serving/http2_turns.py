@@ -12,24 +12,24 @@ _FRUITLESS_TURNS = 8
 
 
 class Windows(Protocol):
-    """What may be sent now."""
+    """How many bytes may be sent now."""
 
     def own_window(self, stream: Http2Stream) -> int:
-        """By the stream's window, for what it sends next."""
+        """Bytes that a stream's own window allows for what the stream sends next."""
 
     def shared_window(self) -> int:
-        """By the connection's window."""
+        """Bytes that the connection's window allows."""
 
 
 class SendingTurns:
-    """Streams with something to send, in their order.
+    """The streams with something to send, in their order.
 
-    Those that wait for their own window are kept apart from those that wait for the connection's:
+    Streams that wait for their own window are kept apart from those waiting for the connection's:
     more of the latter, a byte perhaps, then costs as many turns as it has room for, and not one
     for each of a thousand streams.
 
     Args:
-        windows: of the connection.
+        windows: the connection's and its streams' windows.
     """
 
     def __init__(self, windows: Windows) -> None:
@@ -39,28 +39,28 @@ class SendingTurns:
         self._waiting_for_own: dict[Http2Stream, None] = {}
 
     def add(self, stream: Http2Stream) -> None:
-        """A stream has something to send."""
+        """Give a stream that has something to send its place in the order."""
         if stream not in self._waiting_for_own and stream not in self._waiting_for_shared:
             self._ready[stream] = None
 
     def remove(self, stream: Http2Stream) -> None:
-        """A stream is over."""
+        """Forget a stream that is over."""
         for queue in (self._ready, self._waiting_for_shared, self._waiting_for_own):
             queue.pop(stream, None)
 
     def window_opened(self, stream: Http2Stream) -> None:
-        """A stream's own window has grown."""
+        """Note that a stream's own window has grown."""
         if stream in self._waiting_for_own:
             del self._waiting_for_own[stream]
             self._ready[stream] = None
 
     def every_window_changed(self) -> None:
-        """Every stream's own window is another."""
+        """Note that every stream's own window has changed."""
         self._ready |= self._waiting_for_own
         self._waiting_for_own.clear()
 
     def send(self, size: int) -> None:
-        """Let streams send, one frame in each turn, until so many bytes or more are sent."""
+        """Let streams send, one frame in each turn, until ``size`` bytes or more are sent."""
         fruitless = 0
         while size > 0:
             again = fruitless < _FRUITLESS_TURNS and self._windows.shared_window() > 0

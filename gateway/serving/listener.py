@@ -1,6 +1,6 @@
 """The listener: accepts connections, looks at their first bytes, hands them on.
 
-Clauses 2.5-1 to 2.5-6: what each client needs of it.
+Clauses 2.5-1 to 2.5-6 say what each client needs of the listener.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class HttpServer(Protocol):
 
     @property
     def open_connections(self) -> int:
-        """How many of its connections are open."""
+        """How many of this server's connections are open."""
 
 
 class Listener:
-    """The listening ports: what they accept is told apart by its first bytes, with TLS or without.
+    """The listening ports: first bytes tell which HTTP a connection speaks, with TLS or without.
 
     ALPN decides nothing: who agreed on h2 opens with its preface anyway, and older clients open
     with it without having agreed on anything.
@@ -39,7 +39,7 @@ class Listener:
     Args:
         http1: serves connections that speak HTTP/1.1.
         http2: serves connections that open with HTTP/2's preface.
-        max_connections: open at once; more are closed as they come.
+        max_connections: connections open at once; more are closed as they come.
     """
 
     def __init__(
@@ -61,7 +61,8 @@ class Listener:
         """Listen on one more port; returns the address, with the real port where 0 was asked for.
 
         Raises:
-            OSError: the address is taken, or not ours; its ``filename`` is host and port.
+            OSError: the address is taken, or not this machine's; the error's ``filename`` is host
+                and port.
         """
         try:
             if tls is not None:
@@ -78,7 +79,7 @@ class Listener:
         return address[0], address[1]
 
     def admits(self) -> bool:
-        """Whether one more connection is taken; if not, the log says so, once a second."""
+        """Whether one more connection is taken; a refusal is logged, once a second at most."""
         if not self.full():
             return True
         self._refused += 1
@@ -106,11 +107,11 @@ class Listener:
 class _Opening(asyncio.Protocol):
     """A connection until its first bytes have said what it speaks.
 
-    It has ``OPENING_TIMEOUT`` for them; the HTTP server's own deadline begins after that.
+    The client has ``OPENING_TIMEOUT`` for them; the HTTP server's own deadline begins after that.
 
     Args:
         listener: whose connection it is.
-        admitted: whether there was room for it when it was accepted, and it has counted since.
+        admitted: whether there was room when the connection was accepted, and it counts since.
     """
 
     def __init__(self, listener: Listener, *, admitted: bool = False) -> None:

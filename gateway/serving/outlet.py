@@ -19,13 +19,13 @@ class Outlet:
     """A transport's writing side. Its owner tells it when the transport is gone.
 
     Args:
-        transport: of the connection.
-        peer: its address, for logs.
-        call_later: the clock's.
+        transport: the connection's transport.
+        peer: the client's address, for logs.
+        call_later: calls back after a time, as the event loop does.
 
     Attributes:
         written: bytes written since the beginning.
-        peer: as above.
+        peer: the client's address.
         gone: whether the transport is gone.
     """
 
@@ -52,7 +52,7 @@ class Outlet:
         return 0 if self.gone else self._transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
-        """Write; a client that takes nothing while it provokes more and more is cut."""
+        """Write bytes; a client that takes nothing while it provokes more and more is cut."""
         if self.closed:
             return
         self.written += len(data)
@@ -64,8 +64,10 @@ class Outlet:
     def close(self, *, gently: bool = False) -> None:
         """Close, once what is unsent is taken; a client that takes nothing of it is cut.
 
-        Gently: what it still sends is dropped, until it ends its side and LINGER_TIMEOUT at most.
-        Unread it would make TCP send RST, which erases the last events (clauses 2.3-6, 2.7-1).
+        Args:
+            gently: read and drop what the client still sends, until it ends its side, for
+                LINGER_TIMEOUT at most. Unread bytes would make TCP send RST, which erases the last
+                events (clauses 2.3-6, 2.7-1).
         """
         if self.closed:
             return
@@ -82,7 +84,7 @@ class Outlet:
             self._transport.abort()
 
     def lost(self) -> None:
-        """The transport is gone."""
+        """Note that the transport is gone."""
         self.gone = True
         if self._finishing is not None:
             self._finishing.cancel()

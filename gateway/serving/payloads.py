@@ -1,4 +1,4 @@
-"""What a route's operation takes as a request's body, and what a signature says of it."""
+"""What a route's operation takes as a request's body, and what a signature says of the body."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class PayloadRule(ABC):
 
     @abstractmethod
     async def signed_hash(self, exchange: Exchange) -> str:
-        """The payload hash that a signature has to cover (clause 2.4-1).
+        """Return the payload hash that a signature has to cover (clause 2.4-1).
 
-        Asked of signed requests alone, once it is known whose key it is.
+        Called for signed requests only, once the owner of the key is known.
 
         Raises:
-            ApiError: the body is not what its header says, or it cannot be had.
+            ApiError: the body is not what its header says, or cannot be read.
         """
 
     async def prepare(self, exchange: Exchange) -> None:  # noqa: B027 most have nothing to do
@@ -28,12 +28,12 @@ class PayloadRule(ABC):
 
         Raises:
             ApiError: the body is too large, too late, or not valid HTTP.
-            ClientLeft: the client left in the middle of it.
+            ClientLeft: the client left in the middle of the body.
         """
 
 
 class NoPayload(PayloadRule):
-    """The operation reads no body; one that comes all the same is skipped."""
+    """The operation reads no body; a body that comes all the same is skipped."""
 
     async def signed_hash(self, exchange: Exchange) -> str:
         return payload_hash_of_body(tuple(exchange.raw_headers), b"")
@@ -41,11 +41,11 @@ class NoPayload(PayloadRule):
 
 @dataclass(frozen=True, slots=True)
 class _Limited(PayloadRule):
-    """A body in one direction; signed, it is gathered, since only a whole one can be verified.
+    """A body in one direction; a signed one is gathered, since only a whole can be verified.
 
     Attributes:
-        limit: bytes that it may have.
-        within: seconds in which one that is gathered has to come.
+        limit: most bytes that the body may have.
+        within: seconds in which a body that is gathered has to come.
     """
 
     limit: int
@@ -68,7 +68,7 @@ class GatheredPayload(_Limited):
 class StreamedPayload(_Limited):
     """The operation takes the body as it comes: ``exchange.chunks(limit)``.
 
-    One that is signed comes whole, once it has been verified.
+    A signed body comes whole, once it has been verified.
     """
 
     __slots__ = ()
@@ -77,7 +77,7 @@ class StreamedPayload(_Limited):
 class DuplexPayload(PayloadRule):
     """Both bodies are open at once, by an upgrade or by :meth:`Exchange.open`.
 
-    Where they are signed, each event is, and the request says so.
+    A signed request signs each event by itself, and says so.
     """
 
     async def signed_hash(self, exchange: Exchange) -> str:

@@ -1,4 +1,4 @@
-"""From a request to its route: which operation it asks for, and what is done before that runs."""
+"""Routes: which operation a request asks for, and what is done before the operation runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from partway.protocol.errors import NotFound
 
 _METHOD = re.compile(r"[A-Z]{1,16}")
 
-#: Answers an exchange: whose it is, and what the route's path named.
+#: Answers an exchange, given who asks and what the route's path named.
 Operation = Callable[[Exchange, Identity, Mapping[str, str]], Awaitable[None]]
 
 
@@ -33,14 +33,15 @@ class Route:
     """One operation's place, and what is done before it runs.
 
     Attributes:
-        name: the operation's, which principals are given leave to call; AWS's, where AWS has one.
-        methods: that it answers.
-        path: matched against the raw path; named groups are percent-decoded and handed over. One
-            named ``endpoint`` is what principals need leave for.
+        name: the operation's name, which principals are given leave to call; AWS's name of it,
+            where AWS has one.
+        methods: HTTP methods that the route answers.
+        path: matched against the raw path; named groups are percent-decoded and handed over. The
+            group ``endpoint`` is what principals need leave for.
         operation: what answers.
         access: how a request says who sends it.
         payload: what the operation takes as a request's body.
-        errors: how its clients read errors.
+        errors: how the operation's clients read errors.
         target: the value of ``X-Amz-Target``, where one path is the place of several operations;
             empty for any.
     """
@@ -58,16 +59,16 @@ class Route:
 def find(
     routes: tuple[Route, ...], method: str, path: str, target: str = ""
 ) -> tuple[Route, Mapping[str, str]]:
-    """The route of a request, with what its path says.
+    """Return the route of a request, with what its path says.
 
     Args:
         routes: the first that answers wins.
-        method: of the request.
-        path: raw.
-        target: its ``X-Amz-Target``; empty where it has none.
+        method: the request's method.
+        path: the request's raw path.
+        target: the request's ``X-Amz-Target``; empty without that header.
 
     Raises:
-        NotFound: no operation lives there, or not under this method.
+        NotFound: no operation answers on this path, or not to this method.
     """
     for route in routes:
         match = route.path.fullmatch(path)
@@ -78,5 +79,5 @@ def find(
     raise NotFound(f"no operation answers {shown} on this path")
 
 
-#: What reads, and changes nothing.
+#: Methods that read, and change nothing.
 READING = frozenset({"GET", "HEAD"})

@@ -15,18 +15,18 @@ from partway.protocol.limits import ACCEPT_BACKLOG
 
 log = logging.getLogger("partway.listener")
 
-#: No descriptor, or no memory, for one more connection: it stays in the kernel's queue.
+#: Errors of accept() that leave a connection in the kernel's queue: no descriptor, no memory.
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class TlsPort:
-    """Accepts connections and shakes hands, a task for each.
+    """A port that accepts connections and does their TLS handshakes, each in a task.
 
     A server of asyncio's would tell of a connection only once its handshake is done, so that
     thousands of half-done ones would count as none.
 
     Args:
-        context: what it shows.
+        context: the server's side of TLS.
         factory: makes the protocol of a connection whose handshake is done.
         admits: whether one more connection is taken.
     """
@@ -52,7 +52,7 @@ class TlsPort:
         """Listen on all of a host's addresses; returns one of them, and the real port.
 
         Raises:
-            OSError: an address is taken, or not ours.
+            OSError: an address is taken, or not this machine's.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

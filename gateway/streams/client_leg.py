@@ -49,13 +49,13 @@ Takeover = Callable[[FrameConnection], None]
 
 
 class WebSocketClientLeg(WebSocketLeg, ClientLeg):
-    """What the subprotocols share.
+    """What the legs of the three subprotocols share.
 
     Args:
         takeover: gives the connection its transport.
-        policy: of the endpoint's streams.
-        clock: the stream's.
-        max_payload: largest frame of the client's.
+        policy: settings of the endpoint's streams.
+        clock: the stream's clock.
+        max_payload: most bytes of a client's frame.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class WebSocketClientLeg(WebSocketLeg, ClientLeg):
 
     @abstractmethod
     def _last_words(self, ending: Ending) -> Close:
-        """Send the last event, if the subprotocol has one; the Close that follows it."""
+        """Send the last event, if the subprotocol has one; returns the Close to follow it."""
 
     # --- FrameHandler ----------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class EnvelopeClientLeg(WebSocketClientLeg):
         opcode, payload, fin = frame
         if opcode is not Opcode.CONTINUATION and opcode is not self._opcode:
             wanted = "text" if self._envelope.text else "binary"
-            self._fail(f"messages of this subprotocol are {wanted}", UNSUPPORTED_DATA)
+            self._fail(f"messages of this subprotocol must be {wanted}", UNSUPPORTED_DATA)
             return
         try:
             message = self._assembler.add(payload, fin)

@@ -21,7 +21,7 @@ from partway.protocol.parts import PayloadPart
 #: Where a container takes streams, unless the client names another path (clause 1.6-1).
 DEFAULT_PATH = "/invocations-bidirectional-stream"
 
-#: Alone of all headers goes along to a container (clause 1.6-1).
+#: The one header of a request that goes along to a container (clause 1.6-1).
 REQUEST_ID = "X-Amzn-SageMaker-Request-Id"
 
 
@@ -29,13 +29,14 @@ async def dial(address: Address, target: str, request_id: str, policy: StreamPol
     """Connect to a container and upgrade (clause 4-6).
 
     Args:
-        address: the container's; its origin is nothing that a client can influence.
+        address: the container's address, on which no client has an influence.
         target: path and query.
         request_id: goes along as ``X-Amzn-SageMaker-Request-Id``, alone of all headers (1.6-1).
-        policy: times of the endpoint.
+        policy: settings of the endpoint's streams.
 
     Raises:
-        ContainerError: with the container's own status and body, or status 0 and what happened.
+        ContainerError: the container did not grant the stream; the error has the container's own
+            status and body, or status 0 and what happened.
         ServiceUnavailable: the gateway has no file descriptor left.
     """
     handshake = ClientHandshake(str(address), target, [(REQUEST_ID, request_id)])
@@ -59,7 +60,7 @@ async def dial(address: Address, target: str, request_id: str, policy: StreamPol
 
 
 class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):
-    """Parts become frames and frames parts, one for one (clauses 1.2, 1.3)."""
+    """The leg that turns parts into frames and frames into parts, one for one (1.2, 1.3)."""
 
     def __init__(self, upgraded: Upgraded, policy: StreamPolicy, clock: Clock) -> None:
         super().__init__(Side.CLIENT, policy, clock, policy.max_part)

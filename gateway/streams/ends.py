@@ -60,8 +60,8 @@ class Ending:
     Attributes:
         cause: the one named cause.
         error: the client's last event; None for a clean end.
-        container_close: what the container still gets; None where it has had its Close, or
-            cannot get one.
+        container_close: the Close that the container still gets; None where the container has had
+            its Close, or cannot get one.
         model_close: the container's own Close, which a raw client sees as it is (clause 3-2).
         client_close: a close code that a WebSocket client gets in place of 4424 or 4500.
     """
@@ -80,7 +80,8 @@ class ClientFault:
     Attributes:
         message: what was wrong, never the bytes themselves.
         code: ``InputStreamError`` or ``InvalidSignature``.
-        oversize: whether it was too big: the container then gets 1009, else 1008.
+        oversize: whether the client's message or part was too big: the container then gets 1009,
+            else 1008.
         client_close: the close code that names the fault to a WebSocket client (clause 3-1).
     """
 
@@ -136,7 +137,7 @@ def container_unresponsive(pings: int) -> Ending:
 
 
 def container_stalled(seconds: float) -> Ending:
-    """Row 1.5-8: the container takes nothing."""
+    """Row 1.5-8: the container takes no bytes."""
     return _failed(
         Cause.CONTAINER_STALLED,
         f"the container took no byte for {seconds:g} s",
@@ -145,7 +146,7 @@ def container_stalled(seconds: float) -> Ending:
 
 
 def client_stalled(seconds: float) -> Ending:
-    """Row 1.5-8: the client takes nothing."""
+    """Row 1.5-8: the client takes no bytes."""
     return _failed(
         Cause.CLIENT_STALLED,
         f"the client took no byte for {seconds:g} s",
@@ -154,7 +155,7 @@ def client_stalled(seconds: float) -> Ending:
 
 
 def close_timeout(seconds: float) -> Ending:
-    """Row 1.5-12: our Close(1000) stays unanswered."""
+    """Row 1.5-12: the gateway's Close(1000) stays unanswered."""
     return _failed(
         Cause.CONTAINER_CLOSE_TIMEOUT,
         f"the container did not answer Close within {seconds:g} s",
@@ -163,7 +164,7 @@ def close_timeout(seconds: float) -> Ending:
 
 
 def gateway_fault() -> Ending:
-    """Row 1.5-8: our own fault; its traceback is in the gateway's log."""
+    """Row 1.5-8: a fault of the gateway itself; the traceback is in its log."""
     return _failed(
         Cause.GATEWAY_FAULT,
         "the gateway failed; its log has the reason under this request id",
@@ -172,7 +173,7 @@ def gateway_fault() -> Ending:
 
 
 def lifetime_over(seconds: float) -> Ending:
-    """Row 1.5-9: a stream lives for so long (clause 1.4-5)."""
+    """Row 1.5-9: the stream has lived for as long as a stream may (clause 1.4-5)."""
     return _failed(
         Cause.LIFETIME_OVER,
         f"the stream reached its lifetime of {seconds:g} s",
@@ -190,7 +191,7 @@ def gateway_draining() -> Ending:
 
 
 def client_gone(cause: Cause) -> Ending:
-    """Row 1.5-9: cancelled, cut or unresponsive; there is no one left to tell."""
+    """Row 1.5-9: the client cancelled, was cut or unresponsive; nobody is left to tell."""
     return Ending(cause, None, Close(GOING_AWAY, cause.value.replace("_", " ")))
 
 
@@ -200,7 +201,7 @@ def client_finished() -> Ending:
 
 
 def client_fault(fault: ClientFault) -> Ending:
-    """Row 1.5-10."""
+    """Row 1.5-10: the client did something wrong."""
     code = TOO_BIG if fault.oversize else POLICY_VIOLATION
     return Ending(
         Cause.CLIENT_FAULT,

@@ -12,7 +12,7 @@ from partway.protocol.limits import LINGER_TIMEOUT
 from partway.protocol.part_events import Check, EventFault, RequestEvents, encode_error, encode_part
 from partway.protocol.parts import InputEnd, InternalStreamFailure, PayloadPart
 
-#: Ends of which the client hears nothing, since it is what ended.
+#: Ends of which the client hears nothing, since it is the client that ended the stream.
 _GONE = frozenset({Cause.CLIENT_CANCELLED, Cause.CLIENT_LOST, Cause.CLIENT_UNRESPONSIVE})
 
 _NOT_TAKEN = encode_error(
@@ -23,13 +23,13 @@ _NOT_TAKEN = encode_error(
 
 
 class EventStreamClientLeg(ClientLeg):
-    """Events in and out of one exchange's bodies.
+    """The leg that reads and writes events in the two bodies of one exchange.
 
     Args:
         duplex: the bodies; the response's head is on its way.
-        check: says whether a signed event is genuine; None where nobody signs.
-        policy: of the endpoint's streams.
-        clock: the stream's.
+        check: says whether a signed event is genuine; None if the client does not sign.
+        policy: settings of the endpoint's streams.
+        clock: the stream's clock.
     """
 
     def __init__(

@@ -20,8 +20,8 @@ from partway.protocol.parts import PayloadPart
 class LegOwner(Protocol):
     """Whom legs tell what comes, and what becomes of their transports: a stream's session.
 
-    :class:`~partway.gateway.streams.session.Session` says what each of these means. They are here
-    so that legs need not know what a session makes of them.
+    :class:`~partway.gateway.streams.session.Session` says what each method means. The methods are
+    declared here so that legs need not know what a session makes of a call.
     """
 
     client_stall: StallWatch
@@ -75,7 +75,7 @@ class Leg(ABC):
 
     @abstractmethod
     def buffered_bytes(self) -> int:
-        """Bytes this leg holds: read and not delivered, sent and not taken."""
+        """Bytes that this leg holds: read and not delivered, sent and not taken."""
 
     @abstractmethod
     def taken_bytes(self) -> int:
@@ -83,11 +83,11 @@ class Leg(ABC):
 
 
 class ClientLeg(Leg):
-    """The side of the client. Its last event is made of the session's ``Ending``."""
+    """The client's side of a stream; the client's last event is made of the ``Ending``."""
 
 
 class ContainerLeg(Leg):
-    """The side of the container."""
+    """The container's side of a stream."""
 
     @property
     @abstractmethod
@@ -96,4 +96,4 @@ class ContainerLeg(Leg):
 
     @abstractmethod
     def close(self, close: Close) -> None:
-        """Send a Close; frames still arrive until the container's own."""
+        """Send a Close; frames still arrive until the container's own Close."""

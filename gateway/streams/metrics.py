@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from partway.gateway.streams.session import Session
 
-#: First parts come in 1 ms from an echo, in seconds from a large model.
+#: Bounds, in seconds: first parts come in 1 ms from an echo, in seconds from a large model.
 _LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 _FROM_CLIENT = "from_client"
@@ -27,8 +27,9 @@ class Metrics:
         sessions: the open streams, whoever keeps them.
 
     Attributes:
-        registry: to be exposed; of this object's own, so that several can live in one process.
-        connections: by HTTP version, how many are open; whoever serves them says so.
+        registry: what is exposed; this object's own, so that several can live in one process.
+        connections: by HTTP version, a function that says how many connections are open; whoever
+            serves the connections puts it there.
     """
 
     def __init__(self, sessions: Collection[Session]) -> None:
@@ -65,7 +66,7 @@ class Metrics:
         self.registry.register(self)
 
     def ended(self, session: Session) -> None:
-        """A stream has its cause and is open no more; its counts are final."""
+        """Count a stream that has its cause and is open no more; its own counts are final."""
         self._add(session, self._parts, self._bytes)
         if session.ending is not None:
             self._ends.labels(session.endpoint, session.ending.cause.value).inc()
@@ -74,15 +75,15 @@ class Metrics:
             self._first_part.labels(session.endpoint).observe(waited)
 
     def refused(self, error: str) -> None:
-        """A request got an API error."""
+        """Count a request that got an API error."""
         self._refused.labels(error).inc()
 
     def closed_to_new(self, too_much: str) -> None:
-        """An HTTP/2 connection takes no more streams, for its client's doing."""
+        """Count an HTTP/2 connection that takes no more streams for what its client did."""
         self._closed_to_new.labels(too_much).inc()
 
     def collect(self) -> Iterable[Metric]:
-        """What prometheus_client asks of a collector."""
+        """Yield what is counted only when somebody looks, as prometheus_client asks."""
         parts = self._parts.copy()
         sizes = self._bytes.copy()
         streams: defaultdict[str, int] = defaultdict(int)

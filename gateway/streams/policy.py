@@ -35,14 +35,14 @@ class StreamPolicy:
             (``error``, as documented) or a clean end (``end``; clause 1.5-1).
         lifetime: a stream's longest life (clause 1.4-5).
         stall_timeout: a waiting direction that moves nothing for so long ends the stream.
-        close_timeout: for the container's answer to our Close.
-        drain_timeout: silence that ends ``drain``.
-        connect_timeout: for the container to accept a connection.
-        handshake_timeout: for the container's 101.
-        ping_interval: between pings to the container.
-        pings_unanswered: that a container may leave.
-        client_ping_interval: between pings to the client.
-        client_pings_unanswered: that a client may leave.
+        close_timeout: time for the container's answer to the gateway's Close.
+        drain_timeout: silence of the container that ends ``drain``.
+        connect_timeout: time for the container to accept a connection.
+        handshake_timeout: time for the container's 101 response.
+        ping_interval: time between pings to the container.
+        pings_unanswered: pings that a container may leave unanswered.
+        client_ping_interval: time between pings to the client.
+        client_pings_unanswered: pings that a client may leave unanswered.
         high_water: unsent bytes of one leg at which the other is no longer read.
         low_water: unsent bytes at which it is read again.
         max_part: largest part.

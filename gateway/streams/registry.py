@@ -21,13 +21,13 @@ class Streams:
     """Admission, the open streams, and their way down.
 
     Args:
-        max_streams: open at once, those included that are being opened.
-        clock: what the drain goes by; the running loop's unless it is given.
+        max_streams: streams open at once, those included that are being opened.
+        clock: the clock by which the drain goes; the running loop's unless it is given.
 
     Attributes:
         sessions: the open streams.
         draining: whether nothing new is taken any more.
-        metrics: counts of all streams.
+        metrics: what is counted of all streams.
     """
 
     def __init__(self, max_streams: int, clock: Clock | None = None) -> None:
@@ -43,7 +43,7 @@ class Streams:
 
     @property
     def being_opened(self) -> int:
-        """How many wait for their container."""
+        """How many streams wait for their container."""
         return len(self._opening)
 
     @property
@@ -53,10 +53,10 @@ class Streams:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """The time in which a stream is being opened; it counts as one.
+        """A block in which a stream is being opened; it counts as a stream.
 
         Raises:
-            ServiceUnavailable: full, or draining (clause 4-6).
+            ServiceUnavailable: the gateway is full, or draining (clause 4-6).
         """
         if self.draining:
             raise _draining()
@@ -76,13 +76,13 @@ class Streams:
             self._check_idle()
 
     def started(self, session: Session) -> None:
-        """A stream is about to run."""
+        """Keep a stream that is about to run."""
         self.sessions.add(session)
         if self._ending:  # it was not there to be told; it is heard once it has started
             self._clock.call_later(0, session.drain)
 
     def ended(self, session: Session) -> None:
-        """A stream has ended; its one line in the log."""
+        """Forget a stream that has ended, count it, and log it in one line."""
         self.sessions.discard(session)
         self.metrics.ended(session)
         self._check_idle()
@@ -116,7 +116,7 @@ class Streams:
         self._news.set()
 
     async def drain(self, grace: float, spread: float) -> None:
-        """Take nothing new, and end what is open. As soon as nothing is, nobody waits.
+        """Take nothing new, and end what is open; returns as soon as no stream is open.
 
         Args:
             grace: seconds for streams to end by themselves. Then those that are still being

@@ -28,7 +28,7 @@ log = logging.getLogger("partway.stream")
 
 
 class State(enum.Enum):
-    """Where a stream is.
+    """How far a stream has come.
 
     ::
 
@@ -63,15 +63,15 @@ class Counts:
 
 
 class Session:
-    """One stream.
+    """One stream between a client and a container.
 
     Args:
-        endpoint: its name, for logs and metrics.
+        endpoint: the endpoint's name, for logs and metrics.
         request_id: the stream's id.
         client: the leg toward the client.
         container: the leg toward the container.
-        policy: times and choices of the endpoint.
-        clock: the loop, or a test's.
+        policy: settings of the endpoint's streams.
+        clock: the stream's clock.
         on_end: called once, with the cause named and the counts final.
     """
 
@@ -137,7 +137,7 @@ class Session:
     # --- From the client's leg -------------------------------------------------------------------
 
     def part_from_client(self, part: PayloadPart) -> None:
-        """One part up (clause 1.2)."""
+        """Take a part from the client up to the container (clause 1.2)."""
         if self.state is not _RELAYING:
             if self.state is not _ENDED:
                 self.client_failed(ClientFault("a part came after the end of input"))
@@ -158,7 +158,7 @@ class Session:
             self._close_container()
 
     def client_finished(self) -> None:
-        """The client ended its input and has left, orderly (clause 3-2)."""
+        """The client ended its input and has left in good order (clause 3-2)."""
         if self.state is State.ENDED:
             return
         self._client_present = False
@@ -198,7 +198,7 @@ class Session:
     # --- From the container's leg ----------------------------------------------------------------
 
     def part_from_container(self, part: PayloadPart) -> None:
-        """One part down (clause 1.3)."""
+        """Take a part from the container down to the client (clause 1.3)."""
         state = self.state
         if state is _ENDED:
             return
@@ -256,7 +256,7 @@ class Session:
         self._end(ends.gateway_draining())
 
     def failed(self) -> None:
-        """Something of ours raised; called inside its ``except`` (row 1.5-8)."""
+        """The gateway's own code raised; called inside the ``except`` for it (row 1.5-8)."""
         fault = sys.exception()
         log.error("stream failed request_id=%s", self.request_id, exc_info=fault)
         self._end(ends.gateway_fault())
@@ -277,7 +277,7 @@ class Session:
             self._await_close()
 
     def _await_close(self) -> None:
-        """A Close queues behind unsent data, and its time begins when the container has it."""
+        """Time the answer to a Close, which queues: its time begins when the container has it."""
         self._taken_at_close = self.container.taken_bytes()
         self._arm(self.policy.close_timeout, self._close_timed_out)
 
@@ -300,7 +300,7 @@ class Session:
         self._end(ends.container_stalled(self.policy.stall_timeout))
 
     def _arm(self, delay: float, callback: Callable[[], None]) -> None:
-        """Give the container its time anew; while it is not read its answer would wait unseen."""
+        """Give the container its time anew, unless it is not read: its answer would wait unseen."""
         self._disarm()
         if not self._client_blocked:
             self._end_timer = self._clock.call_later(delay, callback)
@@ -313,7 +313,7 @@ class Session:
     # --- The one end -----------------------------------------------------------------------------
 
     def _end(self, ending: Ending) -> None:
-        """Every end of a stream comes through here; the first one counts (clause 1.5-13)."""
+        """End the stream: every end comes through here, the first one counts (clause 1.5-13)."""
         if self.state is State.ENDED:
             return
         self.state = State.ENDED

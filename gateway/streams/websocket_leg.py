@@ -13,13 +13,13 @@ from partway.protocol.frames import Frame
 
 
 class WebSocketLeg(FrameHandler, Leg):
-    """One side of a stream on a FrameConnection, whose owner it is.
+    """One side of a stream on a FrameConnection, which the leg owns.
 
     Args:
-        side: which side of the connection we are.
-        policy: of the endpoint's streams.
-        clock: the stream's.
-        max_payload: largest payload of a frame.
+        side: which side of the connection the gateway is.
+        policy: settings of the endpoint's streams.
+        clock: the stream's clock.
+        max_payload: most bytes of a frame's payload.
     """
 
     def __init__(self, side: Side, policy: StreamPolicy, clock: Clock, max_payload: int) -> None:
@@ -46,7 +46,7 @@ class WebSocketLeg(FrameHandler, Leg):
 
     @abstractmethod
     def _watch(self) -> PingWatch:
-        """The peer's pings."""
+        """Make the watch that pings the peer."""
 
     @abstractmethod
     def _take_over(self) -> None:
@@ -88,4 +88,4 @@ class WebSocketLeg(FrameHandler, Leg):
 
     @abstractmethod
     def _lost(self) -> None:
-        """Tell the session, which may have ended already."""
+        """Tell the session, which may have ended already, that the connection is lost."""

@@ -21,7 +21,7 @@ from partway.gateway.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEW
 
 log = logging.getLogger("partway.tls")
 
-#: What is offered in ALPN, in the order in which it is chosen (clause 2.5-6).
+#: Protocols offered in ALPN, in the order in which they are chosen (clause 2.5-6).
 ALPN = ("h2", "http/1.1")
 
 #: TLS 1.2 with ephemeral keys and authenticated encryption only, which leaves nothing of
@@ -33,17 +33,17 @@ _Look = tuple[int, int, int] | None
 
 
 class TlsError(Exception):
-    """A certificate or a key is of no use: which file, what is wrong with it, what to do."""
+    """A certificate or a key cannot be used; the message says which file, why, and what to do."""
 
 
 class TlsFiles(NamedTuple):
     """Where a certificate is, in PEM.
 
     Attributes:
-        certificate: the server's certificate, then those between it and the root, if any.
-        key: its private key, not encrypted.
-        ca: the local CA's certificate, which clients have to trust; None where the server's is
-            someone else's work.
+        certificate: file of the server's certificate, then those between it and the root, if any.
+        key: file of the certificate's private key, not encrypted.
+        ca: file of the local CA's certificate, which clients have to trust; None where another
+            authority signed the server's.
     """
 
     certificate: Path
@@ -52,23 +52,23 @@ class TlsFiles(NamedTuple):
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """A context for servers that offers HTTP/2 and HTTP/1.1.
+    """Make a context for servers that offers HTTP/2 and HTTP/1.1.
 
-    A client whose ALPN names neither, or that has none, is let in without: its first bytes say
-    what it speaks (clause 2.5-6).
+    A client whose ALPN names neither, or that sends no ALPN, is let in without: its first bytes
+    say what it speaks (clause 2.5-6).
 
     Raises:
-        TlsError: a file is missing, cannot be read, is no PEM or encrypted, or the key is not the
-            certificate's.
+        TlsError: a file is missing, cannot be read, is not PEM or is encrypted, or the key is not
+            the certificate's.
     """
     return _load(files)[0]
 
 
 def read_if_there(path: Path) -> bytes | None:
-    """The bytes of a file, None where there is none.
+    """Return the bytes of a file, None if there is no such file.
 
     Raises:
-        TlsError: it cannot be read.
+        TlsError: the file cannot be read.
     """
     try:
         return path.read_bytes()
@@ -86,14 +86,14 @@ def _read(path: Path) -> bytes:
 
 
 def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
-    """The context, and when its certificate ends.
+    """Return the context, and when its certificate ends.
 
     The files are parsed before OpenSSL has them, whose errors name neither file nor fault.
     """
     try:
         certificate = x509.load_pem_x509_certificates(_read(files.certificate))[0]
     except ValueError:
-        raise TlsError(f"{files.certificate}: this is no certificate in PEM") from None
+        raise TlsError(f"{files.certificate}: the file is not a certificate in PEM") from None
     try:
         key = serialization.load_pem_private_key(_read(files.key), password=None)
     except TypeError:  # what cryptography raises for a password that is missing
@@ -102,13 +102,17 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
             "give it without a password, readable by the gateway alone"
         ) from None
     except (ValueError, UnsupportedAlgorithm):
-        raise TlsError(f"{files.key}: this is no private key in PEM") from None
+        raise TlsError(f"{files.key}: the file is not a private key in PEM") from None
     try:
         fits = certificate.public_key() == key.public_key()
     except (ValueError, UnsupportedAlgorithm):
-        raise TlsError(f"{files.certificate}: a certificate of an unknown kind of key") from None
+        raise TlsError(
+            f"{files.certificate}: the certificate's key is of an unknown kind"
+        ) from None
     if not fits:
-        raise TlsError(f"{files.key}: this is not the key of the certificate {files.certificate}")
+        raise TlsError(
+            f"{files.key}: the file is not the key of the certificate {files.certificate}"
+        )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_TLS_1_2_SUITES)
@@ -119,10 +123,10 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
         context.load_cert_chain(files.certificate, files.key, password="")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "reason", None) or type(error).__name__
-        raise TlsError(f"{files.certificate}: OpenSSL does not take it: {reason}") from None
+        raise TlsError(f"{files.certificate}: OpenSSL refuses the certificate: {reason}") from None
     if not certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc:
         log.warning(
-            "%s: clients refuse it, it is valid from %s to %s",
+            "%s: clients refuse the certificate, which is valid from %s to %s",
             files.certificate,
             certificate.not_valid_before_utc,
             certificate.not_valid_after_utc,
@@ -152,17 +156,17 @@ class ReloadedContext:
 
     @property
     def ends(self) -> datetime:
-        """When the certificate that new handshakes get is no longer valid, in UTC."""
+        """When the certificate that new handshakes get ends, in UTC."""
         return self._ends
 
     def reload_if_changed(self) -> bool:
-        """Let new handshakes have the files' certificate if they changed since the last look.
+        """Let new handshakes have the files' certificate if the files changed since the last look.
 
-        Connections that are open, or in the middle of their handshake, go on. A pair that is of
-        no use leaves the certificate as it is, and one error in the log for each change.
+        Connections that are open, or in the middle of their handshake, go on. Files that cannot be
+        used leave the certificate as it is, and one error in the log for each change.
 
         Returns:
-            Whether there is another certificate now.
+            Whether new handshakes get another certificate from now on.
         """
         seen = self._look()
         if seen == self._seen:
@@ -201,10 +205,10 @@ def _look(path: Path) -> _Look:
 
 
 class CertificateWatch:
-    """Looks at a certificate's files now and then, and sees to it that a new one is made in time.
+    """Looks at a certificate's files now and then, and has a new certificate made in time.
 
     Args:
-        reloaded: what is to follow the files.
+        reloaded: the context that is to follow the files.
         clock: whose timers to use.
         renew: called every ``CERTIFICATE_RENEWAL_INTERVAL``, for a certificate that the gateway
             makes itself: :meth:`LocalCa.ensure`. May raise :class:`TlsError`, which is logged.

@@ -52,10 +52,10 @@ _DAY = timedelta(days=1)
 
 
 def certificate_name(text: str) -> str:
-    """A DNS name or an IP address as a certificate carries it.
+    """Return a DNS name or an IP address as a certificate carries it.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither; the message says what it must be.
     """
     try:
         address = ipaddress.ip_address(text)
@@ -64,20 +64,21 @@ def certificate_name(text: str) -> str:
         # A last label of digits makes it an address to browsers (WHATWG URL), and here a bad one.
         if _DNS_NAME.fullmatch(name) is None or name.rpartition(".")[2].isdigit():
             raise ValueError(
-                f"{text!r} is neither an IP address nor a DNS name "
+                f"{text!r} was given; it must be an IP address or a DNS name "
                 "(letters, digits, hyphens and dots; punycode for others)"
             ) from None
         return name
     if address.is_unspecified or getattr(address, "scope_id", None) is not None:
-        raise ValueError(f"{text!r} is an address that no client connects to")
+        raise ValueError(f"{text!r} was given; it must be an address that clients connect to")
     return str(address)
 
 
 def default_names(host: str) -> list[str]:
-    """What a gateway on this machine is called by its clients.
+    """Return what a gateway on this machine is called by its clients.
 
     Args:
-        host: it listens on; an address that stands for all of them names nothing.
+        host: the host that the gateway listens on; an address that stands for every address of the
+            machine adds no name.
     """
     names = ["localhost", "127.0.0.1", "::1"]
     for text in (socket.gethostname(), host):
@@ -87,18 +88,20 @@ def default_names(host: str) -> list[str]:
 
 
 def aws_names(region: str) -> list[str]:
-    """What clients call SageMaker that leave no choice of host (clause 2.5-6).
+    """Return what clients call SageMaker that leave no choice of host (clause 2.5-6).
 
     Raises:
-        ValueError: that is no region, or one whose hosts are called otherwise.
+        ValueError: the text is not a region's name, or that region's hosts are called otherwise.
     """
     if AMAZONAWS_COM_REGION.fullmatch(region) is None:
-        raise ValueError(f"{region!r} is no AWS region with hosts in amazonaws.com")
+        raise ValueError(
+            f"region: {region!r} was given; it must be an AWS region with hosts in amazonaws.com"
+        )
     return [f"runtime.sagemaker.{region}.amazonaws.com"]
 
 
 def default_directory(environment: Mapping[str, str]) -> Path:
-    """Where this user's local CA is, by the XDG Base Directory Specification.
+    """Return where this user's local CA is, by the XDG Base Directory Specification.
 
     Raises:
         TlsError: the user has no home directory.
@@ -108,7 +111,7 @@ def default_directory(environment: Mapping[str, str]) -> Path:
         home = environment.get("HOME")
         if not home:
             raise TlsError(
-                "no place for the local CA: set HOME or XDG_DATA_HOME, "
+                "no directory for the local CA: set HOME or XDG_DATA_HOME, "
                 "or give a certificate and a key"
             )
         data = Path(home) / ".local" / "share"
@@ -122,7 +125,7 @@ class LocalCa:
     """The local CA in a directory, whether it is there yet or not.
 
     Args:
-        directory: of this CA alone; made if need be, for its owner only.
+        directory: the directory of this CA alone; made if need be, for its owner only.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -139,18 +142,19 @@ class LocalCa:
     ) -> TlsFiles:
         """See to a certificate that is good for a while and carries the names.
 
-        The names it had stay. Nothing is written, and nothing locked, when there is nothing to
-        do; the CA's key is then not needed either. May be called by many processes at once.
+        Names that the certificate had before stay. Nothing is written, and nothing locked, when
+        there is nothing to do; the CA's key is then not needed either. May be called by many
+        processes at once.
 
         Args:
             names: DNS names and IP addresses.
-            now: with a time zone.
+            now: the time, with a time zone.
             patience: seconds to wait, blocking, while another process writes.
 
         Raises:
             TlsError: a file cannot be read or written, or is not what it should be; the CA is no
                 longer valid; there are too many names.
-            ValueError: a name is none.
+            ValueError: a name is neither a DNS name nor an IP address.
         """
         wanted = [certificate_name(name) for name in names]
         if not self._is_done(wanted, now):
@@ -182,15 +186,16 @@ class LocalCa:
         )
 
     def _make(self, wanted: list[str], now: datetime) -> None:
-        """Write what is missing. A key comes before its certificate: alone it does no harm."""
+        """Write the files that are missing, a key before its certificate: alone it does no harm."""
         ca, ca_key = self._authority(now)
         self._check_valid(ca, now)
         server = self._certificate(self._files.certificate)
         names = list(dict.fromkeys([*(_names_of(server) if server else ()), *wanted]))
         if len(names) > MAX_CERTIFICATE_NAMES:
             raise TlsError(
-                f"{self._files.certificate}: it would carry {len(names)} names, more than "
-                f"{MAX_CERTIFICATE_NAMES}; remove it, and it is made anew with those asked for"
+                f"{self._files.certificate}: the certificate would carry {len(names)} names; it "
+                f"must be at most {MAX_CERTIFICATE_NAMES}; remove the file, and a certificate is "
+                "made with the names asked for"
             )
         key = self._key(self._files.key)
         if key is None:
@@ -200,7 +205,7 @@ class LocalCa:
         self._write(self._files.certificate, _pem(certificate), 0o644)
 
     def _authority(self, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-        """The CA's certificate and key, made if they are not there."""
+        """Return the CA's certificate and key, made if they are not there."""
         ca = self._certificate(self._ca)
         key = self._key(self._ca_key)
         if ca is None:
@@ -211,13 +216,13 @@ class LocalCa:
             self._write(self._ca, _pem(ca), 0o644)
         elif key is None:
             raise TlsError(
-                f"{self._ca_key}: it is missing, so nothing can be signed; put it back, or remove "
-                f"{self._ca} for a new CA, which clients have to be told to trust"
+                f"{self._ca_key}: the file is missing, so nothing can be signed; put it back, or "
+                f"remove {self._ca} for a new CA, which clients have to be told to trust"
             )
         elif key.public_key() != ca.public_key():
             raise TlsError(
-                f"{self._ca_key}: this is not the key of {self._ca}; put the right one back, or "
-                "remove both for a new CA, which clients have to be told to trust"
+                f"{self._ca_key}: the file is not the key of {self._ca}; put the right one back, "
+                "or remove both for a new CA, which clients have to be told to trust"
             )
         return ca, key
 
@@ -231,7 +236,7 @@ class LocalCa:
     # --- Files -----------------------------------------------------------------------------------
 
     def _certificate(self, path: Path) -> x509.Certificate | None:
-        """The certificate in a file, None where there is no file."""
+        """Return the certificate in a file, None if there is no file."""
         data = read_if_there(path)
         if data is None:
             return None
@@ -240,12 +245,13 @@ class LocalCa:
             certificate.public_key(), certificate.extensions  # parsed when they are asked for
         except (ValueError, UnsupportedAlgorithm):
             raise TlsError(
-                f"{path}: this is no certificate in PEM; put the right one back, or remove it"
+                f"{path}: the file is not a certificate in PEM; "
+                "put the right one back, or remove it"
             ) from None
         return certificate
 
     def _key(self, path: Path) -> ec.EllipticCurvePrivateKey | None:
-        """The key in a file, None where there is no file."""
+        """Return the key in a file, None if there is no file."""
         data = read_if_there(path)
         if data is None:
             return None
@@ -261,7 +267,7 @@ class LocalCa:
             key = None
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise TlsError(
-                f"{path}: this is no unencrypted elliptic curve key in PEM; "
+                f"{path}: the file is not an unencrypted elliptic curve key in PEM; "
                 "put the right one back, or remove it"
             )
         return key
@@ -285,7 +291,7 @@ class LocalCa:
 
     @contextmanager
     def _locked(self, patience: float) -> Iterator[None]:
-        """Alone among the processes that write to the directory; the kernel frees a dead one's."""
+        """Lock other processes out of the directory; the kernel frees the lock of a dead one."""
         path = self._directory / "lock"
         try:
             file = path.open("ab")
@@ -300,7 +306,7 @@ class LocalCa:
                 except BlockingIOError:
                     if time.monotonic() > tries_until:
                         raise TlsError(
-                            f"{path}: another process has held it for "
+                            f"{path}: another process has held this lock for "
                             f"{patience:g} s; try again when that has ended"
                         ) from None
                     time.sleep(_LOCK_RETRY)
@@ -319,7 +325,7 @@ class LocalCa:
 
 
 def _ca_certificate(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
-    """A root that signs servers' certificates only (RFC 5280 §4.2.1.3, §4.2.1.9)."""
+    """Make a root that signs servers' certificates only (RFC 5280 §4.2.1.3, §4.2.1.9)."""
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     # Trust stores list their certificates by name: the number tells two machines' apart.
     subject = x509.Name(
@@ -353,7 +359,7 @@ def _server_certificate(
     ca_key: ec.EllipticCurvePrivateKey,
     now: datetime,
 ) -> x509.Certificate:
-    """A certificate for the names, which does not outlive the CA."""
+    """Make a server's certificate for the names, which does not outlive the CA."""
     begin = now - timedelta(seconds=CERTIFICATE_CLOCK_SKEW)
     return (
         x509.CertificateBuilder()
@@ -397,7 +403,7 @@ def _general_name(name: str) -> x509.GeneralName:
 
 
 def _names_of(certificate: x509.Certificate) -> list[str]:
-    """The names that a certificate carries, as :func:`certificate_name` writes them."""
+    """Return the names that a certificate carries, as :func:`certificate_name` writes them."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:

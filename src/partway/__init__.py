@@ -94,7 +94,7 @@ _CLIENT: Final = frozenset(
 
 
 def __getattr__(name: str) -> object:
-    """One of ``__all__``, from the module that has it (PEP 562)."""
+    """Return a name of ``__all__``, from the module that has it (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _PARTS:
@@ -109,5 +109,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What there is, loaded or not."""
+    """Return the package's names, whether loaded yet or not."""
     return sorted({*globals(), *__all__})

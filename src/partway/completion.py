@@ -1,6 +1,6 @@
 """Completion of the commands' words by bash, zsh and fish: a script that the shell reads once.
 
-It is made from the command's own parser by shtab, which is imported when a script is asked for.
+The script is made from the command's own parser by shtab, imported when a script is asked for.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def add_to(commands: Commands, whole: Callable[[], argparse.ArgumentParser], *, 
     """Add ``completion SHELL``, which prints a script.
 
     Args:
-        commands: what the command's ``add_subparsers()`` has returned.
-        whole: makes the command's parser with everything that it knows.
+        commands: the result of ``add_subparsers()`` of the command's parser.
+        whole: makes the command's parser with all of its commands and flags.
         prog: the command's name.
     """
     parser = commands.add_parser(
@@ -55,7 +55,7 @@ def _print_script(parser: argparse.ArgumentParser, shell: str) -> int:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Every argument of a command and of its commands."""
+    """Yield every argument of a parser and of its commands."""
     # Without underscores argparse has no way to list them; shtab does the same.
     for action in parser._actions:  # noqa: SLF001
         yield action

@@ -16,5 +16,7 @@ def test_seconds(text, value):
 
 @pytest.mark.parametrize("text", ["0", "-1", "3600.1", "nan", "inf", "soon", ""])
 def test_what_is_no_time(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="at most 3600 seconds"):
+    with pytest.raises(
+        argparse.ArgumentTypeError, match="a number of seconds over 0 and at most 3600"
+    ):
         seconds(text)

@@ -172,12 +172,18 @@ def test_the_lines_for_java(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--aws-names", "--region", "cn-north-1"], "'cn-north-1' is no AWS region"),
-        (["--aws-names", "--region", "$(id)"], "'$(id)' is no AWS region"),
-        (["--name", "a_b"], "'a_b' is neither an IP address nor a DNS name"),
-        (["--name", "0.0.0.0"], "'0.0.0.0' is an address that no client connects to"),
-        (["--directory", "a\nb"], "not a path to print"),
-        (["--directory", "a\x1b[2J"], "not a path to print"),
+        (
+            ["--aws-names", "--region", "cn-north-1"],
+            "region: 'cn-north-1' was given; it must be an AWS",
+        ),
+        (
+            ["--aws-names", "--region", "$(id)"],
+            "region: '$(id)' was given; it must be an AWS region",
+        ),
+        (["--name", "a_b"], "'a_b' was given; it must be an IP address or a DNS name"),
+        (["--name", "0.0.0.0"], "'0.0.0.0' was given; it must be an address that"),
+        (["--directory", "a\nb"], "its path must be of printable characters"),
+        (["--directory", "a\x1b[2J"], "its path must be of printable characters"),
     ],
 )
 def test_what_is_asked_wrongly(tmp_path, capsys, monkeypatch, flags, said):
@@ -197,7 +203,7 @@ def test_what_goes_wrong(tmp_path):
     process = certs("--directory", tmp_path)
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr == (
-        f"partway certs: {tmp_path}/ca.pem: this is no certificate in PEM; "
+        f"partway certs: {tmp_path}/ca.pem: the file is not a certificate in PEM; "
         "put the right one back, or remove it\n"
     )
 
@@ -207,7 +213,9 @@ def test_a_user_without_a_home(capsys, monkeypatch):
     assert main(["certs"]) == 1
     output, errors = capsys.readouterr()
     assert output == ""
-    assert errors.startswith("partway certs: no place for the local CA: set HOME or XDG_DATA_HOME")
+    assert errors.startswith(
+        "partway certs: no directory for the local CA: set HOME or XDG_DATA_HOME"
+    )
 
 
 def test_nothing_of_a_key_is_printed(tmp_path, capsys):

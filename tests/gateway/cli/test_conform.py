@@ -260,8 +260,8 @@ def test_where_a_container_is_expected_somebody_may_listen(capsys):
         ("--url http://a --command b", "not allowed with argument"),
         ("--url http://a --nonsense", "unrecognized arguments: --nonsense"),
         ("--command a --env A", "'A' was given; it must be NAME=VALUE"),
-        ("--platform a --ping-interval 0", "'0' is not over 0 and at most 3600 seconds"),
-        ("--platform a --ping-interval x", "'x' is not over 0 and at most 3600 seconds"),
+        ("--platform a --ping-interval 0", "'0' was given; it must be a number of seconds over 0"),
+        ("--platform a --ping-interval x", "'x' was given; it must be a number of seconds over 0"),
     ],
 )
 def test_flags_that_do_not_fit(capsys, flags, why):
@@ -292,7 +292,7 @@ def test_flags_that_do_not_fit(capsys, flags, why):
             "--platform http://a --endpoint a --listen b --probe chat",
             "--probe is for a container; --platform checks a gateway",
         ),
-        ("--url https://a:1", "--url: 'https://a:1' is not a container's URL: it begins with http"),
+        ("--url https://a:1", "--url: 'https://a:1' is not a container's URL: it must begin with"),
         ("--url http://a:1 --env A=1", "--env and --model-dir are for a container started with"),
         ("--image a --model-dir docs", "--env and --model-dir are for a container started with"),
         ('--command "\'a"', "--command: No closing quotation"),
@@ -309,8 +309,8 @@ def test_flags_that_do_not_fit(capsys, flags, why):
         ("--image LICENSE", "--image LICENSE: the file is not a tar archive, or is damaged"),
         ("--image docs", "--image docs: Is a directory"),
         ("--image 'a\x1b'", "--image a\ufffd: No such file or directory"),
-        ("--command a --path 'a b'", "--path or --query: ModelInvocationPath is up to"),
-        ("--command a --query a", "--path or --query: ModelQueryString is up to"),
+        ("--command a --path 'a b'", "--path or --query: ModelInvocationPath must be up to"),
+        ("--command a --query a", "--path or --query: ModelQueryString must be up to"),
         ("--command a --json /not/there/a", "/not/there/a: must be a file in a folder"),
         ("--command a --html docs", "docs: must be a file in a folder that exists"),
         (

@@ -451,7 +451,7 @@ def test_path_query_and_variant(invoke):
     assert ended.output == b"/says?a=1&b=%20\n"
     refused = invoke(*asked[:-1], "blue green", "--text", "hi")
     assert refused.status == 1
-    assert "TargetVariant is up to 63 letters, digits and hyphens" in refused.errors
+    assert "TargetVariant must be up to 63 letters, digits and hyphens" in refused.errors
 
 
 # --- On a terminal -------------------------------------------------------------------------------

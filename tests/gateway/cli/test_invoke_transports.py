@@ -102,11 +102,11 @@ def test_a_token_from_the_environment_or_the_flag(secured):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--sign"], "there is no AWS_ACCESS_KEY_ID in the environment to sign with"),
-        (["--token", "t", "--transport", "http2"], "a token opens a WebSocket"),
-        (["--ca", "ca.pem"], "a CA is for https:// URLs"),
+        (["--sign"], "AWS_ACCESS_KEY_ID is not set, or empty; it must be set in order to sign"),
+        (["--token", "t", "--transport", "http2"], "token: one was given for an event stream"),
+        (["--ca", "ca.pem"], "ca: a file was given for http://; the URL must be https://"),
         (["--url", "https://localhost:1", "--ca", "/no/such.pem"], "/no/such.pem: No such file"),
-        (["--region", "EU"], "'EU' is no region"),
+        (["--region", "EU"], "region: 'EU' was given; it must be a region"),
     ],
 )
 def test_what_does_not_go_together(asked_wrongly, monkeypatch, arguments, why):

@@ -118,7 +118,7 @@ def test_what_passes_is_recorded_with_its_faults(serve, tmp_path):
             "FILE: rule#1.endpoint: 'chat' was given; it must be the name of an endpoint: echo",
         ),
         (["--faults", "none.toml"], 2, "none.toml: cannot be read: No such file or directory"),
-        (["--no-payloads"], 2, "--no-payloads says how to --record DIR: add that"),
+        (["--no-payloads"], 2, "--no-payloads was given alone; it must come with --record DIR"),
         (["--record", "FILE"], 1, "--record FILE: File exists"),
     ],
 )

@@ -100,7 +100,7 @@ async def test_nothing_is_sent_after_the_end_of_input(transport, gateway_for, co
         await container.stream()
         await stream.end_input()
         for send in (stream.send_text("x"), stream.send_bytes(b"x"), stream.end_input()):
-            with pytest.raises(StreamEnded, match="its input has ended"):
+            with pytest.raises(StreamEnded, match="the stream's input has ended"):
                 await send
 
 

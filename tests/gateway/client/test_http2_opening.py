@@ -91,9 +91,9 @@ async def test_no_answer_that_is_one(answer, why):
     [
         (
             b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
-            "it speaks HTTP/1.1, not HTTP/2",
+            "the server speaks HTTP/1.1, not HTTP/2",
         ),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "what it says first is no HTTP/2"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "the server's first bytes are not HTTP/2"),
         (b"", "before a word of HTTP/2 came back"),
     ],
 )

@@ -186,7 +186,7 @@ def test_credentials_from_the_environment():
     temporary = credentials_from_environment({**both, "AWS_SESSION_TOKEN": "t"})
     assert temporary == Credentials("a", "s", "t")
     for missing in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        with pytest.raises(ValueError, match=f"no {missing} in the environment"):
+        with pytest.raises(ValueError, match=f"{missing} is not set, or empty"):
             credentials_from_environment({**both, missing: ""})
 
 
@@ -205,14 +205,17 @@ async def test_a_token_opens_a_websocket(gateway_for, container, principals):
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"transport": "http2", "token": TOKEN}, "a token opens a WebSocket"),
-        ({"credentials": KEY, "token": TOKEN}, "credentials or a token, not both"),
-        ({"token": "secret\r\nx: y"}, "token is not visible ASCII"),
-        ({"token": ""}, "token is not visible ASCII"),
-        ({"region": "EU\nwest"}, "no region"),
-        ({"ca": "/ca.pem"}, "a CA is for https"),
-        ({"path": "a\r\nb"}, "path has a control character"),
-        ({"transport": "carrier pigeon"}, "known are websocket, http2"),
+        ({"transport": "http2", "token": TOKEN}, "token: one was given for an event stream"),
+        ({"credentials": KEY, "token": TOKEN}, "credentials and a token were given"),
+        ({"token": "secret\r\nx: y"}, "token: it must be of visible ASCII characters"),
+        ({"token": ""}, "token: it must be of visible ASCII characters"),
+        ({"region": "EU\nwest"}, r"region: 'EU\\nwest' was given; it must be a region"),
+        ({"ca": "/ca.pem"}, "ca: a file was given for http://; the URL must be https://"),
+        ({"path": "a\r\nb"}, r"path holds '\\r'; it must be without control characters"),
+        (
+            {"transport": "carrier pigeon"},
+            "transport: 'carrier pigeon' was given; it must be one of websocket, http2",
+        ),
     ],
 )
 async def test_what_is_asked_wrongly(how, why):
@@ -266,7 +269,7 @@ async def test_a_certificate_that_nobody_trusts(transport, trusted, tls_gateway,
     (tmp_path / "other").mkdir()
     ca = write_pair(tmp_path / "other", "else").certificate if trusted else None
     url = await tls_gateway()
-    with pytest.raises(GatewayUnreachable, match="its certificate is not to be trusted"):
+    with pytest.raises(GatewayUnreachable, match="the server's certificate is not to be trusted"):
         async with connect(url, ENDPOINT, transport=transport, ca=ca):
             pytest.fail("a stream opened")
 
@@ -292,14 +295,14 @@ async def test_a_tls_server_without_http2(alpn, certificate):
 
 async def test_no_tls_there(transport, gateway_for, certificate):
     url = url_of(await gateway_for()).replace("http:", "https:")
-    with pytest.raises(GatewayUnreachable, match=r"no TLS with it|reset|closed|lost"):
+    with pytest.raises(GatewayUnreachable, match=r"no TLS with the server|reset|closed|lost"):
         async with connect(url, ENDPOINT, transport=transport, ca=certificate.certificate):
             pytest.fail("a stream opened")
 
 
 async def test_a_ca_that_is_none(transport, tmp_path, certificate):
     (tmp_path / "text").write_text("no PEM")
-    for path, why in ((tmp_path / "text", "no certificate in PEM"), (tmp_path / "no", "No such")):
+    for path, why in ((tmp_path / "text", "must hold certificates"), (tmp_path / "no", "No such")):
         with pytest.raises(ValueError, match=why) as caught:
             async with connect("https://localhost:1", ENDPOINT, transport=transport, ca=path):
                 pytest.fail("a stream opened")

@@ -59,8 +59,8 @@ def test_a_goaway_that_is_none_is_for_the_library_to_refuse():
     [
         (b"HTTP/1.1 505 No\r\n", "speaks HTTP/1.1"),
         (b"HTTP/1.0 400 Bad\r\n", "speaks HTTP/1.1"),
-        (PingFrame(0, bytes(8)).serialize(), "no HTTP/2"),
-        (b"\xff" * 9, "no HTTP/2"),
+        (PingFrame(0, bytes(8)).serialize(), "first bytes are not HTTP/2"),
+        (b"\xff" * 9, "first bytes are not HTTP/2"),
     ],
 )
 def test_the_first_frame_is_settings(first, why):

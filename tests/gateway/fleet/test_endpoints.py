@@ -67,10 +67,10 @@ def test_a_containers_url(url, address):
 @pytest.mark.parametrize(
     ("url", "what"),
     [
-        ("model:8080", "begins with http://"),
-        ("https://model", "begins with http://"),
-        ("unix:///run/model", "begins with http://"),
-        ("", "begins with http://"),
+        ("model:8080", "it must begin with http://"),
+        ("https://model", "it must begin with http://"),
+        ("unix:///run/model", "it must begin with http://"),
+        ("", "it must begin with http://"),
         ("http://", "names no host"),
         ("http://:8080", "names no host"),
         ("http:/model", "names no host"),

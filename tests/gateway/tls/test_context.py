@@ -155,14 +155,14 @@ def test_a_file_that_may_not_be_read(files):
 def test_what_is_not_pem(files, text):
     certificate = files.certificate.read_bytes()
     files.certificate.write_bytes(text)
-    assert message(files) == f"{files.certificate}: this is no certificate in PEM"
+    assert message(files) == f"{files.certificate}: the file is not a certificate in PEM"
     files.certificate.write_bytes(certificate)
     files.key.write_bytes(text)
-    assert message(files) == f"{files.key}: this is no private key in PEM"
+    assert message(files) == f"{files.key}: the file is not a private key in PEM"
 
 
 def test_files_that_changed_places(files):
-    assert "no certificate" in message(TlsFiles(files.key, files.certificate))
+    assert "not a certificate" in message(TlsFiles(files.key, files.certificate))
 
 
 def test_an_encrypted_key(tmp_path):
@@ -175,7 +175,7 @@ def test_a_key_of_another_certificate(tmp_path, files, kind):
     (tmp_path / "other").mkdir()
     other = write_pair(tmp_path / "other", "other", kind=kind)
     assert message(files._replace(key=other.key)) == (
-        f"{other.key}: this is not the key of the certificate {files.certificate}"
+        f"{other.key}: the file is not the key of the certificate {files.certificate}"
     )
 
 
@@ -191,7 +191,7 @@ def test_what_openssl_alone_refuses(tmp_path, files, monkeypatch):
         load(self, *args, **options)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", change_first)
-    assert message(files).startswith(f"{files.certificate}: OpenSSL does not take it: ")
+    assert message(files).startswith(f"{files.certificate}: OpenSSL refuses the certificate: ")
 
 
 # --- Reloading -----------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_a_broken_pair_keeps_the_old_one_and_is_said_once(files, tmp_path, caplo
     assert record.levelname == "ERROR"
     assert record.getMessage() == (
         "the certificate was not reloaded, the one before stays: "
-        f"{files.key}: this is no private key in PEM"
+        f"{files.key}: the file is not a private key in PEM"
     )
     files.key.unlink()
     for _ in range(3):
@@ -411,7 +411,7 @@ def test_a_watch_renews_and_shows_what_was_renewed(files, tmp_path, caplog):
 
 def test_a_certificate_that_has_ended_is_shown_with_a_warning(tmp_path, caplog):
     ReloadedContext(write_pair(tmp_path, "old", days=-1))
-    assert "clients refuse it" in caplog.text
+    assert "clients refuse the certificate" in caplog.text
 
 
 def test_a_key_that_others_can_read_is_used_with_a_warning(tmp_path, caplog):

@@ -218,7 +218,9 @@ def test_too_many_names(ca, directory):
     before = contents(directory)
     with pytest.raises(TlsError) as caught:
         ca.ensure(["one-more.example"], NOW)
-    assert str(caught.value).startswith(f"{files.certificate}: it would carry 101 names")
+    assert str(caught.value).startswith(
+        f"{files.certificate}: the certificate would carry 101 names"
+    )
     assert contents(directory) == before
 
 
@@ -288,7 +290,7 @@ def test_files_that_are_not_what_they_should_be(ca, directory, tmp_path, name, g
     (directory / name).write_bytes(garbage)
     before = contents(directory)
     said = refusal(ca, ["new.example"])
-    assert said.startswith(f"{directory}/{name}: this is no ")
+    assert said.startswith(f"{directory}/{name}: the file is not a")
     assert said.endswith("; put the right one back, or remove it")
     assert contents(directory) == before
 
@@ -298,10 +300,10 @@ def test_a_key_of_the_ca_that_is_missing_or_anothers(ca, directory, tmp_path):
     path = directory / "ca-key.pem"
     shutil.copy(directory / "server-key.pem", path)
     said = refusal(ca, ["new.example"])
-    assert said.startswith(f"{path}: this is not the key of {directory}/ca.pem; ")
+    assert said.startswith(f"{path}: the file is not the key of {directory}/ca.pem; ")
     path.unlink()
     said = refusal(ca, ["new.example"])
-    assert said.startswith(f"{path}: it is missing, so nothing can be signed; ")
+    assert said.startswith(f"{path}: the file is missing, so nothing can be signed; ")
     assert f"remove {directory}/ca.pem for a new CA" in said
 
 
@@ -424,7 +426,7 @@ def test_a_lock_that_is_held_for_long_is_an_error(ca, directory, patience):
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(TlsError) as refused:
             ca.ensure(HERE, NOW, patience)
-        held_for = f"{directory}/lock: another process has held it for {patience:g} s; "
+        held_for = f"{directory}/lock: another process has held this lock for {patience:g} s; "
         assert str(refused.value).startswith(held_for)
     ca.ensure(HERE, NOW)
 
