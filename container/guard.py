@@ -105,7 +105,9 @@ class LoopGuard:
         signal.setitimer(signal.ITIMER_REAL, self._limit / _ALARMS)
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
-        task = asyncio.current_task()
+        # The loop by name: while it does not run, as between two runs of a test, asking for the
+        # current one raises.
+        task = asyncio.current_task(self._loop)
         if task is None or task is not self._suspect:
             self._suspect = task
             self._set_alarm()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import uvloop
 
 from partway.container import guard
 from partway.container.errors import HandlerBlocked
@@ -183,3 +184,16 @@ async def test_other_tasks_are_left_alone_and_the_log_speaks_of_it(
         await asyncio.sleep(LIMIT)  # the guard's next beat
     (record,) = caplog.records
     assert "what computes belongs on a worker" in record.getMessage()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_an_alarm_while_the_loop_does_not_run_stops_nobody(new_loop) -> None:
+    async def started() -> LoopGuard:
+        guard = LoopGuard(limit=LIMIT, warning=0.1)
+        guard.start()
+        return guard
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        guard = runner.run(started())
+        signal.raise_signal(signal.SIGALRM)
+        guard.stop()
