@@ -19,10 +19,10 @@ STOPPING: Final = "the container is stopping"
 
 
 class Closable(Protocol):
-    """A stream, as far as its end is concerned."""
+    """A stream that can be told to end."""
 
     def close(self, code: int, reason: str) -> None:
-        """End it."""
+        """End the stream with a Close of this code and reason."""
 
 
 class Activity:
@@ -59,11 +59,11 @@ class Activity:
     # --- What may begin --------------------------------------------------------------------------
 
     def absence(self) -> str | None:
-        """Why nobody answers at all; None if somebody does."""
+        """Why nobody is there to answer; None if a model or an application is."""
         return STOPPING if self.draining else self._unready()
 
     def obstacle(self) -> str | None:
-        """Why nothing new may begin (503); None if it may."""
+        """Why no stream or request may begin (503); None if one may."""
         absence = self.absence()
         if absence is None and len(self._running) >= self._limit:
             return f"{self._limit} streams and requests are under way, and that is the limit"
@@ -73,7 +73,7 @@ class Activity:
         """Let a stream begin.
 
         Raises:
-            UpgradeError: 503, with the obstacle.
+            UpgradeError: no stream may begin; 503, with the reason.
         """
         obstacle = self.obstacle()
         if obstacle is not None:
@@ -109,7 +109,7 @@ class Activity:
     # --- What has to end -------------------------------------------------------------------------
 
     def leave(self) -> tuple[Closable, ...]:
-        """From here on streams have to end; these are open, and are to be told."""
+        """From here on streams have to end; returns the open ones, which are to be told."""
         self._leaving = True
         return tuple(self._streams)
 
@@ -124,7 +124,7 @@ class Activity:
         """Cancel what is under way, and ``further`` tasks.
 
         Returns:
-            Those that have ignored it for ``grace`` seconds.
+            The tasks that have ignored it for ``grace`` seconds.
         """
         tasks = self._running.union(further)
         for task in tasks:
@@ -136,13 +136,13 @@ class Activity:
 
 
 def check_not_a_page(header_names: Iterable[str]) -> None:
-    """Take a stream from the platform, which sends no ``Origin``.
+    """Refuse a stream that a page asks for: the platform sends no ``Origin``.
 
-    A browser does, and no page has business with a container that happens to listen where it can
-    reach it.
+    A browser sends one, and no page has business with a container that happens to listen where it
+    can reach it.
 
     Raises:
-        UpgradeError: 403, for a page.
+        UpgradeError: the request has an ``Origin``; 403.
     """
     if any(name.lower() == "origin" for name in header_names):
         raise UpgradeError(403, "a container takes streams from its platform, not from pages")

@@ -10,7 +10,7 @@ from aiohttp import web
 from partway.container.model import Answer, Reply
 from partway.protocol.limits import FRAMES_PER_TURN, STALL_TIMEOUT
 
-#: What responses name as their server, in place of the library that it is built on.
+#: What responses name as their server, in place of the library that the runtime is built on.
 SERVER = "partway-container"
 _END = object()
 _BYTES = "application/octet-stream"
@@ -18,7 +18,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class BodyError(Exception):
-    """A request's body is the client's fault.
+    """A request's body that cannot be taken, by the client's fault.
 
     Attributes:
         status: the HTTP status to answer.
@@ -38,11 +38,12 @@ async def received(
 
     Args:
         request: whose body has not been read.
-        max_body: bytes.
-        patience: seconds spent waiting for it in all.
+        max_body: largest body, in bytes.
+        patience: seconds spent waiting for the body in all.
 
     Raises:
-        BodyError: too large (413), too slow (408), or not what its head announced (400).
+        BodyError: the body is too large (413), too slow (408), or not what the request's head
+            announced (400).
     """
     clock = asyncio.get_running_loop().time
     content = request.content
@@ -54,9 +55,9 @@ async def received(
             async with asyncio.timeout(left):
                 data, _ = await content.readchunk()
         except TimeoutError:
-            raise BodyError(408, f"no body within {patience:g} s") from None
+            raise BodyError(408, f"the body did not come within {patience:g} s") from None
         except web.RequestPayloadError as error:
-            raise BodyError(400, "the body is broken") from error
+            raise BodyError(400, "the body is cut, or not framed as HTTP asks") from error
         # Time spent on the model, or on a client that is slow to read, is not the body's.
         left -= clock() - asked
         received += len(data)
@@ -85,8 +86,8 @@ class Answering:
     """One answer on its way to the client.
 
     Attributes:
-        response: None until its head has left, with the first item of the body: a failure before
-            that can still be answered.
+        response: None until the response's head has left, with the first item of the body: a
+            failure before that can still be answered.
     """
 
     def __init__(self, request: web.BaseRequest) -> None:
@@ -97,11 +98,11 @@ class Answering:
         """Send what a model answers, chunk by chunk where it has no length (clause 1.1-5).
 
         Args:
-            answer: as ``invoke`` gave it.
+            answer: what the model's ``invoke`` returned.
             on_head: called before the head leaves; it may raise.
 
         Raises:
-            TypeError: it is no answer, or no bytes in it.
+            TypeError: the answer, or an item of its body, is neither text nor bytes.
             ValueError: the body is not as long as the reply says.
             ConnectionError: the client left, or took nothing for the stall timeout.
         """
@@ -122,7 +123,7 @@ class Answering:
             try:
                 await self._rest(data, items, length)
             except TimeoutError as error:
-                raise self.cut("the client takes nothing") from error
+                raise self.cut("the client takes nothing of the response") from error
         finally:
             close = getattr(items, "aclose", None)  # a generator's, or that of a worker's items
             if close is not None:
@@ -171,13 +172,13 @@ def as_bytes(item: object) -> bytes:
     """A piece of a body.
 
     Raises:
-        TypeError: it is neither text nor bytes.
+        TypeError: the item is neither text nor bytes.
     """
     if isinstance(item, str):
         return item.encode()
     if isinstance(item, bytes | bytearray | memoryview):
         return bytes(item)
-    raise TypeError(f"an answer is bytes, str or Reply, not {type(item).__name__}")
+    raise TypeError(f"an answer must be bytes, str or Reply, not {type(item).__name__}")
 
 
 async def _once(whole: bytes) -> AsyncGenerator[bytes, None]:

@@ -13,14 +13,14 @@ class ModelError(Exception):
 
     Args:
         reason: what the client is told.
-        code: of the Close, once the stream is open: 1011, or 4000–4999 for codes of your own.
-        status: of the HTTP response, before that and on ``/invocations``.
+        code: the Close's, once the stream is open: 1011, or 4000–4999 for codes of your own.
+        status: the HTTP response's, before the stream is open and on ``/invocations``.
 
     Raises:
-        ValueError: a code that may not travel (RFC 6455 §7.4), a status that is no error's.
+        ValueError: the code may not travel (RFC 6455 §7.4), or the status is not 400 to 599.
     """
 
-    #: Whether the model meant it: then the log needs no traceback.
+    #: Whether the model meant the error: then the log needs no traceback.
     foreseen: ClassVar[bool] = True
 
     def __init__(self, reason: str, *, code: int = INTERNAL_ERROR, status: int = 500) -> None:
@@ -28,13 +28,13 @@ class ModelError(Exception):
         if not is_legal(code):
             raise ValueError(f"close code {code} may not travel (RFC 6455 §7.4)")
         if not 400 <= status <= 599:
-            raise ValueError(f"{status} is no error's status: use 400 to 599")
+            raise ValueError(f"the status {status} was given; an error's must be 400 to 599")
         self.reason = reason
         self.code = code
         self.status = status
 
     def __reduce__(self) -> tuple[object, ...]:
-        """So that it crosses from a worker process whatever the ``__init__`` of its kin takes."""
+        """Cross from a worker process, whatever the ``__init__`` of a subclass takes."""
         return _revived, (type(self), self.args, self.__dict__)
 
 
@@ -45,7 +45,7 @@ def _revived(kind: type[ModelError], args: tuple[object, ...], state: dict[str, 
 
 
 class Busy(ModelError):
-    """Too much waits already: Close 1013, or 503."""
+    """Too much work waits already: Close 1013, or 503."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, code=TRY_AGAIN_LATER, status=503)
@@ -59,7 +59,7 @@ class TooSlow(ModelError):
 
 
 class WorkerDied(ModelError):
-    """The process that computed is gone: Close 1011, or 500."""
+    """The worker process that computed is gone: Close 1011, or 500."""
 
 
 class HandlerBlocked(ModelError):
@@ -73,7 +73,7 @@ class LoadFailed(Exception):
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """The one exception of tasks that failed together; the group, where they differ."""
+    """The one exception with which a group of tasks failed; the group, where they differ."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
@@ -82,7 +82,8 @@ def cause_of(error: BaseException) -> BaseException:
 def reason_of(error: BaseException) -> str:
     """What a client may know of an exception that a model raised.
 
-    The reason of a :class:`ModelError`, else the type: a message may quote what others have sent.
+    That is the reason of a :class:`ModelError`, and of others the type: their message may quote
+    what other clients have sent.
     """
     if isinstance(error, ModelError):
         return error.reason
@@ -90,7 +91,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def log_failure(log: logging.Logger, what: str, error: BaseException) -> None:
-    """Tell the log of something that a model's handler raised, with a traceback if it needs one.
+    """Tell the log what a model's handler raised, with a traceback where the model did not mean it.
 
     Args:
         log: where to.

@@ -41,7 +41,7 @@ _NAMED_TUPLES = "namedtuple_"
 _IMPORTING = "importlib._bootstrap"
 _MODELS = "partway.container.models."
 
-#: Whether it is a handler that runs, or what it has started: tasks inherit it.
+#: Whether a handler runs in a context, or what a handler has started: tasks inherit this.
 _handling: ContextVar[bool] = ContextVar("handling", default=False)
 
 
@@ -57,7 +57,7 @@ class LoopGuard:
 
     Args:
         limit: seconds that a handler may keep the loop.
-        warning: seconds after which the log speaks of it.
+        warning: seconds after which the log says that the loop stood still.
     """
 
     def __init__(self, limit: float = BLOCK_LIMIT, warning: float = BLOCK_WARNING) -> None:
@@ -70,10 +70,10 @@ class LoopGuard:
         self._quiet_until = 0.0
 
     def start(self) -> None:
-        """Begin.
+        """Begin to watch the running loop.
 
         Raises:
-            ValueError: this is not the main thread.
+            ValueError: the calling thread is not the main thread.
         """
         signal.signal(signal.SIGALRM, self._on_alarm)
         signal.siginterrupt(signal.SIGALRM, False)  # other system calls go on by themselves
@@ -81,7 +81,7 @@ class LoopGuard:
         self._on_beat()
 
     def stop(self) -> None:
-        """End; the signal is as it was in a new process."""
+        """End the watch; SIGALRM is then as in a new process."""
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None

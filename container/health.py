@@ -21,10 +21,10 @@ class Health:
     """The model's health, never older than ``HEALTH_AGE`` and never long in coming.
 
     Args:
-        healthy: the model's own word, called on a thread: it may block, or hang.
-        workers: why its workers cannot serve; None if they can.
-        timeout: seconds for its word; ``/ping`` has two in all.
-        age: seconds for which its word is taken for good.
+        healthy: asks the model, on a thread: the call may block, or hang.
+        workers: gives why the model's workers cannot serve; None if they can.
+        timeout: seconds that the model has to answer; ``/ping`` has two in all.
+        age: seconds for which an answer of the model stands.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Health:
         return self._loading_since is None
 
     def set_loaded(self) -> None:
-        """From here on the model is asked."""
+        """Say that the model has been loaded: from here on it is asked."""
         self._loading_since = None
 
     async def trouble(self) -> str | None:

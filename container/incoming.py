@@ -17,7 +17,7 @@ _UTF8 = DataType.UTF8
 
 
 def _nothing() -> None:
-    """What an inbox asks of nobody."""
+    """Do nothing, for an inbox that has nobody to tell."""
 
 
 class Inbox:
@@ -26,11 +26,11 @@ class Inbox:
     Args:
         pause: called when more than ``high_water`` bytes wait; the owner stops reading.
         resume: called when no more than ``low_water`` are left.
-        high_water: of the parts' bytes, with ``PART_OVERHEAD`` for each.
-        low_water: likewise.
-        turns: who wakes the reader; of its own by default.
+        high_water: bytes of the parts, with ``PART_OVERHEAD`` for each.
+        low_water: bytes, counted in the same way.
+        turns: what wakes the reader; the inbox has its own by default.
         hold: called when the reader has to wait for its turn: nothing needs to be read until then.
-        let_go: called when it has come.
+        let_go: called when the reader's turn has come.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Inbox:
         self._ended = False
         self._arrival: asyncio.Future[None] | None = None
         self._woken = False  # or about to be
-        #: Bytes that wait, overhead included.
+        #: Bytes of the parts that wait, overhead included.
         self.held_bytes = 0
         #: The beginning of a message whose end has not come: here, so that a reader who gives up
         #: waiting for it loses nothing.
@@ -66,7 +66,7 @@ class Inbox:
         #: Whether the last part that was taken as a fragment began or continued a message.
         self.mid_message = False
         self.parts_taken = 0
-        #: Of all that has come.
+        #: How many parts have come, and their bytes.
         self.parts_in = 0
         self.bytes_in = 0
 
@@ -74,7 +74,7 @@ class Inbox:
         return len(self._parts)
 
     def put(self, part: PayloadPart) -> None:
-        """Take a part in."""
+        """Take in a part that the client has sent."""
         size = len(part.payload)
         self.parts_in += 1
         self.bytes_in += size
@@ -86,12 +86,12 @@ class Inbox:
         self._wake()
 
     def end(self) -> None:
-        """Nothing more will come; what has come can still be taken."""
+        """Say that no part comes any more; those that have come can still be taken."""
         self._ended = True
         self._wake()
 
     def drop(self) -> None:
-        """End, and forget what has not been taken."""
+        """End, and forget the parts that have not been taken."""
         self._parts.clear()
         self.held_bytes = 0
         self.begun = None
@@ -101,13 +101,15 @@ class Inbox:
         """The next part; None after the last.
 
         Raises:
-            RuntimeError: somebody else waits for it.
+            RuntimeError: another task waits for the next part.
         """
         while (part := self.take()) is None:
             if self._ended:
                 return None
             if self._arrival is not None:
-                raise RuntimeError("a stream's input has one reader at a time")
+                raise RuntimeError(
+                    "another task reads this stream's input: it must have one reader at a time"
+                )
             self._arrival = self._loop.create_future()
             self._woken = False
             try:
@@ -121,7 +123,7 @@ class Inbox:
         return part
 
     def take(self) -> PayloadPart | None:
-        """The next part if it is there: most of a busy stream's are, and a coroutine costs."""
+        """The next part, or None: most of a busy stream's have come, and a coroutine costs."""
         if not self._parts:
             return None
         part = self._parts.popleft()
@@ -155,7 +157,7 @@ class Fragments(AsyncIterator[PayloadPart]):
     async def __anext__(self) -> PayloadPart:
         inbox = self._inbox
         if inbox.begun is not None:
-            raise RuntimeError("messages() has begun a message: its end comes first")
+            raise RuntimeError("messages() has begun a message: it must be read to its end first")
         part = inbox.take() or await inbox.next()
         if part is None:
             raise StopAsyncIteration
@@ -166,12 +168,12 @@ class Fragments(AsyncIterator[PayloadPart]):
 class Messages(AsyncIterator[str | bytes]):
     """An inbox's messages, each whole: text as ``str``, binary as ``bytes``.
 
-    A message that the client left unfinished is not one.
+    A message that the client left unfinished is left out.
 
     Args:
-        inbox: whose decoder has checked that text is UTF-8 (clause 1.1-8).
+        inbox: the parts; the connection's decoder has checked that text is UTF-8 (clause 1.1-8).
         close: called with 1009 when a message is larger than ``max_message``.
-        max_message: bytes, however many fragments they came in.
+        max_message: bytes of the largest message, however many fragments it came in.
     """
 
     __slots__ = ("_close", "_inbox", "_max_message")
@@ -186,7 +188,7 @@ class Messages(AsyncIterator[str | bytes]):
     async def __anext__(self) -> str | bytes:
         inbox = self._inbox
         if inbox.mid_message:
-            raise RuntimeError("fragments() has begun a message: its last fragment comes first")
+            raise RuntimeError("fragments() has begun a message: it must be read to its end first")
         while True:
             part = inbox.take() or await inbox.next()
             if part is None:

@@ -31,11 +31,12 @@ class Request:
     """A request to ``/invocations``.
 
     Attributes:
-        headers: as they came; any case finds them.
-        content_type: of the body; ``application/octet-stream`` where the client names none.
-        length: of the body in bytes; None where it came chunked.
-        body: its bytes as they arrive, chunk by chunk. A body that is too large, too slow or cut
-            raises in the middle of it; let that pass, it becomes the right answer.
+        headers: the request's headers; their names may be looked up in any case.
+        content_type: the body's; ``application/octet-stream`` where the client names no type.
+        length: the body's, in bytes; None where the body came chunked.
+        body: the bytes as they arrive, chunk by chunk. A body that is too large, too slow or cut
+            raises in the middle of it; let the exception pass, the runtime makes the right answer
+            of it.
     """
 
     headers: CIMultiDictProxy[str]
@@ -53,14 +54,15 @@ class Reply:
     """The answer to a :class:`Request`, where bytes alone do not say enough.
 
     Attributes:
-        body: whole, or as it is made: then it is sent chunked, one chunk for each item
-            (clause 1.1-5), and asked for the next item once the client has taken most of what
-            came before.
-        content_type: of the body; by default ``text/plain; charset=utf-8`` for text, and
+        body: the whole body, or one that is made item by item: that is sent chunked, one chunk for
+            each item (clause 1.1-5), and asked for the next item once the client has taken most of
+            what came before.
+        content_type: the body's; by default ``text/plain; charset=utf-8`` for text, and
             ``application/octet-stream`` for bytes.
-        headers: to send along.
-        status: 200 unless set.
-        length: of a body that is made, in bytes, where it is known; it is not chunked then.
+        headers: further headers of the response.
+        status: the response's; 200 unless set.
+        length: bytes of a body that is made item by item, where they are known; the body is then
+            not chunked.
     """
 
     body: bytes | str | AsyncIterable[bytes | str]
@@ -71,12 +73,16 @@ class Reply:
 
     def __post_init__(self) -> None:
         if not 200 <= self.status <= 599:
-            raise ValueError(f"{self.status} is no status of a final response: use 200 to 599")
+            raise ValueError(
+                f"the status {self.status} was given; a final response's must be 200 to 599"
+            )
         if self.status in _WITHOUT_BODY and self.body not in (b"", ""):
-            raise ValueError(f"a response with status {self.status} has no body (RFC 9110 §6.4.1)")
+            raise ValueError(
+                f"a response with status {self.status} must not have a body (RFC 9110 §6.4.1)"
+            )
         forbidden = sorted({name.lower() for name in self.headers} & _FRAMING)
         if forbidden:
-            raise ValueError(f"a reply does not set {', '.join(forbidden)}: the runtime does")
+            raise ValueError(f"a reply must not set {', '.join(forbidden)}: the runtime does")
 
 
 #: What ``invoke`` may return.
@@ -89,9 +95,9 @@ class Opening:
 
     Attributes:
         id: the gateway's request id (clause 1.6-1).
-        path: without its first slash.
-        query: the parameters; each may come more than once.
-        headers: as they came; any case finds them.
+        path: the path that the client names, without its first slash.
+        query: the query's parameters; each may come more than once.
+        headers: the upgrade's headers; their names may be looked up in any case.
     """
 
     id: str
@@ -112,7 +118,7 @@ class Model:
             process, or :class:`~partway.container.workers.Processes` that each load the model.
         workers: set by the runtime before :meth:`load`.
         max_concurrent_transforms: what ``/execution-parameters`` tells a batch transform.
-        max_payload_mb: likewise.
+        max_payload_mb: the largest payload that it tells a batch transform, in MB.
     """
 
     runs_on: ClassVar[Threads | Processes | None] = None
@@ -147,21 +153,23 @@ class Model:
     async def admit(self, opening: Opening) -> None:
         """Look at a stream before it is accepted.
 
-        Raise :class:`~partway.container.errors.ModelError` with a ``status`` to refuse it.
+        To refuse the stream, raise a :class:`~partway.container.errors.ModelError` with a
+        ``status``.
         """
 
     async def stream(self, stream: Stream) -> None:
         """Handle one bidirectional stream (clause 1.1-4).
 
-        Returning closes it, with 1000 or with the client's own code; raising closes it with 1011.
-        It is cancelled when the client is lost, and a few seconds after its input has ended.
+        Returning closes the stream, with 1000 or with the client's own code; raising closes it
+        with 1011. The handler is cancelled when the client is lost, and a few seconds after the
+        input has ended.
         """
         raise NotImplementedError
 
     async def invoke(self, request: Request) -> Answer:
         """Answer one request to ``/invocations`` (clause 1.1-2).
 
-        May be an async generator instead: each item it yields is sent as a chunk (clause 1.1-5).
+        The method may be an async generator: each item it yields is sent as a chunk (clause 1.1-5).
         Raising answers 500, or the ``status`` of a :class:`~partway.container.errors.ModelError`.
         """
         raise NotImplementedError
@@ -172,9 +180,9 @@ class StreamRoute:
     """One path that takes streams.
 
     Attributes:
-        path: without its first slash.
-        query: the parameters it knows; None for any.
-        required: those that must come.
+        path: the path, without its first slash.
+        query: the parameters that the handler knows; None for any.
+        required: the parameters that must come.
     """
 
     path: str = DEFAULT_PATH
@@ -197,23 +205,24 @@ def route(
 
     Args:
         path: what clients name in ``X-Amzn-SageMaker-Model-Invocation-Path``.
-        query: the parameters it knows besides those that are required; a stream that comes with
-            another one is refused before it is accepted, and None lets any pass.
-        required: those without which it is refused.
+        query: the parameters that the handler knows besides those that are required; a stream that
+            comes with another one is refused before it is accepted, and None lets any pass.
+        required: the parameters without which a stream is refused.
 
     Raises:
-        ValueError: no client could name that path, or such a parameter.
+        TypeError: ``query`` or ``required`` is a string.
+        ValueError: no client could name that path, or a parameter of that name.
     """
     if isinstance(query, str) or isinstance(required, str):
-        raise TypeError("query and required are collections of names")
+        raise TypeError("query and required must be collections of names, not a str")
     path = path.removeprefix("/")
     if len(path) > MAX_INVOCATION_PATH or not INVOCATION_PATH.fullmatch(path):
-        raise ValueError(f"{path!r} can be no invocation path (clause 4-7)")
+        raise ValueError(f"{path!r} cannot be an invocation path (clause 4-7)")
     if path in _TAKEN:
-        raise ValueError(f"/{path} is the contract's own: mount streams on another path")
+        raise ValueError(f"/{path} is the contract's own: streams must be mounted on another path")
     for name in (*(query or ()), *required):
         if not _PARAMETER.fullmatch(name):
-            raise ValueError(f"{name!r} can be no parameter of a query (clause 4-7)")
+            raise ValueError(f"{name!r} cannot be a parameter of a query (clause 4-7)")
     known = None if query is None else frozenset(query) | frozenset(required)
 
     def mount(handler: _Handler) -> _Handler:

@@ -24,7 +24,8 @@ class Outbox:
     Args:
         write: takes a frame at once.
         clear: whether a frame may be written at once; asked before each.
-        writable: if not, returns when it may, or raises why none may be any more.
+        writable: where ``clear`` says no, returns when a frame may be written, or raises why no
+            frame may be written any more.
     """
 
     def __init__(
@@ -37,11 +38,11 @@ class Outbox:
         self._clear = clear
         self._writable = writable
         self._parts = PartsToFrames()
-        #: Whose block is open.
+        #: The message whose block is open.
         self._open: OutgoingMessage | None = None
-        #: Whose block was left by an exception, in the middle of its message.
+        #: The message whose block was left by an exception, before its end.
         self._torn: OutgoingMessage | None = None
-        #: Of all that was sent.
+        #: How many parts were sent, and their bytes.
         self.parts_out = 0
         self.bytes_out = 0
 
@@ -52,7 +53,7 @@ class Outbox:
         elif isinstance(message, bytes | bytearray | memoryview):
             frame = Frame(_BINARY, bytes(message))
         else:
-            raise TypeError(f"a message is str or bytes, not {type(message).__name__}")
+            raise TypeError(f"a message must be str or bytes, not {type(message).__name__}")
         if not self._at_once():
             await self._my_turn()
         self.write(frame)
@@ -72,13 +73,13 @@ class Outbox:
         self._open = message
 
     def end(self, message: OutgoingMessage, *, torn: bool) -> None:
-        """Let the next one have its turn."""
+        """Let the next message have its turn."""
         self._open = None
         if torn:
             self._torn = message
 
     def cut(self) -> None:
-        """A Close is next: what is held back leaves, and its message stays unfinished."""
+        """Prepare for a Close: what is held back leaves, and its message stays unfinished."""
         for message in (self._torn, self._open):
             if message is not None:
                 message.release(fin=False)
@@ -96,7 +97,7 @@ class Outbox:
             await self._writable()
 
     def _at_once(self) -> bool:
-        """Whether a message may begin without waiting: most may, and a coroutine costs."""
+        """Whether a message may begin without waiting: most messages may, and a coroutine costs."""
         between = self._open is None and self._torn is None and not self._parts.mid_message
         return between and self._clear()
 
@@ -108,7 +109,7 @@ class Outbox:
                 break
             await self._open.wait_end()
         if self._parts.mid_message:
-            raise RuntimeError("send_part has begun a message: its COMPLETE part comes first")
+            raise RuntimeError("send_part has begun a message: it must be COMPLETE first")
         if self._torn is not None:
             torn, self._torn = self._torn, None
             torn.release(fin=True)
@@ -152,10 +153,10 @@ class OutgoingMessage:
 
     async def send(self, fragment: str | bytes) -> None:
         if self._ended.is_set():
-            raise RuntimeError("the message's block is over")
+            raise RuntimeError("the message's block is over: its fragments must be sent inside it")
         if isinstance(fragment, str) is not self._text:
             wanted = "str" if self._text else "bytes"
-            raise TypeError(f"this message's fragments are {wanted}: see message(text=…)")
+            raise TypeError(f"this message's fragments must be {wanted}: see message(text=…)")
         payload = fragment.encode() if isinstance(fragment, str) else bytes(fragment)
         if self._held is not None:
             await self._outbox.writable()
@@ -163,7 +164,7 @@ class OutgoingMessage:
         self._held = payload
 
     def release(self, *, fin: bool) -> None:
-        """Write what is held back, if anything is."""
+        """Write the fragment that is held back, if there is one."""
         if self._held is not None:
             payload, self._held = self._held, None
             self._outbox.write(Frame(self._opcode, payload, fin))
@@ -173,8 +174,8 @@ class OutgoingMessage:
         """Wait for the block's end.
 
         Raises:
-            RuntimeError: its own task would wait.
+            RuntimeError: the task that waits is the one that has the block open.
         """
         if self._task is asyncio.current_task():
-            raise RuntimeError("a message is open in this task: send its fragments, or leave it")
+            raise RuntimeError("a message is open in this task: its block must be left first")
         await self._ended.wait()

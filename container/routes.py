@@ -19,7 +19,7 @@ class Routes:
     """The paths of one model.
 
     Raises:
-        TypeError: a handler is no ``async def``, or two share a path.
+        TypeError: a handler is not an ``async def``, or two handlers share a path.
     """
 
     def __init__(self, model: Model) -> None:
@@ -34,12 +34,14 @@ class Routes:
                 continue
             if inspect.isasyncgenfunction(method):
                 raise TypeError(
-                    f"{kind.__name__}.{name} has a yield: send with await stream.send(…)"
+                    f"{kind.__name__}.{name} has a yield: it must send with await stream.send(…)"
                 )
             if not inspect.iscoroutinefunction(method):
-                raise TypeError(f"{kind.__name__}.{name} handles streams: make it async def")
+                raise TypeError(f"{kind.__name__}.{name} handles streams: it must be async def")
             if route.path in self._handlers:
-                raise TypeError(f"{kind.__name__} has two handlers for /{route.path}")
+                raise TypeError(
+                    f"{kind.__name__} has two handlers for /{route.path}; each path must have one"
+                )
             self._handlers[route.path] = (route, getattr(model, name))
 
     @property
@@ -48,7 +50,7 @@ class Routes:
         return sorted(self._handlers)
 
     def handler(self, path: str, query: MultiMapping[str]) -> Handler:
-        """Who handles a stream.
+        """The handler of a stream.
 
         Raises:
             UpgradeError: 404 for a path that nobody mounted, 400 for a query that its handler
@@ -58,7 +60,7 @@ class Routes:
             raise UpgradeError(501, "this model takes invocations, not streams")
         if path not in self._handlers:
             known = ", ".join(f"/{path}" for path in self.paths)
-            raise UpgradeError(404, f"no streams are taken here: use {known}")
+            raise UpgradeError(404, f"no streams are taken here: the path must be one of {known}")
         route, handler = self._handlers[path]
         unknown = sorted(set(query) - route.query) if route.query is not None else []
         if unknown:
@@ -76,5 +78,6 @@ class Routes:
 
 
 def _known(route: StreamRoute) -> str:
-    names = ", ".join(sorted(route.query)) if route.query else "none"
-    return f"/{route.path} takes {names}" if route.query is not None else "it is required"
+    if route.query is None:
+        return f"/{route.path} must have it"
+    return f"/{route.path} takes {', '.join(sorted(route.query)) or 'no parameters'}"

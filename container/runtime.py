@@ -1,6 +1,6 @@
 """The HTTP and WebSocket surface of the contract, before one model.
 
-Its clauses are those of section 1.1; streams are 1.1-4.
+The clauses are those of section 1.1; streams are 1.1-4.
 
 aiohttp parses every request, upgrades included. An upgrade's connection then belongs to its
 :class:`~partway.container.websocket_stream.WebSocketStream`.
@@ -59,13 +59,13 @@ class Runtime:
     """Serves one model. ``http`` is the protocol factory for :meth:`loop.create_server`.
 
     Args:
-        model: what answers.
-        health: whether it can.
+        model: the model that answers.
+        health: whether the model can serve.
         head_timeout: seconds for a whole request head, and for an idle connection.
         max_body: largest body of a request.
         body_timeout: seconds spent waiting for a body in all.
         answer_timeout: seconds from a request's arrival to the head of its answer.
-        max_running: streams and invocations at a time.
+        max_running: how many streams and invocations may be under way at a time.
 
     Raises:
         TypeError: the model has handlers that cannot be called.
@@ -139,18 +139,18 @@ class Runtime:
         return response
 
     async def _ping(self, request: web.BaseRequest) -> web.Response:
-        """Health (clause 1.1-2); the text says GET in one place and POST in another."""
+        """Answer ``/ping`` (clause 1.1-2); the text says GET in one place and POST in another."""
         if request.method not in ("GET", "POST"):
-            return refusal(405, "/ping takes GET and POST", Allow="GET, POST")
+            return refusal(405, "the method of /ping must be GET or POST", Allow="GET, POST")
         trouble = STOPPING if self.activity.draining else await self._health.trouble()
         if trouble is not None:
             return refusal(503, trouble)
         return web.Response(status=200, headers={"Server": SERVER})
 
     def _execution_parameters(self, request: web.BaseRequest) -> web.Response:
-        """What a batch transform asks before it begins."""
+        """Answer what a batch transform asks before it begins."""
         if request.method != "GET":
-            return refusal(405, f"{EXECUTION_PARAMETERS} takes GET", Allow="GET")
+            return refusal(405, f"the method of {EXECUTION_PARAMETERS} must be GET", Allow="GET")
         parameters = {
             "MaxConcurrentTransforms": self._model.max_concurrent_transforms,
             "BatchStrategy": "MULTI_RECORD",
@@ -166,7 +166,7 @@ class Runtime:
 
     async def _invocations(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method != "POST":
-            return refusal(405, "/invocations takes POST", Allow="POST")
+            return refusal(405, "the method of /invocations must be POST", Allow="POST")
         if not self._invokes:
             return unread(501, "this model takes streams, not invocations")
         obstacle = self.activity.obstacle()
@@ -203,7 +203,9 @@ class Runtime:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise  # the client left, or we stop
-            error: Exception = RuntimeError("the model's code was cancelled, and not by us")
+            error: Exception = RuntimeError(
+                "the model's code was cancelled, and not by the runtime"
+            )
         except (Exception, SystemExit, KeyboardInterrupt) as raised:
             if isinstance(raised, ConnectionError) and _has_left(request):
                 raise  # aiohttp lets go of the connection
@@ -213,7 +215,7 @@ class Runtime:
     def _give_up(
         self, request: web.BaseRequest, answering: Answering, error: Exception, *, late: bool
     ) -> web.StreamResponse:
-        """Say that it failed; if the answer has begun, by cutting it off."""
+        """Say that an invocation failed; if its answer has begun, by cutting it off."""
         if late:
             error = TooSlow(f"the model has not answered within {self._answer_timeout:g} s")
         status, reason = _failure(error, _request_id(request))
@@ -237,22 +239,24 @@ class Runtime:
     def _check_upgrade(self, request: web.BaseRequest) -> str:
         headers = _joined(request.headers)
         if not is_upgrade(headers):
-            raise UpgradeError(426, "this path speaks WebSocket", {"Upgrade": "websocket"})
+            raise UpgradeError(
+                426, "requests of this path must ask for a WebSocket", {"Upgrade": "websocket"}
+            )
         if request.version != HttpVersion11:
-            raise UpgradeError(400, "a WebSocket opens over HTTP/1.1 (RFC 6455 §4.2.1)")
+            raise UpgradeError(400, "a WebSocket must be opened over HTTP/1.1 (RFC 6455 §4.2.1)")
         check_not_a_page(headers)
         if request.body_exists:
             # The parser would still be in the body when we take its bytes for frames.
-            raise UpgradeError(400, "an upgrade has no body")
+            raise UpgradeError(400, "a request for an upgrade must not have a body")
         key = check_upgrade(request.method, headers)
         self.activity.check_stream()
         return key
 
     async def _admit(self, opening: Opening) -> None:
-        """Let the model look at it.
+        """Let the model look at a stream that asks to be opened.
 
         Raises:
-            UpgradeError: it refuses, or fails, or takes too long.
+            UpgradeError: the model refuses the stream, or fails, or takes too long.
         """
         try:
             async with asyncio.timeout(ADMIT_TIMEOUT):
@@ -296,7 +300,9 @@ def _failure(error: BaseException, request_id: str) -> tuple[int, str]:
 
 
 def _check_kinds(model: Model) -> None:
-    """A coroutine that nobody awaits would be truthy, and raise nothing.
+    """Check that methods are ``async def``, or not, as they are called.
+
+    A coroutine that nobody awaits would be truthy, and raise nothing.
 
     Raises:
         TypeError: a method is async and should not be, or the other way round.
@@ -307,23 +313,23 @@ def _check_kinds(model: Model) -> None:
     ):
         if inspect.iscoroutinefunction(getattr(type(model), name)) is not is_async:
             wanted = "async def" if is_async else "a plain def, which runs on a thread"
-            raise TypeError(f"{type(model).__name__}.{name}: make it {wanted}")
+            raise TypeError(f"{type(model).__name__}.{name} must be {wanted}")
 
 
 def _takes_invocations(model: Model) -> bool:
     """Whether the model has an ``invoke`` of its own.
 
     Raises:
-        TypeError: it is neither a coroutine nor an async generator.
+        TypeError: the model's ``invoke`` is neither a coroutine function nor an async generator.
     """
     invoke = type(model).invoke
     if not (inspect.iscoroutinefunction(invoke) or inspect.isasyncgenfunction(invoke)):
-        raise TypeError(f"{type(model).__name__}.invoke answers requests: make it async def")
+        raise TypeError(f"{type(model).__name__}.invoke answers requests: it must be async def")
     return invoke is not Model.invoke
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody has cancelled the task that we are in."""
+    """Whether the current task has been cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -338,14 +344,14 @@ def _joined(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
 
 
 def _request_id(request: web.BaseRequest) -> str:
-    """The gateway's (clause 1.6-1), for the log."""
+    """The id that the gateway has given the request (clause 1.6-1), for the log."""
     return request.headers.get("X-Amzn-SageMaker-Request-Id", "-")[:64]
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
     """Whether what aiohttp logs is our fault.
 
-    A bad request is not, and would quote its headers; a client that left is not either.
+    A bad request is not, and its record would quote headers; a client that left is not either.
     """
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError | ConnectionError)

@@ -28,11 +28,11 @@ class ModelServer:
     """A model on a TCP port: everything of section 1.1, from :meth:`start` to :meth:`stopped`.
 
     Args:
-        model: what answers.
+        model: the model that answers.
         host: the address to listen on.
-        port: 0 takes a free one.
+        port: the TCP port; 0 takes a free one.
         model_dir: what the model loads from.
-        times: of the shutdown.
+        times: how long each part of the shutdown may take.
 
     Raises:
         TypeError: the model has handlers that cannot be called, or that its workers cannot run.
@@ -61,7 +61,7 @@ class ModelServer:
         """Listen; returns the port. /ping answers 503 from here until the model is loaded.
 
         Raises:
-            OSError: the address is taken, or is none of ours.
+            OSError: the address is taken, or does not belong to this machine.
         """
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
@@ -71,10 +71,10 @@ class ModelServer:
         return port
 
     async def load(self) -> None:
-        """Load the model, on its workers; returns early if it is stopped.
+        """Load the model, on its workers; returns early if the server is stopped.
 
         Raises:
-            LoadFailed: it could not be loaded.
+            LoadFailed: the model could not be loaded.
         """
         try:
             await self._shutdown.unless_stopped(self._load())
@@ -83,11 +83,11 @@ class ModelServer:
             raise LoadFailed(f"{name} could not be loaded from {self._model_dir}") from error
 
     def stop(self) -> None:
-        """Begin the end; a second time, hasten it. A signal handler may call this."""
+        """Begin to shut down; called again, hasten. A signal handler may call this."""
         self._shutdown.stop()
 
     async def stopped(self) -> None:
-        """Wait for :meth:`stop`, then see everything to its end."""
+        """Wait for :meth:`stop`, then see the shutdown to its end."""
         try:
             await self._shutdown.begun()
             await self._shutdown.drain()

@@ -20,9 +20,9 @@ class ShutdownTimes:
     """How long a shutdown takes at most, in seconds; in all less than the 30 before SIGKILL.
 
     Attributes:
-        grace: streams and invocations may end by themselves.
-        spread: those that have not are closed, evenly over this time.
-        hard: they say goodbye.
+        grace: in which streams and invocations may end by themselves.
+        spread: over which the streams that are left are closed, evenly.
+        hard: in which closed streams may still finish.
     """
 
     grace: float = SHUTDOWN_GRACE
@@ -43,8 +43,9 @@ class Shutdown:
         5. As soon as nothing runs, nobody waits. A second :meth:`stop` skips 2 and the spread.
 
     Args:
-        activity: what is to end; its ``on_idle`` is the shutdown's from here on.
-        times: of the rules.
+        activity: the streams and requests that are to end; its ``on_idle`` is the shutdown's from
+            here on.
+        times: how long each of the rules may take.
     """
 
     def __init__(self, activity: Activity, times: ShutdownTimes) -> None:
@@ -57,7 +58,7 @@ class Shutdown:
         self.hastened = False
 
     def stop(self) -> None:
-        """Begin the end; a second time, hasten it. A signal handler may call this."""
+        """Begin to shut down; called again, hasten. A signal handler may call this."""
         if self._stopping.is_set():
             self.hastened = True
             self._nudge.set()
@@ -68,10 +69,10 @@ class Shutdown:
         await self._stopping.wait()
 
     async def unless_stopped(self, loading: Coroutine[Any, Any, None]) -> None:
-        """See something through that may take long; it is cancelled by :meth:`stop`.
+        """See the loading through, which may take long; :meth:`stop` cancels it.
 
         Raises:
-            Exception: whatever it raises.
+            Exception: whatever the loading raises.
         """
         task = asyncio.create_task(loading, name="loading")
         stopping = asyncio.create_task(self._stopping.wait(), name="stopping")
@@ -85,7 +86,7 @@ class Shutdown:
             await asyncio.wait((task, stopping))
 
     async def drain(self) -> None:
-        """Rules 1 to 3, and the time before 4."""
+        """Let streams and requests end: rules 1 to 3, and the time before rule 4."""
         activity, times = self._activity, self._times
         activity.draining = True  # rule 1
         _log.info("stopping: %d streams open", len(activity.streams))
@@ -105,7 +106,7 @@ class Shutdown:
             await self._pause(departures.wait(clock()))
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, but for no more than a turn of the loop once nothing runs or hastened (rule 5)."""
+        """Wait, but for no more than a turn of the loop once nothing runs, or hastened (rule 5)."""
         if seconds <= 0 or self._activity.idle or self._nudge.is_set():
             await asyncio.sleep(0)
             return

@@ -18,9 +18,9 @@ class StreamClosed(Exception):
     """The stream is over and takes nothing more. A handler may let it pass.
 
     Attributes:
-        code: of the Close that ended it, ours or the client's; 1005 for one without a code, 1006
-            where there was none.
-        reason: why.
+        code: the code of the Close that ended the stream, ours or the client's; 1005 for a Close
+            without a code, 1006 where no Close came.
+        reason: the Close's reason, or what happened.
     """
 
     def __init__(self, code: int, reason: str) -> None:
@@ -35,8 +35,8 @@ class Outgoing(Protocol, Generic[_Fragment]):
     async def send(self, fragment: _Fragment) -> None:
         """Send a fragment, as one frame; waits while the client is behind.
 
-        It leaves when the next one comes, or at the message's end: only then is it known whether
-        it is the last.
+        A fragment leaves when the next one comes, or at the message's end: only then is it known
+        whether it is the last.
 
         Raises:
             StreamClosed: the stream is over.
@@ -56,7 +56,7 @@ class Stream(Protocol):
 
     @property
     def path(self) -> str:
-        """The path it was opened on, without its first slash."""
+        """The path that the stream was opened on, without its first slash."""
 
     @property
     def query(self) -> MultiMapping[str]:
@@ -64,15 +64,15 @@ class Stream(Protocol):
 
     @property
     def headers(self) -> CIMultiDictProxy[str]:
-        """The upgrade's headers; any case finds them."""
+        """The upgrade's headers; their names may be looked up in any case."""
 
     def messages(self) -> AsyncIterator[str | bytes]:
         """The client's messages, whole: text as ``str``, binary as ``bytes``.
 
         The iteration ends with the client's Close, after all that came before it, and what is
-        sent then still reaches the client; it ends at once with the stream. Whoever takes nothing
-        stops the client from sending. A message over ``MAX_MESSAGE_BYTES`` ends the stream with
-        1009.
+        sent then still reaches the client; it ends at once with the stream. A handler that takes
+        nothing stops the client from sending. A message over ``MAX_MESSAGE_BYTES`` ends the stream
+        with 1009.
         """
 
     def fragments(self) -> AsyncIterator[PayloadPart]:
@@ -111,7 +111,7 @@ class Stream(Protocol):
         stays unfinished (clause 1.5-7).
 
         Args:
-            text: whether its fragments are ``str`` or ``bytes``.
+            text: whether the message's fragments are ``str`` rather than ``bytes``.
         """
 
     async def send_part(self, part: PayloadPart) -> None:
@@ -125,7 +125,7 @@ class Stream(Protocol):
         """
 
     def close(self, code: int = NORMAL, reason: str = "") -> None:
-        """End the stream; what has been sent still goes out. Only the first time counts.
+        """End the stream; what has been sent still goes out. Only the first call counts.
 
         Raises:
             ValueError: the code may not travel (RFC 6455 §7.4).

@@ -31,9 +31,9 @@ class Answered:
     """What came back from ``/invocations``.
 
     Attributes:
-        status: of the response.
-        content_type: of its body, as it came.
-        body: all of it.
+        status: the response's.
+        content_type: the body's, as it came.
+        body: the whole body.
     """
 
     status: int
@@ -43,7 +43,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model that is loaded, on a port of this machine.
+    """A model that is loaded and served on a port of this machine.
 
     Attributes:
         url: ``http://HOST:PORT``.
@@ -60,8 +60,8 @@ class Served:
         fragments; ``recv()`` gives a message, ``recv_streaming()`` its fragments.
 
         Args:
-            path: where the model takes it, without its first slash.
-            query: its parameters.
+            path: where the model takes streams, without its first slash.
+            query: the query's parameters.
         """
         where = f"{self.url.replace('http', 'ws', 1)}/{path}"
         return websockets.asyncio.client.connect(
@@ -80,9 +80,9 @@ class Served:
         """Send one request to ``/invocations``, and read the whole answer.
 
         Args:
-            body: text goes as UTF-8.
+            body: the request's; text is sent as UTF-8.
             content_type: what the body is.
-            headers: further ones; ``_`` in a name stands for ``-``.
+            headers: further headers; ``_`` in a name stands for ``-``.
         """
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         async with (
@@ -103,10 +103,10 @@ async def serving(model: Model, model_dir: Path = MODEL_DIR) -> AsyncIterator[Se
 
     Args:
         model: a model that is served nowhere else.
-        model_dir: what it loads from.
+        model_dir: what the model loads from.
 
     Raises:
-        LoadFailed: it could not be loaded; ``__cause__`` says why.
+        LoadFailed: the model could not be loaded; ``__cause__`` says why.
     """
     server = ModelServer(model, model_dir=model_dir)
     try:

@@ -27,8 +27,8 @@ def deferred(
     """A call that another thread is going to make.
 
     Returns:
-        The future of its result, and what makes it, once. Whatever the call raises is the
-        future's, as :func:`ordinary` has it.
+        The future of the call's result, and a function that makes the call, once. Whatever the
+        call raises is the future's, as :func:`ordinary` has it.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_Result] = loop.create_future()
@@ -55,9 +55,9 @@ def deferred(
 def ordinary(error: BaseException) -> Exception:
     """What a task may raise in place of something that was raised on a thread.
 
-    Most are raised as they are. SystemExit would end the loop, CancelledError look as if the task
-    had been cancelled, StopIteration as if an iterator had come to its end: each becomes a
-    RuntimeError that names it.
+    Most exceptions are raised as they are. SystemExit would end the loop, CancelledError look as
+    if the task had been cancelled, StopIteration as if an iterator had come to its end: each
+    becomes a RuntimeError that names it.
     """
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         return error
@@ -67,7 +67,7 @@ def ordinary(error: BaseException) -> Exception:
 
 
 def post(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: Any) -> None:
-    """Have the loop make a call, unless it is closed: then nobody waits for it."""
+    """Have the loop make a call, unless the loop is closed: then nobody waits for the call."""
     try:
         loop.call_soon_threadsafe(call, *args)
     except RuntimeError:

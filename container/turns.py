@@ -17,8 +17,8 @@ class Turns:
     together. The more they are, the more of them in a turn: the cost of a turn is shared.
 
     Args:
-        at_least: in one turn.
-        share: of those that wait, one in so many.
+        at_least: how many handlers are woken in one turn at least.
+        share: one in this many of those that wait is woken in a turn, if that is more.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class Turns:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits, and the loop owes it no turn."""
+        """Whether nobody waits, and no turn of the loop has been asked for."""
         return self._next_turn is None
 
     def wake(self, waiter: asyncio.Future[None]) -> bool:
-        """Set the result of a future that is not done; False if that has to wait for a turn."""
+        """Set the result of a future that is not done; False if it has to wait for a turn."""
         at_once = self._left > 0  # then nobody waits
         if at_once:
             self._left -= 1

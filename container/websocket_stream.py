@@ -194,7 +194,7 @@ class WebSocketStream:
         self._connection.send(frame, more=bool(self._inbox))
 
     def _clear(self) -> bool:
-        """Whether a frame may be written at once; asked before each."""
+        """Whether a frame may be written at once; asked before each frame."""
         self._sends += 1
         turn_over = not self._sends % FRAMES_PER_TURN
         return self._writable is None and self._end is None and not turn_over
@@ -203,7 +203,7 @@ class WebSocketStream:
         """Wait until a frame may be written.
 
         Raises:
-            StreamClosed: none may be any more.
+            StreamClosed: the stream is over, and no frame may be written any more.
         """
         if not self._sends % FRAMES_PER_TURN:
             await asyncio.sleep(0)  # a handler that only sends would keep the loop
@@ -213,7 +213,7 @@ class WebSocketStream:
             raise StreamClosed(self._end.code or NO_STATUS, self._end.reason)
 
     async def _wait_writable(self, writable: asyncio.Future[None]) -> None:
-        """Wait until the client has caught up, or the stream is over, or nothing has moved."""
+        """Wait until the client has caught up, or the stream is over, or nothing moves."""
         unsent = self._connection.unsent_bytes
         await asyncio.wait((writable,), timeout=self._stall_timeout)
         stalled = not writable.done() and self._connection.unsent_bytes >= unsent
@@ -223,7 +223,7 @@ class WebSocketStream:
             self._cancel_handler()
 
     def _pause(self) -> None:
-        """The handler is behind: do not read on, but not for ever.
+        """Stop reading while the handler is behind, but not for ever.
 
         A connection that is not read does not show its end either.
         """
@@ -311,7 +311,7 @@ class WebSocketStream:
 async def _contained(
     handler: Callable[[Stream], Coroutine[Any, Any, None]], stream: Stream
 ) -> None:
-    """What would end the loop, and with it every stream, is this handler's failure."""
+    """Run a handler; what would end the loop, and every stream, is this handler's failure."""
     try:
         await handler(stream)
     except (SystemExit, KeyboardInterrupt) as error:
@@ -319,7 +319,7 @@ async def _contained(
 
 
 def _lets_pass(error: BaseException) -> bool:
-    """Whether a handler, or each of its tasks that failed, merely heard that the stream is over."""
+    """Whether a handler, or each task of it that failed, only raised that the stream is over."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(StreamClosed)[1] is None
     return isinstance(error, StreamClosed)

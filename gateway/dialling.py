@@ -15,8 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
 from partway.protocol.handshake import Accepted, ClientHandshake, HandshakeBroken, HandshakeRefused
-from partway.protocol.limits import CONTAINER_RESOLVE_TIMEOUT, LINGER_TIMEOUT
+from partway.protocol.limits import LINGER_TIMEOUT
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 

@@ -6,7 +6,10 @@ bytes, times are seconds. What both sides of the wire share is in :mod:`partway.
 
 from __future__ import annotations
 
+import re
 from typing import Final
+
+from partway.protocol.limits import KIB, MIB
 
 # --- Bodies of plain requests and responses ------------------------------------------------------
 
@@ -51,3 +54,170 @@ LAST_OUTPUT_TIMEOUT: Final = 1.0
 
 #: For the leash's shell to end, which has nothing to wait for.
 LEASH_TIMEOUT: Final = 1.0
+
+# --- Buffers -------------------------------------------------------------------------------------
+
+#: Most bytes one socket read brings: asyncio reads up to 256 KiB at once, uvloop 64 KiB.
+MAX_SOCKET_READ: Final = 256 * KIB
+
+#: Part bytes the Python client holds for a caller that does not iterate; then it stops reading.
+CLIENT_RECEIVE_HIGH_WATER: Final = 1 * MIB
+
+# --- Liveness, progress, lifetime ----------------------------------------------------------------
+
+#: Interval of the gateway's pings to a container, and how many may stay unanswered (clause 1.4-1).
+CONTAINER_PING_INTERVAL: Final = 60.0
+CONTAINER_PINGS_UNANSWERED: Final = 5
+
+#: Interval of the gateway's pings to a client, and how many may stay unanswered (clause 1.4-4).
+CLIENT_PING_INTERVAL: Final = 60.0
+CLIENT_PINGS_UNANSWERED: Final = 2
+
+#: Interval of the Python client's pings to a gateway, and how many may stay unanswered. A gateway
+#: whose container takes nothing reads nothing, pings neither, and says so itself after
+#: STALL_TIMEOUT: 6 unanswered come later.
+GATEWAY_PING_INTERVAL: Final = 60.0
+GATEWAY_PINGS_UNANSWERED: Final = 6
+
+#: How often a ping that the socket has not taken yet is looked at again (clause 1.4-2).
+PING_FLUSH_CHECK: Final = 1.0
+
+#: How often a paused direction is looked at, as a share of the stall timeout.
+STALL_CHECKS: Final = 10
+
+#: Longest life of a stream (clause 1.4-5; AWS quota).
+STREAM_LIFETIME: Final = 1800.0
+
+# --- Opening a stream ----------------------------------------------------------------------------
+
+#: A container accepts a connection within 250 ms (clauses 1.1-2, 4-6).
+CONTAINER_CONNECT_TIMEOUT: Final = 0.25
+
+#: Resolving a container's name; the 250 ms above begin after it.
+CONTAINER_RESOLVE_TIMEOUT: Final = 5.0
+
+#: A container answers the upgrade within 60 s (clause 4-6).
+CONTAINER_HANDSHAKE_TIMEOUT: Final = 60.0
+
+#: The gateway looks first at what a new connection speaks; that shows in its first byte, or in the
+#: 24 of HTTP/2's preface, and comes within this time (Go's HTTP/2 server waits 10 s for the preface
+#: too). The time for the head begins after it: 70 s at most from being accepted.
+OPENING_TIMEOUT: Final = 10.0
+
+#: Bytes of HTTP/1.1 parsed before other connections have their turn: a chunk may be of six of them,
+#: and a read brings a quarter of a megabyte.
+HTTP1_BYTES_PER_TURN: Final = 8 * KIB
+
+#: How old the page of metrics may be: it costs milliseconds where thousands of streams are open.
+METRICS_AGE: Final = 1.0
+
+#: Streams open at once on one gateway process; over it a client gets 503.
+MAX_STREAMS: Final = 4096
+
+#: Between tries to accept when there are no descriptors left; asyncio's own.
+ACCEPT_PAUSE: Final = 1.0
+
+#: Connections on the listener, streams included.
+MAX_CONNECTIONS: Final = 8192
+
+# --- HTTP/2 --------------------------------------------------------------------------------------
+
+#: What a stream's client may send before it is answered, and once its stream is open. The first is
+#: RFC 9113's own; all that wait for their container hold that much at most.
+HTTP2_OPENING_WINDOW: Final = 65_535
+HTTP2_STREAM_WINDOW: Final = 256 * KIB
+
+#: What all streams of a connection may send together; given back on receipt (clause 2.6-2), so it
+#: bounds what is under way and not what is held. 16 MiB is 1.3 Gbit/s at 100 ms.
+HTTP2_CONNECTION_WINDOW: Final = 16 * MIB
+
+#: HPACK's table for what we send (RFC 9113 §6.5.2: the size that both begin with), whatever more a
+#: client allows.
+HTTP2_ENCODER_TABLE: Final = 4096
+
+#: Held back of a client's stream window so that an exception always fits (clause 2.3-6), and the
+#: window from which on that is done.
+HTTP2_HELD_BACK: Final = 1 * KIB
+HTTP2_HOLD_BACK_FROM: Final = 16 * KIB
+
+#: Of streams that were over within a second of their beginning by a reset, no more than half of
+#: all, once there were so many (Envoy's premature_reset_* settings).
+HTTP2_PREMATURE_SECONDS: Final = 1.0
+HTTP2_PREMATURE_AFTER: Final = 500
+HTTP2_PREMATURE_SHARE: Final = 0.5
+
+#: Unsent bytes of a connection beyond its high-water mark: answers to pings and settings, window
+#: updates and resets, which no back-pressure slows. A client that takes none of them is cut.
+HTTP2_MAX_UNSENT: Final = 1 * MIB
+
+#: Streams open on all connections together; more are refused. One that waits for nothing but a
+#: client's window holds 5 KiB, its response besides.
+HTTP2_MAX_STREAMS_IN_ALL: Final = 4 * MAX_STREAMS
+
+#: A client that has its whole response, and has not ended its request, is told to (clause 2.3-6)
+#: after this long.
+HTTP2_RESET_DELAY: Final = 1.0
+
+#: A connection without a stream closes after this long; one that has never had any, after
+#: REQUEST_HEAD_TIMEOUT (nginx: 75 s; Envoy: 1 h).
+HTTP2_IDLE_TIMEOUT: Final = 300.0
+
+# --- TLS -----------------------------------------------------------------------------------------
+
+#: A TLS handshake is done within this time of the connection's being accepted (HAProxy's examples
+#: give 10 s to all that comes before a request; asyncio would wait 60 s).
+TLS_HANDSHAKE_TIMEOUT: Final = 10.0
+
+#: Days that the local CA's certificate is valid (mkcert's: ten years), and those of the gateway's
+#: that it signs. Apple's systems refuse the latter over 398 days from a CA they ship, over 825 from
+#: another.
+CA_VALIDITY_DAYS: Final = 3650
+CERTIFICATE_VALIDITY_DAYS: Final = 397
+
+#: Days before its end at which the gateway's certificate is made anew (certbot's margin).
+CERTIFICATE_RENEWAL_DAYS: Final = 30
+
+#: A certificate made now is valid from so long ago on, for clients whose clock is behind.
+CERTIFICATE_CLOCK_SKEW: Final = 3600.0
+
+#: Names in the local CA's certificate, which only ever grow. A hundred make it 3 KiB, and a
+#: handshake with it still fits the first flight of TCP (10 segments, RFC 6928).
+MAX_CERTIFICATE_NAMES: Final = 100
+
+#: How often the files of the certificate are looked at, and how often the local CA is asked
+#: whether to make a new one. A look is two calls of stat.
+CERTIFICATE_CHECK_INTERVAL: Final = 5.0
+CERTIFICATE_RENEWAL_INTERVAL: Final = 3600.0
+
+#: Another process that makes certificates in the same directory is waited for this long; it takes
+#: milliseconds.
+CERTIFICATE_LOCK_TIMEOUT: Final = 10.0
+
+#: Regions whose SageMaker hosts end in ``amazonaws.com`` (clause 2.5-6): those of the partitions
+#: ``aws`` and ``aws-us-gov`` in botocore's ``endpoints.json``.
+AMAZONAWS_COM_REGION: Final = re.compile(r"(?!cn-)[a-z]{2}(?:-gov)?-[a-z]{1,20}-[0-9]{1,2}")
+
+# --- Ending a stream -----------------------------------------------------------------------------
+
+#: No Close from the container this long after ours ends the stream (clause 1.5-12).
+CLOSE_TIMEOUT: Final = 10.0
+
+#: ``input_end = "drain"``: silence from the container that ends the stream (clause 1.5-12).
+DRAIN_TIMEOUT: Final = 10.0
+
+# --- Signatures ----------------------------------------------------------------------------------
+
+#: The principals file: 1,024 principals of 256 bytes each fill it. Reading one of that size takes
+#: about 40 ms, in which nothing else moves.
+MAX_PRINCIPALS_BYTES: Final = 256 * KIB
+MAX_PRINCIPALS: Final = 1024
+
+#: Access keys of one principal: each may be tried on an event (clause 2.4-5). IAM allows two at a
+#: time; temporary ones come on top.
+MAX_KEYS_PER_PRINCIPAL: Final = 8
+
+#: Characters of a bearer token: 16 random ones of 64 are 96 bits.
+MIN_TOKEN_CHARACTERS: Final = 16
+
+#: The principals file is looked at no more often than this, and only when somebody asks.
+PRINCIPALS_CHECK_INTERVAL: Final = 1.0

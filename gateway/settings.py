@@ -35,6 +35,7 @@ from partway.gateway.configuration.expected import (
 from partway.gateway.configuration.messages import SettingsError, error_of, given
 from partway.gateway.configuration.reader import checked, read_toml
 from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address
+from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol import limits
 
@@ -89,9 +90,9 @@ class _TopLevel:
     insecure: Flag = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allow_origins: Strings = frozenset()
-    max_streams: _Streams = limits.MAX_STREAMS
+    max_streams: _Streams = MAX_STREAMS
     max_streams_per_connection: _Streams = limits.HTTP2_MAX_STREAMS
-    max_connections: Annotated[int, whole(1, 1_000_000, "connections")] = limits.MAX_CONNECTIONS
+    max_connections: Annotated[int, whole(1, 1_000_000, "connections")] = MAX_CONNECTIONS
     shutdown_grace: _Seconds = limits.SHUTDOWN_GRACE
     shutdown_spread: _Seconds = limits.SHUTDOWN_SPREAD
     shutdown_hard: _Seconds = limits.SHUTDOWN_HARD

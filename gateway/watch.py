@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from partway.gateway.clock import Clock, Timer
-from partway.protocol.limits import PING_FLUSH_CHECK, STALL_CHECKS
+from partway.gateway.limits import PING_FLUSH_CHECK, STALL_CHECKS
 from partway.protocol.liveness import Hold, Liveness
 
 

@@ -102,7 +102,7 @@ class MsgpackEnvelope:
         """One message as one event.
 
         Raises:
-            EnvelopeError: the message is no event.
+            EnvelopeError: the message is not an event.
         """
         try:
             value = msgpack.unpackb(
@@ -134,7 +134,7 @@ class JsonEnvelope:
         """One message as one event.
 
         Raises:
-            EnvelopeError: the message is no event.
+            EnvelopeError: the message is not an event.
         """
         # Its parser has no limits of its own, and 20 MiB of "[]," would take seconds and half a
         # gigabyte. Base64 holds no comma, and what has no commas is no longer than it is deep.

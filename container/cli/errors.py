@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 class CommandError(Exception):
-    """The command cannot do what it was asked; its text says what, where, and what to do.
+    """The command cannot do what it was asked; the text says what, where, and what to do.
 
     Attributes:
-        status: the process's: 2 where it was asked wrongly, 1 where something failed.
+        status: the process's exit status: 2 where it was asked wrongly, 1 where something failed.
     """
 
     def __init__(self, text: str, status: int = 2) -> None:

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise CommandError(f"{folder} has files in it: name a folder that is new or empty")
+            raise CommandError(f"{folder} has files in it; the folder must be new or empty")
         for name in FILES:
             (folder / name).write_bytes((starter / name).read_bytes())
     except OSError as error:

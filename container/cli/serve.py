@@ -65,7 +65,7 @@ examples:
 
 
 class Server(Protocol):
-    """What runs here: a model's server, or an application's."""
+    """What the command runs: a model's server, or an application's."""
 
     async def start(self) -> int: ...
     async def load(self) -> None: ...
@@ -80,7 +80,7 @@ class ListenAddress:
 
     Attributes:
         host: a name or an address.
-        port: 0 takes a free one.
+        port: the TCP port; 0 takes a free one.
     """
 
     host: str
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit status.
 
     Raises:
-        CommandError: it cannot do what it was asked.
+        CommandError: the command cannot do what it was asked.
     """
     logging.basicConfig(
         level=_log_level(options.log_level, os.environ).upper(),
@@ -156,7 +156,9 @@ def _log_level(flag: str | None, environ: Mapping[str, str]) -> str:
     level = flag or environ.get("PARTWAY_LOG_LEVEL") or "info"
     if level in _LOG_LEVELS:
         return level
-    raise CommandError(f"PARTWAY_LOG_LEVEL {level!r} is none of {', '.join(_LOG_LEVELS)}")
+    raise CommandError(
+        f"PARTWAY_LOG_LEVEL {level!r} was given; it must be one of {', '.join(_LOG_LEVELS)}"
+    )
 
 
 def _port(flag: str | None, environ: Mapping[str, str]) -> int:
@@ -165,7 +167,7 @@ def _port(flag: str | None, environ: Mapping[str, str]) -> int:
         source, text = "SAGEMAKER_BIND_TO_PORT", environ.get("SAGEMAKER_BIND_TO_PORT") or "8080"
     if text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535:
         return int(text)
-    raise CommandError(f"{source} {text!r} is no port: give a number from 0 to 65535")
+    raise CommandError(f"{source} {text!r} was given; it must be a whole number from 0 to 65535")
 
 
 def _model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
@@ -182,10 +184,10 @@ def _model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
 def _server_for(
     target: ModelTarget, address: ListenAddress, model_dir: Path
 ) -> Callable[[], Server]:
-    """Import what is served; gives what makes its server, on a running loop.
+    """Import what is served; gives a function that makes its server, on a running loop.
 
     Raises:
-        CommandError: there is no such thing.
+        CommandError: what is to be served does not exist, or cannot be imported.
     """
     if target.kind == "app":
         from partway.container.hosting.asgi import AppServer
@@ -319,7 +321,7 @@ def _leave_on_signal(status: int) -> None:
 
 
 def _run_loop(main: Coroutine[Any, Any, int]) -> int:
-    """Run on a loop of its own; what the model leaves running there gets no say in the end."""
+    """Run a coroutine on a new loop; what the model leaves running there has no say in the end."""
     status = 1
     loop = _new_event_loop()
     try:
@@ -339,7 +341,7 @@ def _run_loop(main: Coroutine[Any, Any, int]) -> int:
 
 
 async def _cancel_the_rest() -> None:
-    """Cancel tasks of the model's own; those that ignore it are left."""
+    """Cancel tasks that the model has started; those that ignore it are left."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -353,7 +355,7 @@ async def _cancel_the_rest() -> None:
 def _leave_soon(status: int) -> None:
     """See to it that the process leaves, whatever the model's threads do.
 
-    Python waits at its exit for all that are no daemons, those of executors among them.
+    Python waits at its exit for all threads that are not daemons, executors' among them.
     """
 
     def leave() -> None:

@@ -1,4 +1,4 @@
-"""What ``partway-container serve`` is asked to serve, by its name."""
+"""What ``partway-container serve`` is asked to serve, by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ModelTarget:
 
     Attributes:
         kind: one of ``KINDS``.
-        name: as it was given.
+        name: the name as it was given.
         source: the flag or variable that gave it; errors name it.
     """
 
@@ -45,14 +45,14 @@ class ModelTarget:
 
 
 def choose(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> ModelTarget:
-    """Find the one thing that is asked for; any flag goes before the environment.
+    """Find the one thing that is to be served; any flag goes before the environment.
 
     Args:
         flags: the value of each flag, by its kind; None where it was not given.
-        environ: an empty variable counts as none.
+        environ: the environment; an empty variable counts as unset.
 
     Raises:
-        CommandError: two of them are given.
+        CommandError: more than one thing to serve is given.
     """
     given = [
         ModelTarget(kind, flags[kind] or "", f"--{kind}")
@@ -67,7 +67,7 @@ def choose(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Model
         ]
     if len(given) > 1:
         both = " and ".join(f"{target.source} {target.name}" for target in given)
-        raise CommandError(f"{both} are given: one container serves one of them")
+        raise CommandError(f"{both} are given; a container must serve one of them")
     return given[0] if given else ModelTarget("model", _DEFAULT, "--model")
 
 
@@ -75,7 +75,7 @@ def make_model(target: ModelTarget) -> Model:
     """Import a model's class and make the model.
 
     Raises:
-        CommandError: there is none of that name, or it cannot be made.
+        CommandError: there is no model of that name, or it cannot be made.
     """
     kind = _model_class(target)
     try:
@@ -99,13 +99,15 @@ def _model_class(target: ModelTarget) -> type[Model]:
     if found is None:
         problem = f"{module_name} has no {attribute!r}"
     else:
-        problem = f"{attribute} is no subclass of container.Model"
+        problem = f"{attribute} must be a subclass of partway.Model"
     raise target.error(f"{problem}; {_models_in(module)}")
 
 
 def _import(target: ModelTarget, name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
-        raise target.error(f"{name!r} is no module's name; the file model.py is the module model")
+        raise target.error(
+            f"{name!r} must be a module's name; the file model.py is the module model"
+        )
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
@@ -128,7 +130,7 @@ def _models_in(module: ModuleType) -> str:
 
 
 def _failed(target: ModelTarget, what: str, error: BaseException) -> CommandError:
-    """The author's own code raised: the log gets the traceback, from there on."""
+    """The error for an exception of the author's own code; the log gets its traceback."""
     _log.error("%s", what, exc_info=error)
     return target.error(f"{what}: {one_line(error)}", status=1)
 

@@ -39,8 +39,8 @@ class AppServer:
     Args:
         app: ``module:attribute``; imported by :meth:`load`.
         host: the address to listen on.
-        port: 0 takes a free one.
-        times: of the shutdown.
+        port: the TCP port; 0 takes a free one.
+        times: how long each part of the shutdown may take.
 
     Raises:
         LoadFailed: uvicorn is not installed.
@@ -71,17 +71,17 @@ class AppServer:
         """Listen; returns the port. /ping answers 503 from here until the app is loaded.
 
         Raises:
-            OSError: the address is taken, or is none of ours.
+            OSError: the address is taken, or does not belong to this machine.
         """
         return await self._web.listen(self._host, self._port)
 
     async def load(self) -> None:
         """Import the app, on a thread, and see its lifespan's startup through.
 
-        Returns early if it is stopped.
+        Returns early if the server is stopped.
 
         Raises:
-            LoadFailed: it could not be loaded.
+            LoadFailed: the app could not be loaded.
         """
         try:
             await self._shutdown.unless_stopped(self._load())
@@ -99,11 +99,11 @@ class AppServer:
         _log.info("%s is loaded, in %.1f s", self._name, time.monotonic() - began)
 
     def stop(self) -> None:
-        """Begin the end; a second time, hasten it. A signal handler may call this."""
+        """Begin to shut down; called again, hasten. A signal handler may call this."""
         self._shutdown.stop()
 
     async def stopped(self) -> None:
-        """Wait for :meth:`stop`, then see everything to its end."""
+        """Wait for :meth:`stop`, then see the shutdown to its end."""
         try:
             await self._shutdown.begun()
             await self._drain()

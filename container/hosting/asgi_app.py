@@ -13,21 +13,21 @@ from partway.container.hosting.asgi_messages import App
 def load_app(name: str) -> App:
     """Import an application, ASGI or WSGI; the latter comes as ASGI.
 
-    It may take long and runs the app's own code: call it on a thread.
+    The import may take long and runs the app's own code: call this on a thread.
 
     Args:
         name: ``module:attribute``; the attribute may have dots.
 
     Raises:
-        ValueError: the name is no such name.
-        ImportError: there is no such module, or something it imports is missing.
+        ValueError: the name is not of the form ``module:attribute``.
+        ImportError: there is no module of that name, or something that it imports is missing.
         AttributeError: the module has no such attribute.
-        TypeError: what it names is no application.
+        TypeError: what the name stands for is not an application.
         Exception: whatever the module raises.
     """
     module_name, _, path = name.partition(":")
     if not module_name or not path:
-        raise ValueError(f"{name!r} does not say where the application is: use module:attribute")
+        raise ValueError(f"{name!r} was given; an application must be named as module:attribute")
     try:
         module = importlib.import_module(module_name)
     except SystemExit as error:
@@ -43,7 +43,7 @@ def load_app(name: str) -> App:
 
 
 def missing_extra(error: ModuleNotFoundError) -> ImportError:
-    """What to say where a package of the extra is not there."""
+    """The error that says which package of the extra is missing."""
     return ImportError(
         f"serving an application needs {error.name}: pip install 'partway[asgi]'", name=error.name
     )
@@ -56,7 +56,9 @@ def _is_asgi(name: str, app: Any) -> bool:
     coroutine through from a plain function, so then the arguments decide.
     """
     if not callable(app):
-        raise TypeError(f"{name} is no application, but of type {type(app).__name__}")
+        raise TypeError(
+            f"{name} must be an ASGI or WSGI application, not of type {type(app).__name__}"
+        )
     if inspect.iscoroutinefunction(app):
         return True
     if not inspect.isclass(app) and inspect.iscoroutinefunction(app.__call__):
@@ -70,7 +72,7 @@ def _is_asgi(name: str, app: Any) -> bool:
     if _takes(signature, 3):
         return True
     raise TypeError(
-        f"{name} takes neither (scope, receive, send) nor (environ, start_response); "
+        f"{name} must take (scope, receive, send) or (environ, start_response); "
         "of a factory, name what it returns"
     )
 

@@ -1,4 +1,4 @@
-"""What a hosted app lacks of the contract (section 1.1): it stands before the app as middleware.
+"""Middleware before a hosted app: it does what the app lacks of the contract (section 1.1).
 
 What the app says itself passes untouched.
 """
@@ -46,7 +46,7 @@ class Guard:
     """An ASGI app that lets another one answer.
 
     Args:
-        max_running: streams and requests at a time, ``/ping`` aside.
+        max_running: how many streams and requests may be under way, ``/ping`` aside.
         max_body: largest body of a request.
         body_timeout: seconds spent waiting for a body in all.
         ping_timeout: seconds that the app has for ``/ping``.
@@ -139,7 +139,7 @@ class Guard:
     # --- Health ----------------------------------------------------------------------------------
 
     async def _ping(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Health (clause 1.1-2): the app's word where it has one."""
+        """Answer ``/ping`` (clause 1.1-2), with the app's word where it has one."""
         try:
             said = await self._health(scope, receive)
         except _Unwell as trouble:

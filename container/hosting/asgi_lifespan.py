@@ -18,7 +18,7 @@ _log = logging.getLogger("partway.container.app")
 class Lifespan:
     """Runs an app's lifespan, in a task of its own.
 
-    Whoever has called :meth:`startup` calls :meth:`shutdown`, whatever became of it.
+    Whoever has called :meth:`startup` calls :meth:`shutdown`, whatever became of the startup.
 
     Attributes:
         state: what the app has put there for its requests.
@@ -37,11 +37,11 @@ class Lifespan:
         self._ready = False
 
     async def startup(self) -> None:
-        """Wait until the app is ready. One that knows no lifespan is ready at once.
+        """Wait until the app is ready. An app that knows no lifespan is ready at once.
 
         Raises:
             Exception: what the app raised once it had said that its startup failed.
-            RuntimeError: it said so, and raised nothing.
+            RuntimeError: the app said that its startup failed, and raised nothing.
         """
         scope: Scope = {
             "type": "lifespan",
@@ -62,7 +62,7 @@ class Lifespan:
         self._ready = True
 
     async def shutdown(self, patience: float) -> None:
-        """Have the app clean up; after so many seconds it is cancelled."""
+        """Have the app clean up; after ``patience`` seconds it is cancelled."""
         task = self._task
         if task is None:
             return

@@ -16,12 +16,12 @@ class BoundedBody:
     """What an app reads of a request. A body out of bounds ends as if the client had left.
 
     Args:
-        receive: uvicorn's.
-        max_body: bytes.
-        patience: seconds spent waiting for it in all.
+        receive: uvicorn's ``receive``.
+        max_body: largest body, in bytes.
+        patience: seconds spent waiting for the body in all.
 
     Attributes:
-        fault: status and reason, once it is out of bounds.
+        fault: the status and reason to answer, once the body is out of bounds.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class BoundedBody:
             async with asyncio.timeout(self._left):
                 message = await self._from_client()
         except TimeoutError:
-            self.fault = 408, f"no body within {self._patience:g} s"
+            self.fault = 408, f"the body did not come within {self._patience:g} s"
             return None
         self._left -= clock() - asked
         self._received += len(message.get("body", b""))
@@ -76,12 +76,12 @@ class PassedAnswer:
     """An app's answer, passed on as it comes unless something stands in for it.
 
     Args:
-        send: uvicorn's.
-        replaces: whether something else shall be said, given the status.
+        send: uvicorn's ``send``.
+        replaces: says by the status whether something else is answered.
 
     Attributes:
-        begun: some of it has been sent.
-        replaced: none of it will be.
+        begun: whether some of the app's answer has been sent.
+        replaced: whether something else is answered, and nothing of the app's answer is sent.
     """
 
     def __init__(self, send: Send, replaces: Callable[[int], bool]) -> None:
@@ -103,9 +103,9 @@ class HeldAnswer:
     """An app's answer, kept until it is whole.
 
     Attributes:
-        messages: of it, so far.
-        whole: done once nothing is missing; an answer that is too long is cut there.
-        too_long: it was.
+        messages: the answer's messages so far.
+        whole: done once the answer is whole, or cut because it is too long.
+        too_long: whether the answer was cut.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class HeldAnswer:
 
     @property
     def status(self) -> int:
-        """Of a whole answer."""
+        """The status of an answer that is whole."""
         status: int = self.messages[0]["status"]
         return status
 

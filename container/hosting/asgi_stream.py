@@ -25,11 +25,11 @@ class HostedStream:
     """One WebSocket, between uvicorn and the app.
 
     Rules of the end:
-        1. Whoever closes first has closed it. Over is over: a Close of the app's after ours is
-           dropped, anything else that it sends raises.
+        1. Whoever closes first has closed the stream. Over is over: a Close of the app's
+           after ours is dropped, anything else that it sends raises.
         2. An app that returns without a Close gets 1000, one that raises gets 1011 and a reason;
            uvicorn would drop the connection in both cases.
-        3. Before it is accepted there is no Close, but an answer over HTTP.
+        3. Before the stream is accepted there is no Close, but an answer over HTTP.
     """
 
     def __init__(self, receive: Receive, send: Send) -> None:
@@ -41,7 +41,7 @@ class HostedStream:
         self._left = False
 
     async def run(self, app: App, scope: Scope) -> None:
-        """Have the app handle it.
+        """Have the app handle the stream.
 
         Raises:
             Exception: whatever the app raises, after the client has been told.
@@ -61,7 +61,7 @@ class HostedStream:
                 self._closing.cancel()
 
     def close(self, code: int, reason: str) -> None:
-        """Close it from our side, in a while: before it, the client takes what it was sent.
+        """Close the stream from our side, in a while: the client takes first what it was sent.
 
         A stream that has not been accepted yet is refused with 503.
         """
@@ -80,7 +80,7 @@ class HostedStream:
             return  # the client has left
 
     async def _end(self, code: int, reason: str) -> None:
-        """Rule 2. A client that takes nothing is not waited for any longer than this."""
+        """Close an accepted stream (rule 2), and wait no longer for a client that takes nothing."""
         if self._accepted and not self._left:
             self.close(code, reason)
         if self._closing is not None:
@@ -106,7 +106,7 @@ class HostedStream:
 
 
 def _is_disconnect(error: Exception) -> bool:
-    """Whether an app says by it that its client has left.
+    """Whether an app says by this error that its client has left.
 
     Starlette has an exception of its own; uvicorn's is not logged by uvicorn.
     """

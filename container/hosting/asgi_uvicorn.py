@@ -39,7 +39,7 @@ _MAX_CONNECTIONS = 2 * MAX_RUNNING
 class BoundedHttpProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 on h11, which bounds a request's head, with a deadline for it.
 
-    Without one a connection that says nothing, or a byte now and then, is kept for ever.
+    Without a deadline a connection that says nothing, or a byte now and then, is kept for ever.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -92,7 +92,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().handle_cont(event)
         if len(self.frames) > MAX_FRAGMENTS:
             self.frames.clear()
-            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"over {MAX_FRAGMENTS} fragments")
+            self.conn.fail(
+                CloseCode.MESSAGE_TOO_BIG, f"a message must have at most {MAX_FRAGMENTS} fragments"
+            )
             self.handle_parser_exception()
 
 
@@ -150,7 +152,7 @@ class WebServer(uvicorn.Server):
         """Listen; returns the port.
 
         Raises:
-            OSError: the address is taken, or is none of ours.
+            OSError: the address is taken, or does not belong to this machine.
         """
         # uvicorn ends the process where it cannot bind, so it gets sockets that are bound.
         sockets = await _bound_sockets(host, port)
@@ -173,11 +175,11 @@ class WebServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the command's."""
+        """Leave signals alone: they are the command's."""
         yield
 
     async def finish(self, patience: float) -> None:
-        """Take no more connections, and let those that there are say their last for so long."""
+        """Take no more connections, and give those that are open ``patience`` seconds to end."""
         self._stop_listening()
         for connection in list(self._connections):
             # A WebSocket's Close is on its way; the others have nothing left to say.
@@ -193,13 +195,13 @@ class WebServer(uvicorn.Server):
             return
 
     def abort(self) -> None:
-        """Take no more connections, and drop those that there are."""
+        """Take no more connections, and drop those that are open."""
         self._stop_listening()
         for connection in list(self._connections):
             connection.transport.abort()
 
     async def aclose(self) -> None:
-        """End."""
+        """End the server at once."""
         if self._serving is not None:
             # Not by its own shutdown(), which looks every tenth of a second.
             self._serving.cancel()

@@ -48,8 +48,8 @@ class WsgiApp:
 
     Args:
         app: takes ``(environ, start_response)``.
-        threads: requests that it answers at a time.
-        queue: how many more may wait; over it a client gets 503.
+        threads: how many requests the app answers at a time.
+        queue: how many more requests may wait; over it a client gets 503.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class WsgiApp:
 
 
 class _Places:
-    """Threads, and the requests that wait for one."""
+    """Threads, and the requests that wait for a free one."""
 
     def __init__(self, threads: int, queue: int) -> None:
         self.thread = asyncio.Semaphore(threads)
@@ -183,7 +183,7 @@ class _Relay:
     It takes everything and never raises: a2wsgi's thread would wait for ever for what is not taken.
 
     Attributes:
-        failure: what sending raised.
+        failure: the exception that sending raised; None if it raised nothing.
     """
 
     def __init__(self, send: Send, unwanted: threading.Event) -> None:

@@ -46,7 +46,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What functions get that take one argument more. It knows nothing of a request.
+    """What a script's functions get that take one argument more; it knows nothing of a request.
 
     Attributes:
         system_properties: ``model_dir``, ``gpu_id`` and ``batch_size``.
@@ -61,10 +61,10 @@ class Script(Model):
     It takes no streams; a stream is refused with 501.
 
     Args:
-        path: of the file. :meth:`load` imports it, so ``/ping`` is answered while it imports a
-            large library.
-        environ: ``SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT`` in it is the answers' type for those who
-            ask for none.
+        path: the script's file. :meth:`load` imports it, so ``/ping`` is answered while it
+            imports a large library.
+        environ: the environment; ``SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT`` in it is the type of
+            answers to clients that ask for no type.
     """
 
     def __init__(self, path: Path, environ: Mapping[str, str] = os.environ) -> None:
@@ -113,9 +113,9 @@ class Script(Model):
         """Run a request through the script's functions.
 
         Args:
-            body: the request's.
-            content_type: what the body is.
-            accept: what the client takes.
+            body: the request's body.
+            content_type: the type of the body.
+            accept: the types that the client takes.
 
         Returns:
             The answer's body and type.
@@ -150,12 +150,12 @@ def _imported(path: Path) -> ModuleType:
     name = path.stem
     if name in sys.modules:
         # What is loaded would be lost, and pickles look for their classes by this name.
-        raise TypeError(f"a module {name} is in use already: give {path} another name")
+        raise TypeError(f"a module {name} is in use already: {path} must have another name")
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TypeError(f"{path} is no Python file")
+        raise TypeError(f"{path} must be a Python file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -167,7 +167,7 @@ def _imported(path: Path) -> ModuleType:
 
 def _check(path: Path, functions: Collection[str]) -> None:
     if "model_fn" not in functions:
-        raise TypeError(f"{path} has no model_fn(model_dir)")
+        raise TypeError(f"{path} must define model_fn(model_dir)")
     stages = [name for name in ("input_fn", "predict_fn", "output_fn") if name in functions]
     if "transform_fn" in functions and stages:
         raise TypeError(f"{path} has transform_fn, which leaves nothing to {', '.join(stages)}")
@@ -185,7 +185,7 @@ def _callable(name: str, function: Callable[..., Any], context: Context) -> Call
     try:
         signature.bind(*wanted)
     except TypeError:
-        raise TypeError(f"{name} is called as {name}({', '.join(wanted)})") from None
+        raise TypeError(f"{name} must take ({', '.join(wanted)})") from None
     return function
 
 
@@ -211,40 +211,44 @@ def decode(body: str | bytes, content_type: str) -> Any:
     Pickled objects in NPY, which the toolkit takes, are refused: whoever sends one runs code here.
 
     Raises:
-        ModelError: 415 for another type, 400 for a body that is not what it says.
+        ModelError: 415, the type is another one; 400, the body is not what its type says.
     """
     decoder = _DECODERS.get(_media_type(content_type))
     if decoder is None:
         # A reason is logged, and what clients send is not.
-        raise ModelError(f"this model reads {', '.join(_DECODERS)}", status=415)
+        raise ModelError(f"the body's type must be one of {', '.join(_DECODERS)}", status=415)
     try:
         return decoder(body)
     except (ValueError, MemoryError, RecursionError) as error:
-        raise ModelError(f"the body is no {_media_type(content_type)}", status=400) from error
+        raise ModelError(
+            f"the body is not {_media_type(content_type)}, as its type says", status=400
+        ) from error
 
 
 def encode(prediction: object, accepted: list[str]) -> tuple[bytes, str]:
     """The default ``output_fn``: JSON, CSV or NPY, whichever is accepted first.
 
     Raises:
-        ModelError: 406 where it is none of them.
+        ModelError: 406, another type is accepted only.
     """
     for media_type in accepted:
         if media_type in _ENCODERS:
             return _ENCODERS[media_type](prediction), media_type
-    raise ModelError(f"this model answers in {', '.join(_ENCODERS)}", status=406)
+    raise ModelError(f"Accept must allow one of {', '.join(_ENCODERS)}", status=406)
 
 
 def _from_csv(text: str) -> Any:
     if not text.strip():
-        raise ValueError("it is empty")  # numpy would only warn
+        raise ValueError("the body is empty")  # numpy would only warn
     return np.genfromtxt(io.StringIO(text), dtype=None, delimiter=",", encoding=None)
 
 
 def _from_npy(body: bytes) -> Any:
     array = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
     if array.size > len(body):
-        raise ValueError("elements of no size")  # any number of which fits a few bytes
+        raise ValueError(
+            "the array's elements have no size"
+        )  # any number of which fits a few bytes
     return array
 
 
@@ -281,7 +285,7 @@ _ENCODERS: Mapping[str, Callable[[Any], bytes]] = {_JSON: _to_json, _CSV: _to_cs
 
 
 def _media_type(content_type: str) -> str:
-    """Without its parameters."""
+    """A content type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 

@@ -30,10 +30,10 @@ class Origin:
     """What a worker process is made from.
 
     Attributes:
-        module: that the model's class is in.
-        name: of the class there, with dots where it is in another one.
+        module: the name of the module that the model's class is in.
+        name: the class's name there, with dots where the class is inside another one.
         model_dir: what the model loads from.
-        log_level: of the process that made it.
+        log_level: the log's level in the process that starts the worker.
     """
 
     module: str
@@ -67,7 +67,7 @@ def main(pipe: Connection, origin: Origin) -> NoReturn:
 
 
 def _leave_it_to_the_parent(number: int, frame: FrameType | None) -> None:
-    """Nothing."""
+    """Ignore a signal: the parent process has it too, and ends this one."""
 
 
 class _Child:
@@ -91,7 +91,7 @@ class _Child:
             self._pipe.send_bytes(self._answer(model, *self._jobs.get()))
 
     def _listen(self) -> NoReturn:
-        """Hear the parent. When it is gone so is this process, whatever it computes."""
+        """Listen to the parent. When the parent is gone this process ends, whatever it computes."""
         try:
             while True:
                 self._hear(self._pipe.recv_bytes())
@@ -109,7 +109,7 @@ class _Child:
             self._jobs.put((message, self._gate))
 
     def _answer(self, model: Loadable, message: bytes, gate: Gate) -> bytes:
-        """Do a job; the message that ends it. What it holds is let go before the next one."""
+        """Do a job, and return the message that ends it; nothing that the job held is kept."""
         try:
             name, args, kwargs = crossing.unpack(message, "what the method was called with")
         except TypeError as error:
@@ -129,7 +129,7 @@ class _Child:
 
 
 def _leave(status: int) -> NoReturn:
-    """End without waiting for threads of the model's."""
+    """End the process without waiting for the model's threads."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)

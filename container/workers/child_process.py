@@ -28,16 +28,21 @@ _spawning = multiprocessing.get_context("spawn")
 
 
 class Owner(Protocol):
-    """Who hears of a process; on the loop."""
+    """What a process's owner is told, on the loop."""
 
     def came_up(self) -> None:
         """The model is loaded: jobs may be sent."""
 
     def finished(self, job: Job, outcome: Outcome) -> None:
-        """It is done with a job, and takes the next one."""
+        """The process is done with a job, and takes the next one."""
 
     def ended(self, job: Job | None, error: Exception) -> None:
-        """It is gone: the job that it was at, and why."""
+        """The process is gone.
+
+        Args:
+            job: what the process was at; None if it was idle.
+            error: why it is gone.
+        """
 
 
 class ChildProcess:
@@ -48,8 +53,8 @@ class ChildProcess:
 
     Args:
         name: for the process and its thread.
-        origin: what it is made from.
-        owner: who hears of it.
+        origin: what the process is made from.
+        owner: is told what becomes of the process.
 
     Attributes:
         ended: set when the process is gone, and its thread has nothing left to do.
@@ -74,13 +79,13 @@ class ChildProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None before it has been started."""
+        """The process's id; None before it has been started."""
         return self._process.pid if self._process is not None else None
 
     # --- On the loop -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start it.
+        """Start the process and its thread.
 
         Raises:
             OSError, RuntimeError: the system gives no more pipes or threads.
@@ -90,20 +95,20 @@ class ChildProcess:
         thread.start()
 
     def begin(self, job: Job) -> None:
-        """Send a job."""
+        """Send the process a job."""
         self._send(lambda pipe: self._send_job(pipe, job))
 
     def grant(self, items: int) -> None:
-        """Let so many more items of its job come."""
+        """Let ``items`` more items of its job come."""
         message = crossing.GRANT + str(items).encode()
         self._send(lambda pipe: pipe.send_bytes(message))
 
     def give_up(self) -> None:
-        """Tell it that nobody waits for its job any more."""
+        """Tell the process that nobody waits for its job any more."""
         self._send(lambda pipe: pipe.send_bytes(crossing.GIVE_UP))
 
     def kill(self) -> None:
-        """End it, whatever it does. From any thread; again and again."""
+        """Kill the process, whatever it does. Any thread may call this, any number of times."""
         self._killed = True
         if self._process is not None:
             self._process.kill()
@@ -145,7 +150,7 @@ class ChildProcess:
             process.kill()
 
     def _attend(self, pipe: Connection, ears: Connection) -> Exception:
-        """Talk to the process until it is gone; returns why it is."""
+        """Talk to the process until it is gone; returns why it is gone."""
         try:
             self._talk(pipe, ears)
         finally:

@@ -11,12 +11,12 @@ from partway.container.threads import ordinary
 
 
 class Gate:
-    """How far a worker may go: its generator runs ahead of the client by so many items.
+    """How far a worker may go: how many items its generator may run ahead of the client.
 
     The worker waits at it; another thread grants, or closes it because nobody waits any more.
 
     Args:
-        items: how many may come to begin with.
+        items: how many items may come to begin with.
     """
 
     def __init__(self, items: int) -> None:
@@ -30,19 +30,19 @@ class Gate:
         return self._closed
 
     def grant(self, items: int) -> None:
-        """Let so many more come."""
+        """Let ``items`` more items come."""
         with self._changed:
             self._items += items
             self._changed.notify()
 
     def close(self) -> None:
-        """Let no more come."""
+        """Let no more items come."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def enter(self) -> bool:
-        """Wait until one more item may come; False if none may any more.
+        """Wait until one more item may come; False once no item may come any more.
 
         The wait has no limit of its own: the job's deadline closes the gate.
         """
@@ -58,8 +58,8 @@ class Outcome:
     """What became of a job.
 
     Attributes:
-        value: what its method returned; None for a generator.
-        error: what it raised, if it did.
+        value: what the job's method returned; None for a generator.
+        error: what the method raised; None if it raised nothing.
     """
 
     value: Any = None
@@ -67,11 +67,11 @@ class Outcome:
 
 
 def perform(call: Callable[[], object], gate: Gate, emit: Callable[[Any], None] | None) -> Outcome:
-    """Do a job. Nothing that it raises gets past this: the worker goes on.
+    """Do a job. Nothing that the job raises gets past this: the worker goes on.
 
     Args:
         call: calls the method.
-        gate: of this job.
+        gate: the job's.
         emit: takes each item that a generator yields; None for a method that returns.
     """
     try:
@@ -87,7 +87,9 @@ def perform(call: Callable[[], object], gate: Gate, emit: Callable[[Any], None] 
 
 def _produce(made: Any, gate: Gate, emit: Callable[[Any], None]) -> None:
     if not isinstance(made, Iterable):
-        raise TypeError(f"iterate() calls generators; this returned {type(made).__name__}")
+        raise TypeError(
+            f"the method of iterate() must be a generator, not return {type(made).__name__}"
+        )
     items = iter(made)
     try:
         while gate.enter():

@@ -15,9 +15,9 @@ from partway.container.limits import MAX_TRACEBACK
 #: To the worker: a job, as (method, args, kwargs) pickled, that returns, or that yields.
 CALL: Final = b"c"
 ITERATE: Final = b"i"
-#: Let so many more items of it come: the number in decimal.
+#: Let more items of the job come: their number in decimal.
 GRANT: Final = b"g"
-#: Nobody waits for it any more.
+#: Nobody waits for the job any more.
 GIVE_UP: Final = b"x"
 
 #: From the worker: the model is loaded; or it is not, an error.
@@ -33,12 +33,12 @@ def pack(kind: bytes, value: object, what: str) -> bytes:
     """A message with a value.
 
     Args:
-        kind: one of those above.
-        value: to be pickled.
-        what: it is, for the error.
+        kind: one of the kinds above.
+        value: what is pickled.
+        what: says in the error what the value is.
 
     Raises:
-        TypeError: it cannot be pickled.
+        TypeError: the value cannot be pickled.
     """
     try:
         return kind + pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
@@ -50,7 +50,7 @@ def unpack(message: bytes, what: str) -> Any:
     """The value in a message.
 
     Raises:
-        TypeError: it cannot be made again on this side.
+        TypeError: the value cannot be made again on this side.
     """
     try:
         return pickle.loads(memoryview(message)[1:])  # noqa: S301 (from our own process)
@@ -85,7 +85,7 @@ def unpack_error(message: bytes) -> Exception:
 
 
 def _substitute(error: Exception) -> Exception:
-    """What says the same as an exception that cannot cross."""
+    """An exception that says the same as one that cannot cross."""
     if isinstance(error, ModelError):
         return ModelError(error.reason, code=error.code, status=error.status)
     return RuntimeError("".join(traceback.format_exception_only(error)).strip()[-MAX_TRACEBACK:])

@@ -16,16 +16,16 @@ _T = TypeVar("_T")
 
 
 class Worker(Protocol):
-    """What does one job at a time; told so by the loop."""
+    """What does one job at a time, as the loop tells it."""
 
     def begin(self, job: Job) -> None:
         """Do a job."""
 
     def grant(self, items: int) -> None:
-        """Let so many more items of it come."""
+        """Let ``items`` more items of the job come."""
 
     def give_up(self) -> None:
-        """Stop as soon as you can: nobody waits for it any more."""
+        """Stop the job as soon as possible: nobody waits for it any more."""
 
 
 class Job(ABC):
@@ -33,12 +33,12 @@ class Job(ABC):
 
     Attributes:
         method: what is called, with ``args`` and ``kwargs``.
-        worker: who does it now.
-        timer: of its deadline.
-        over: its client has its end, or has left; a worker may still be at it.
+        worker: who does the job now; None if nobody does.
+        timer: the deadline's.
+        over: whether the client has its end, or has left; a worker may still be at the job.
     """
 
-    #: Whether it yields items.
+    #: Whether the job yields items.
     yields: ClassVar[bool] = False
 
     def __init__(
@@ -57,7 +57,7 @@ class Job(ABC):
 
     @abstractmethod
     def settle(self, outcome: Outcome) -> None:
-        """Let the client have its end."""
+        """Tell the client what became of the job."""
 
 
 class Call(Job, Generic[_T]):
@@ -123,12 +123,12 @@ class Iteration(Job, Generic[_T]):
         """The next item, once there is one.
 
         Raises:
-            StopAsyncIteration: that was all.
+            StopAsyncIteration: no item is left, and none will come.
             Exception: what the job ended with, once.
-            RuntimeError: another task waits for it already.
+            RuntimeError: another task waits for the next item already.
         """
         if self._waiting is not None:
-            raise RuntimeError("another task waits for the next item: one at a time")
+            raise RuntimeError("another task waits for the next item: one task must wait at a time")
         while not self._items:
             if self._outcome is not None:
                 error, self._outcome = self._outcome.error, Outcome()
@@ -188,7 +188,7 @@ class Items(AsyncIterator[_T]):
             raise
 
     async def aclose(self) -> None:
-        """End it. The generator is closed on its worker, and not waited for: it may hang."""
+        """End the iteration. Its generator is closed, and not waited for: it may hang."""
         self._close()
 
     def _close(self) -> None:

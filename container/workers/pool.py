@@ -1,4 +1,4 @@
-"""Which job goes to which worker, which waits, and which does so no longer."""
+"""Which job goes to which worker, which job waits, and which waits no longer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pool:
 
     Args:
         queue: how many jobs may wait.
-        deadline: seconds.
+        deadline: seconds from asking until a job must be done.
     """
 
     def __init__(self, queue: int, deadline: float) -> None:
@@ -45,7 +45,7 @@ class Pool:
         """Take a job.
 
         Raises:
-            Busy: as many wait as may; or the workers are not up yet, or not any more.
+            Busy: as many jobs wait as may; or the workers are not up yet, or not any more.
         """
         if self._refusal is not None:
             raise Busy(self._refusal)
@@ -91,7 +91,7 @@ class Pool:
             self._idle.remove(worker)
 
     def finished(self, job: Job, outcome: Outcome) -> None:
-        """A worker is no longer at a job. Whether it is free it says itself."""
+        """A worker is no longer at a job; the worker itself says when it is free."""
         job.worker = None
         if not job.over:
             self._end(job, outcome)
@@ -99,7 +99,7 @@ class Pool:
             log_failure(_log, "a job that was given up", outcome.error)
 
     def unbegun(self, job: Job) -> None:
-        """A worker was lost before it began a job, which is the next one then."""
+        """A worker was lost before it began a job, which is then the next job of the queue."""
         job.worker = None
         if job.over:
             return
@@ -112,7 +112,7 @@ class Pool:
     # --- All of it -------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """From here on jobs are taken, unless it has been closed already."""
+        """From here on jobs are taken, unless the pool has been closed already."""
         if not self._stopped:
             self._refusal = None
 

@@ -29,18 +29,18 @@ class ProcessWorker:
            to it is the next one of another worker.
         2. It is replaced: at once if it had begun a job, else after a delay, since the next one
            may get no further. The delay doubles each time.
-        3. The first one is not. If it does not come up the model cannot be loaded.
+        3. The first process is not replaced. If it does not come up the model cannot be loaded.
 
     Args:
-        name: for processes and their threads.
-        origin: what they are made from.
+        name: what processes and their threads are called.
+        origin: what the processes are made from.
         pool: where their jobs come from.
         grace: seconds for a job that nobody waits for; then the process is killed.
-        restart_delay: seconds, the first time.
+        restart_delay: seconds before a process is replaced, the first time.
 
     Attributes:
-        first: set when the first one has come up, or has not.
-        down: why there is none that takes jobs; None while there is.
+        first: set when the first process has come up, or failed to.
+        down: why no process takes jobs; None while one does.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ProcessWorker:
         self._restart_delay = self._delay = restart_delay
         self._loop = asyncio.get_running_loop()
         self.first: asyncio.Future[None] = self._loop.create_future()
-        self.down: str | None = "it is loading"
+        self.down: str | None = "the model is loading"
         self._process: ChildProcess | None = None
         self._job: Job | None = None
         self._began = False  # whether this process has begun a job
@@ -80,7 +80,7 @@ class ProcessWorker:
     def _dismiss(self) -> None:
         assert self._process is not None, "its end stops the timer"
         _log.warning("%s still computes what nobody waits for: it is killed", self)
-        self.down = "it is being replaced"
+        self.down = "the process is being replaced"
         self._dismissed = True
         self._process.kill()
 
@@ -145,7 +145,7 @@ class ProcessWorker:
             self._delay = min(2 * self._delay, RESTART_DELAY_LIMIT)
 
     def end(self) -> asyncio.Future[None] | None:
-        """Kill the process, and start no other; returns what is set when it is gone."""
+        """Kill the process, and start no other; returns a future that is set when it is gone."""
         self._ending = True
         self._stop_timer()
         if self._process is None:
@@ -167,11 +167,11 @@ class ProcessCrew:
     """The worker processes of one model.
 
     Args:
-        model: what each of them makes one like; it is not loaded itself.
-        count: how many.
+        model: what each process makes a model like; this one is not loaded itself.
+        count: how many processes there are.
         pool: where their jobs come from.
-        grace: seconds for a job that nobody waits for.
-        restart_delay: seconds.
+        grace: seconds for a job that nobody waits for; then its process is killed.
+        restart_delay: seconds before a process is replaced, the first time.
 
     Raises:
         TypeError: the model's class cannot be imported by its name.
@@ -190,10 +190,10 @@ class ProcessCrew:
         self._going: list[asyncio.Future[None]] = []
 
     def check(self, method: Callable[..., Any]) -> None:
-        """Refuse what cannot be called in another process.
+        """Refuse a method that cannot be called in another process.
 
         Raises:
-            TypeError: it is no method of the model.
+            TypeError: what was given is not a method of the model.
         """
         name = getattr(method, "__name__", "")
         if getattr(self._model, name, None) != method:
@@ -203,7 +203,7 @@ class ProcessCrew:
             )
 
     async def start(self, model_dir: Path) -> None:
-        """Start them, and let each load the model."""
+        """Start the processes, and let each load the model."""
         kind = type(self._model)
         level = logging.getLogger().getEffectiveLevel()
         origin = Origin(kind.__module__, kind.__qualname__, model_dir, level)
@@ -218,19 +218,19 @@ class ProcessCrew:
         await asyncio.gather(*(worker.first for worker in self._workers))
 
     def trouble(self) -> str | None:
-        """Why they cannot serve."""
+        """Why the processes cannot serve; None if they can."""
         reasons = [worker.down for worker in self._workers if worker.down is not None]
         if reasons and len(reasons) == len(self._workers):
             return f"no worker process is up: {reasons[0]}"
         return None
 
     def end(self) -> None:
-        """Kill them."""
+        """Kill the processes."""
         self._going += [ended for worker in self._workers if (ended := worker.end()) is not None]
         self._workers = []
 
     async def ended(self) -> None:
-        """Wait until they are gone. One that the system cannot kill is left to it."""
+        """Wait until the processes are gone; one that the system cannot kill is left to it."""
         if self._going:
             await asyncio.wait(self._going, timeout=2 * REAP_TIMEOUT)
 

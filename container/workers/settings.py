@@ -1,4 +1,4 @@
-"""Where a model computes, as its author says it, and what its workers expect of it."""
+"""Where a model computes, as its author says, and what its workers expect of a model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class WorkerSettings:
 
     Attributes:
         count: how many compute at a time.
-        queue: how many jobs may wait for one of them.
+        queue: how many jobs may wait for a worker.
         deadline: seconds from asking until a job is done, waiting included.
 
     Raises:
-        ValueError: there would be no worker, or no time.
+        ValueError: ``count``, ``queue`` or ``deadline`` is out of range.
     """
 
     count: int = 1
@@ -29,11 +29,13 @@ class WorkerSettings:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise ValueError(f"{self.count} workers compute nothing: count is 1 or more")
+            raise ValueError(f"count {self.count} was given; it must be 1 or more")
         if self.queue < 0:
-            raise ValueError(f"{self.queue} jobs cannot wait: queue is 0 or more")
+            raise ValueError(f"queue {self.queue} was given; it must be 0 or more")
         if not 0 < self.deadline < math.inf:
-            raise ValueError(f"a deadline of {self.deadline} s: it is finite, and more than 0")
+            raise ValueError(
+                f"deadline {self.deadline} was given; it must be finite, and more than 0"
+            )
 
 
 class Threads(WorkerSettings):

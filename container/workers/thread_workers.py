@@ -42,7 +42,7 @@ class ThreadWorker:
         return self._loop.time() - self._given_up_at
 
     async def call(self, function: Callable[..., object], *args: object) -> None:
-        """Call something on the thread; raises what it raises."""
+        """Call a function on the thread; raises what the function raises."""
         future, make = deferred(function, *args)
         self._mailbox.put(make)
         await future
@@ -82,10 +82,10 @@ class ThreadCrew:
     """The worker threads of one model.
 
     Args:
-        model: it is loaded on the first of them, and used on all.
-        count: how many.
+        model: the model, which is loaded on the first thread and used on all.
+        count: how many threads there are.
         pool: where their jobs come from.
-        hung_after: seconds.
+        hung_after: seconds after which a thread that computes what nobody waits for is hung.
     """
 
     def __init__(self, model: Loadable, count: int, pool: Pool, hung_after: float) -> None:
@@ -96,10 +96,10 @@ class ThreadCrew:
         self._workers: list[ThreadWorker] = []
 
     def check(self, method: Callable[..., Any]) -> None:
-        """Any callable will do."""
+        """Refuse nothing: a thread can call any callable."""
 
     async def start(self, model_dir: Path) -> None:
-        """Load the model. What it keeps for its thread is there for the jobs of the first one."""
+        """Load the model on the first thread: what it keeps for that thread, jobs there find."""
         self._workers = [
             ThreadWorker(f"partway-worker-{number}", self._pool) for number in range(self._count)
         ]
@@ -108,7 +108,7 @@ class ThreadCrew:
             self._pool.free(worker)
 
     def trouble(self) -> str | None:
-        """Why they cannot serve."""
+        """Why the threads cannot serve; None if they can."""
         if self._workers and all(
             worker.given_up_for > self._hung_after for worker in self._workers
         ):
@@ -125,4 +125,4 @@ class ThreadCrew:
         self._workers = []
 
     async def ended(self) -> None:
-        """Threads are not waited for: they may hang."""
+        """Return at once: threads are not waited for, since they may hang."""

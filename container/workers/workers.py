@@ -22,13 +22,13 @@ class Workers:
     """Runs a model's methods on its workers, as many at a time as there are.
 
     Args:
-        model: its ``runs_on`` says where; None is one thread.
+        model: the model, whose ``runs_on`` says where it computes; None is one thread.
         grace: seconds for which a worker process may compute what nobody waits for.
         hung_after: seconds after which threads that do so are hung.
         restart_delay: seconds before a process that did not come up is replaced.
 
     Raises:
-        TypeError: worker processes could not make that model.
+        TypeError: worker processes cannot make a model of that class.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Workers:
         """Load the model. Called once; waits for as long as ``load`` takes.
 
         Raises:
-            WorkerDied: the process that loaded it is gone.
+            WorkerDied: the process that loaded the model is gone.
             Exception: whatever ``load`` raised.
         """
         try:
@@ -62,11 +62,11 @@ class Workers:
         self._pool.open()
 
     def trouble(self) -> str | None:
-        """Why they cannot serve; None if they can."""
+        """Why the workers cannot serve; None if they can."""
         return self._crew.trouble()
 
     async def stop(self) -> None:
-        """End them, and every job: those who wait for one get 503, or Close 1001.
+        """End the workers and every job: clients that wait for a job get 503, or Close 1001.
 
         Threads that compute are left to themselves, processes are killed.
         """
@@ -82,19 +82,19 @@ class Workers:
         Args:
             method: plain ``def``; with :class:`Processes` a method of the model itself, and it,
                 its arguments and its result are pickled.
-            args: of the method.
-            kwargs: likewise.
+            args: the method's arguments.
+            kwargs: its keyword arguments.
 
         Raises:
-            Busy: too many wait already, or no worker was free before the deadline.
-            TooSlow: the deadline passed while it computed.
-            WorkerDied: its process is gone.
-            TypeError: a worker cannot call that, or take these arguments.
+            Busy: too many jobs wait already, or no worker was free before the deadline.
+            TooSlow: the deadline passed while the method computed.
+            WorkerDied: the worker's process is gone.
+            TypeError: a worker cannot call that method, or take these arguments.
             Exception: whatever the method raised.
         """
         self._check(method)
         if inspect.isgeneratorfunction(method):
-            raise TypeError(f"{method.__qualname__} is a generator: use iterate()")
+            raise TypeError(f"{method.__qualname__} is a generator: it must be called by iterate()")
         job: Call[_T] = Call(method, args, kwargs)
         self._pool.submit(job)
         try:
@@ -113,13 +113,13 @@ class Workers:
             async for token in self.workers.iterate(self.generate, prompt):
                 await stream.send(token)
 
-        It begins at once. Each item arrives when it is yielded, and the generator runs ahead of
-        its client by 64 items at most. Leaving the loop, for whatever reason, closes the generator
-        at its next item, on its worker.
+        The generator begins at once. Each item arrives when it is yielded, and the
+        generator runs ahead of its client by 64 items at most. Leaving the loop, for whatever
+        reason, closes the generator at its next item, on its worker.
 
         Raises:
-            Busy: too many wait already. What else :meth:`run` raises comes while iterating.
-            TypeError: a worker cannot call that.
+            Busy: too many jobs wait already. What else :meth:`run` raises comes while iterating.
+            TypeError: a worker cannot call that method.
         """
         self._check(method)
         job: Iteration[_T] = Iteration(method, args, kwargs)

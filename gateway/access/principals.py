@@ -33,7 +33,7 @@ from typing import Annotated, Final
 from partway.gateway.configuration.expected import Moment, array, text
 from partway.gateway.configuration.messages import Place, SettingsError
 from partway.gateway.configuration.reader import read_toml
-from partway.protocol.limits import (
+from partway.gateway.limits import (
     MAX_KEYS_PER_PRINCIPAL,
     MAX_PRINCIPALS,
     MAX_PRINCIPALS_BYTES,

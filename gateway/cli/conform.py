@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
 from partway.gateway.fleet.endpoints import container_address
+from partway.gateway.limits import CONTAINER_PING_INTERVAL
 from partway.gateway.plain_text import safe_lines
 from partway.gateway.terminal import console_for
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
@@ -29,7 +30,6 @@ from partway.gateway.workbench.conformance.report.junit import to_junit
 from partway.gateway.workbench.conformance.report.matrix import matrix, show_matrix
 from partway.gateway.workbench.conformance.report.terminal import progress, show
 from partway.gateway.workbench.conformance.run import Report, Run, chosen
-from partway.protocol.limits import CONTAINER_PING_INTERVAL
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -56,32 +56,35 @@ def add_to(commands: Commands) -> None:
         "conform",
         help="check a container against the contract",
         description=(
-            "Check a container against the wire contract, clause by clause: one that runs, one "
-            "that is started for it as the platform would, or an image's configuration. Or, the "
-            "other way round, check a gateway, by a container that writes down what it sends."
+            "Check a container against the wire contract, clause by clause: a container that runs, "
+            "a container that is started for the checks as the platform would, or an image's "
+            "configuration. Or, the other way round, check a gateway, by a container that writes "
+            "down what the gateway sends."
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # --model, meant for the container, would be --model-dir
     )
     subject = parser.add_mutually_exclusive_group(required=True)
-    subject.add_argument("--url", metavar="http://HOST:PORT", help="a container that runs")
+    subject.add_argument("--url", metavar="http://HOST:PORT", help="check a container that runs")
     subject.add_argument(
         "--command",
         dest="entrypoint",
         metavar="COMMAND",
-        help="start one: the words of its ENTRYPOINT, to which `serve` is appended",
+        help="start a container: the words of its ENTRYPOINT, to which `serve` is appended",
     )
     subject.add_argument(
-        "--image", type=Path, metavar="FILE", help="an image's archive, .tar or .tar.gz"
+        "--image", type=Path, metavar="FILE", help="check an image's archive, .tar or .tar.gz"
     )
     subject.add_argument(
-        "--platform", metavar="http://HOST:PORT", help="a gateway that runs, without authentication"
+        "--platform",
+        metavar="http://HOST:PORT",
+        help="check a gateway that runs, without authentication",
     )
     subject.add_argument(
         "--matrix", action="store_true", help="print which checks claim which clause, and end"
     )
-    parser.add_argument("--endpoint", metavar="NAME", help="of the gateway, for --platform")
+    parser.add_argument("--endpoint", metavar="NAME", help="the gateway's endpoint, for --platform")
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
@@ -92,7 +95,7 @@ def add_to(commands: Commands) -> None:
         type=seconds,
         default=CONTAINER_PING_INTERVAL,
         metavar="SECONDS",
-        help="that endpoint's, for --platform (%(default)g)",
+        help="that endpoint's ping_interval, for --platform (%(default)g)",
     )
     parser.add_argument("--path", default="", help="path of streams, without a leading slash")
     parser.add_argument("--query", default="", help="query of streams, key=value&key=value")
@@ -115,7 +118,10 @@ def add_to(commands: Commands) -> None:
             f"--{kind}", metavar="FILE", help=f"write the report as {what}; - is standard output"
         )
     parser.add_argument(
-        "--model-dir", type=Path, metavar="DIR", help="artifacts, for --command (an empty folder)"
+        "--model-dir",
+        type=Path,
+        metavar="DIR",
+        help="the model's artifacts, for --command (an empty folder)",
     )
     parser.add_argument(
         "--env",
@@ -123,7 +129,7 @@ def add_to(commands: Commands) -> None:
         default=[],
         type=_variable,
         metavar="NAME=VALUE",
-        help="a variable of the container's, for --command; may be repeated",
+        help="a variable in the container's environment, for --command; may be repeated",
     )
     parser.set_defaults(run=run)
 
@@ -189,13 +195,13 @@ def _check_nothing_of_containers(options: argparse.Namespace) -> None:
     }
     for name, given in named.items():
         if given:
-            raise AskedWrongly(f"{name} is for a container, and --platform is a gateway")
+            raise AskedWrongly(f"{name} is for a container; --platform checks a gateway")
 
 
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name or "\0" in value:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} was given; it must be NAME=VALUE")
     return name, value
 
 
@@ -213,7 +219,7 @@ async def _try_platform(options: argparse.Namespace) -> Report:
             "that endpoint's container"
         )
     if not options.platform.startswith(("http://", "https://")):
-        raise AskedWrongly(f"--platform {options.platform}: it begins with http:// or https://")
+        raise AskedWrongly(f"--platform {options.platform}: must begin with http:// or https://")
     try:
         checks = chosen(PLATFORM, options.only)
     except ValueError as error:
@@ -240,17 +246,17 @@ async def _try_platform(options: argparse.Namespace) -> Report:
 
 
 def _files(options: argparse.Namespace) -> dict[Callable[[Report], str], str]:
-    """Where reports go, by what makes them; looked at before the work rather than after it."""
+    """The files for the reports, by what makes each; checked before the work, not after it."""
     asked = {to_json: options.json, to_junit: options.junit, to_html: options.html}
     files: dict[Callable[[Report], str], str] = {
         make: file for make, file in asked.items() if file is not None
     }
     if list(files.values()).count("-") > 1:
-        raise AskedWrongly("only one of --json, --junit and --html can be standard output")
+        raise AskedWrongly("--json, --junit and --html: only one of them can be standard output")
     for file in files.values():
         path = Path(file)
         if file != "-" and (path.is_dir() or not path.parent.is_dir()):
-            raise AskedWrongly(f"{file}: no file can be made there")
+            raise AskedWrongly(f"{file}: must be a file in a folder that exists")
     return files
 
 

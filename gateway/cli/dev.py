@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 
-#: Seconds without a word of an application that end its stream, once its client has said all.
+#: Seconds of an application's silence that end its stream, once the client has said all.
 APP_SILENCE = 2.0
 
 _EXAMPLES = """\
@@ -53,11 +53,13 @@ def add_to(commands: Commands) -> None:
     )
     served = parser.add_mutually_exclusive_group()
     served.add_argument(
-        "model", nargs="?", metavar="MODEL", help="module:Class, or one that ships (echo)"
+        "model", nargs="?", metavar="MODEL", help="module:Class, or a model that ships (echo)"
     )
     served.add_argument("--app", metavar="MODULE:NAME", help="an ASGI or WSGI application")
-    served.add_argument("--script", metavar="FILE", help="a file with model_fn and its kin")
-    parser.add_argument("--model-dir", metavar="DIR", help="what the model loads from")
+    served.add_argument(
+        "--script", metavar="FILE", help="a file with model_fn and the other functions"
+    )
+    parser.add_argument("--model-dir", metavar="DIR", help="the folder with the model's artifacts")
     parser.add_argument(
         "--reload",
         action="store_true",
@@ -73,7 +75,7 @@ def add_to(commands: Commands) -> None:
         "--log-level",
         choices=["debug", "info", "warning", "error"],
         default="info",
-        help="of gateway and container (%(default)s)",
+        help="how much gateway and container log (%(default)s)",
     )
     parser.set_defaults(run=run)
 
@@ -97,8 +99,8 @@ async def develop(loaded: Settings, command: Command, changes: Changes | None, s
 
     Args:
         loaded: the gateway's settings, with the container's endpoint.
-        command: starts the container.
-        changes: what has it started again; None for nothing.
+        command: starts the container: a program and its arguments.
+        changes: the changes that have the container started again; None to start it only once.
         shown: what the page calls the model.
     """
     (endpoint,) = loaded.endpoints
@@ -128,7 +130,7 @@ async def develop(loaded: Settings, command: Command, changes: Changes | None, s
 
 
 def _settings(options: argparse.Namespace, container_port: int) -> Settings:
-    """The gateway's: this machine's, whatever the environment says of another one."""
+    """The gateway's settings: on this machine, whatever the environment says of others."""
     flags: dict[str, Any] = {
         "host": _HOST,
         "port": options.port,
@@ -148,7 +150,7 @@ def _settings(options: argparse.Namespace, container_port: int) -> Settings:
 
 
 def _command(options: argparse.Namespace, port: int) -> Command:
-    """What starts the container: the other command, met on the wire alone."""
+    """The command line that starts the container, which the gateway meets on the wire alone."""
     # -P: a folder of the model's author may be called container as well. -B: what Python keeps of a
     # module counts as fresh when its size and its second are the same, and edits come quickly.
     command = [sys.executable, "-P", "-B", "-m", "partway.container", "serve"]
@@ -172,6 +174,7 @@ def _fail(why: str, status: int = 1) -> int:
 def _name(text: str) -> str:
     if not is_name(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no endpoint's name: up to {MAX_ENDPOINT_NAME} letters, digits and hyphens"
+            f"{text!r} was given; an endpoint's name must be 1 to {MAX_ENDPOINT_NAME} letters, "
+            "digits and hyphens"
         )
     return text

@@ -35,7 +35,7 @@ examples:
 
 
 class _AskedWrongly(Exception):
-    """The command cannot be run as it was given; says why."""
+    """The command cannot be run as it was given; the message says why."""
 
 
 def add_to(commands: Commands) -> None:
@@ -50,24 +50,24 @@ def add_to(commands: Commands) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="a recording")
+    parser.add_argument("file", type=Path, metavar="FILE", help="the recording")
     parser.add_argument(
-        "--url", required=True, metavar="http://HOST:PORT", help="a container that runs"
+        "--url", required=True, metavar="http://HOST:PORT", help="the container, which runs"
     )
     parser.add_argument(
         "--speed",
         type=_speed,
         default=1.0,
         metavar="N|max",
-        help="so many times its pace; max: as soon as the replies before have come (1)",
+        help="N times the recorded pace; max: as soon as the replies before have come (1)",
     )
     parser.add_argument(
         "--by",
         choices=[by.value for by in By],
         default=By.EXACT.value,
         help=(
-            "what has to be the same: each byte, how many replies of which kind, or that there "
-            "are any, and how the stream ends (%(default)s)"
+            "what must be the same beside the stream's end: each byte, how many replies there are "
+            "and of which kind, or only whether there are any (%(default)s)"
         ),
     )
     parser.add_argument(
@@ -75,10 +75,10 @@ def add_to(commands: Commands) -> None:
         type=seconds,
         default=PATIENCE,
         metavar="SECONDS",
-        help="for a reply that does not come (%(default)g)",
+        help="how long to wait for a reply that does not come (%(default)g)",
     )
-    parser.add_argument("--path", help="another path, without a leading slash")
-    parser.add_argument("--query", help="another query, key=value&key=value")
+    parser.add_argument("--path", help="a path other than the recorded one")
+    parser.add_argument("--query", help="a query other than the recorded one")
     parser.add_argument(
         "--json", metavar="FILE", help="write the comparison as JSON; - is standard output"
     )
@@ -144,14 +144,16 @@ def _target(options: argparse.Namespace, recording: Recording) -> str:
 
 
 def _speed(text: str) -> float:
-    """Times the recorded pace; 0 for no pace at all."""
+    """How many times the recorded pace ``--speed`` asks for; 0 for ``max``, no pace at all."""
     if text == "max":
         return 0.0
     with suppress(ValueError):
         value = float(text)
         if value == 0 or 0.01 <= value <= 1000:
             return value
-    raise argparse.ArgumentTypeError(f"{text!r} is not from 0.01 to 1000, nor max")
+    raise argparse.ArgumentTypeError(
+        f"{text!r} was given; it must be a number from 0.01 to 1000, or max"
+    )
 
 
 def _write(name: str | None, recording: Recording, where: str, found: Comparison) -> None:

@@ -33,7 +33,7 @@ from partway.gateway.client.http2 import open_http2
 from partway.gateway.client.request import credentials_from_environment, request_for
 from partway.gateway.client.stream import ClientStream
 from partway.gateway.client.websocket import open_websocket
-from partway.protocol import limits
+from partway.gateway.limits import CONTAINER_HANDSHAKE_TIMEOUT
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from partway.protocol.sigv4 import Credentials
 
@@ -71,7 +71,7 @@ async def connect(
     token: str | None = None,
     ca: str | Path | None = None,
     connect_timeout: float = 10.0,
-    open_timeout: float = limits.CONTAINER_HANDSHAKE_TIMEOUT + 10.0,
+    open_timeout: float = CONTAINER_HANDSHAKE_TIMEOUT + 10.0,
 ) -> AsyncIterator[ClientStream]:
     """Open a stream; leaving the block closes it, and gives up what has not come yet.
 

@@ -31,6 +31,12 @@ from partway.gateway.client.request import Headers, StreamRequest
 from partway.gateway.client.server_frames import BadFrames, ServerFrames
 from partway.gateway.client.wire import Wire, WireOwner
 from partway.gateway.dialling import Unreachable, reach
+from partway.gateway.limits import (
+    HTTP2_CONNECTION_WINDOW,
+    HTTP2_MAX_UNSENT,
+    HTTP2_OPENING_WINDOW,
+    HTTP2_STREAM_WINDOW,
+)
 from partway.protocol import limits
 from partway.protocol.eventstream import CONTENT_TYPE
 from partway.protocol.http2_frames import goaway
@@ -46,13 +52,13 @@ _STREAM: Final = 1
 
 _SETTINGS: Final = {
     SettingCodes.ENABLE_PUSH: 0,
-    SettingCodes.INITIAL_WINDOW_SIZE: limits.HTTP2_STREAM_WINDOW,
+    SettingCodes.INITIAL_WINDOW_SIZE: HTTP2_STREAM_WINDOW,
     SettingCodes.MAX_FRAME_SIZE: limits.HTTP2_MAX_FRAME,
     SettingCodes.MAX_HEADER_LIST_SIZE: limits.HTTP2_MAX_HEADER_LIST,
 }
 
 #: Flow-control credit is given back in steps of this many bytes.
-_CREDIT_STEP: Final = limits.HTTP2_STREAM_WINDOW // 4
+_CREDIT_STEP: Final = HTTP2_STREAM_WINDOW // 4
 
 #: Payload of the ping whose answer says that the gateway has seen us leave; those of the liveness
 #: watch are counters.
@@ -383,7 +389,7 @@ class Http2Wire(asyncio.Protocol, Wire):
         if data and self._transport is not None and not self._transport.is_closing():
             self._written += len(data)
             self._transport.write(data)
-            if self._unsent() > limits.WRITE_HIGH_WATER + limits.HTTP2_MAX_UNSENT:
+            if self._unsent() > limits.WRITE_HIGH_WATER + HTTP2_MAX_UNSENT:
                 self._broken("the gateway takes no answers to its own frames")
 
     def _unsent(self) -> int:
@@ -400,9 +406,7 @@ def _library() -> H2Connection:
     connection = H2Connection(H2Configuration(client_side=True, header_encoding=None))
     connection.local_settings = Settings(client=True, initial_values=dict(_SETTINGS))
     connection.initiate_connection()
-    connection.increment_flow_control_window(
-        limits.HTTP2_CONNECTION_WINDOW - limits.HTTP2_OPENING_WINDOW
-    )
+    connection.increment_flow_control_window(HTTP2_CONNECTION_WINDOW - HTTP2_OPENING_WINDOW)
     return connection
 
 

@@ -14,6 +14,11 @@ from partway.gateway.client.errors import (
 )
 from partway.gateway.client.wire import Wire
 from partway.gateway.clock import LoopClock
+from partway.gateway.limits import (
+    CLIENT_RECEIVE_HIGH_WATER,
+    GATEWAY_PING_INTERVAL,
+    GATEWAY_PINGS_UNANSWERED,
+)
 from partway.gateway.watch import PingWatch
 from partway.protocol import limits
 from partway.protocol.parts import (
@@ -40,11 +45,11 @@ class ClientStream:
     def __init__(self, wire: Wire) -> None:
         self.request_id = wire.request_id
         self._wire = wire
-        unanswered = limits.GATEWAY_PINGS_UNANSWERED
+        unanswered = GATEWAY_PINGS_UNANSWERED
         self._pings = PingWatch(
             wire,
             LoopClock(),
-            interval=limits.GATEWAY_PING_INTERVAL,
+            interval=GATEWAY_PING_INTERVAL,
             unanswered_limit=unanswered,
             on_lost=lambda: self.broken(f"the gateway answered none of {unanswered} pings"),
         )
@@ -134,7 +139,7 @@ class ClientStream:
             await self._news.wait()
         part = self._parts.popleft()
         self._held -= len(part.payload) + limits.PART_OVERHEAD
-        if not self._wire.reading and self._held <= limits.CLIENT_RECEIVE_HIGH_WATER // 2:
+        if not self._wire.reading and self._held <= CLIENT_RECEIVE_HIGH_WATER // 2:
             if self._wire.pongs_wait:
                 self._pings.reading_resumed()
             self._wire.resume_reading()
@@ -154,7 +159,7 @@ class ClientStream:
             case PayloadPart(payload):
                 self._parts.append(event)
                 self._held += len(payload) + limits.PART_OVERHEAD
-                if self._held > limits.CLIENT_RECEIVE_HIGH_WATER:
+                if self._held > CLIENT_RECEIVE_HIGH_WATER:
                     self._wire.pause_reading()
                     if self._wire.pongs_wait:
                         self._pings.reading_paused()

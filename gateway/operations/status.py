@@ -8,10 +8,10 @@ import time
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from partway.gateway.limits import METRICS_AGE
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.routes import READING, Access, Route
 from partway.gateway.streams.registry import Streams
-from partway.protocol.limits import METRICS_AGE
 
 HEALTHZ = re.compile("/healthz")
 READYZ = re.compile("/readyz")

@@ -15,6 +15,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import HttpVersion11
 from aiohttp.web_protocol import RequestHandler
 
+from partway.gateway.limits import (
+    CLIENT_PING_INTERVAL,
+    CLIENT_PINGS_UNANSWERED,
+    HTTP1_BYTES_PER_TURN,
+)
 from partway.gateway.serving.exchange import (
     NO_HEADERS,
     ClientLeft,
@@ -27,9 +32,6 @@ from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_
 from partway.protocol.errors import ApiError, InputValidationError, InternalServerError
 from partway.protocol.handshake import is_upgrade
 from partway.protocol.limits import (
-    CLIENT_PING_INTERVAL,
-    CLIENT_PINGS_UNANSWERED,
-    HTTP1_BYTES_PER_TURN,
     LINGER_TIMEOUT,
     MAX_HEADER_LINE,
     MAX_HEADERS,

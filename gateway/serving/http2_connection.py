@@ -9,6 +9,7 @@ from typing import cast
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
+from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.http2_library import server_library, settings_frame
 from partway.gateway.serving.http2_lifetime import Http2Lifetime
@@ -74,7 +75,7 @@ class Http2Connection(asyncio.Protocol):
         )
         self._siblings.open.add(self._lifetime)
         self._out.write(settings_frame(self._siblings.max_streams))
-        self._out.write(window_update(limits.HTTP2_CONNECTION_WINDOW - limits.HTTP2_OPENING_WINDOW))
+        self._out.write(window_update(HTTP2_CONNECTION_WINDOW - HTTP2_OPENING_WINDOW))
 
     def data_received(self, data: bytes) -> None:
         if self._out.closed:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from partway.gateway.limits import HTTP2_MAX_STREAMS_IN_ALL
 from partway.gateway.serving.exchange import Exchange
-from partway.protocol import limits
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
@@ -51,4 +51,4 @@ class Connections:
 
     def full(self) -> bool:
         """Whether no connection takes another stream."""
-        return self.streams >= limits.HTTP2_MAX_STREAMS_IN_ALL
+        return self.streams >= HTTP2_MAX_STREAMS_IN_ALL

@@ -13,6 +13,7 @@ from h2.exceptions import FlowControlError
 from h2.settings import SettingCodes, Settings
 from h2.stream import StreamState
 
+from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
 from partway.protocol import limits
 from partway.protocol.http2_frames import SETTINGS, frame
 
@@ -20,7 +21,7 @@ from partway.protocol.http2_frames import SETTINGS, frame
 logging.getLogger("hpack").setLevel(logging.INFO)
 
 _SETTINGS = {
-    SettingCodes.INITIAL_WINDOW_SIZE: limits.HTTP2_OPENING_WINDOW,
+    SettingCodes.INITIAL_WINDOW_SIZE: HTTP2_OPENING_WINDOW,
     SettingCodes.MAX_FRAME_SIZE: limits.HTTP2_MAX_FRAME,
     SettingCodes.MAX_HEADER_LIST_SIZE: limits.HTTP2_MAX_HEADER_LIST,
     SettingCodes.ENABLE_PUSH: 0,
@@ -138,9 +139,7 @@ def server_library() -> ServerLibrary:
     connection.decoder.max_header_list_size = limits.HTTP2_MAX_HEADER_LIST  # not from the settings
     connection.initiate_connection()
     connection.clear_outbound_data_buffer()  # ours, with that limit, goes in its place
-    connection.increment_flow_control_window(
-        limits.HTTP2_CONNECTION_WINDOW - limits.HTTP2_OPENING_WINDOW
-    )
+    connection.increment_flow_control_window(HTTP2_CONNECTION_WINDOW - HTTP2_OPENING_WINDOW)
     connection.clear_outbound_data_buffer()
     return connection
 

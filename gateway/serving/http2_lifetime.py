@@ -8,6 +8,12 @@ from collections.abc import Callable
 
 from h2.errors import ErrorCodes
 
+from partway.gateway.limits import (
+    HTTP2_IDLE_TIMEOUT,
+    HTTP2_PREMATURE_AFTER,
+    HTTP2_PREMATURE_SECONDS,
+    HTTP2_PREMATURE_SHARE,
+)
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.outlet import Outlet
 from partway.protocol import limits
@@ -109,7 +115,7 @@ class Http2Lifetime:
         Args:
             age: seconds since the stream began.
         """
-        if age < limits.HTTP2_PREMATURE_SECONDS:
+        if age < HTTP2_PREMATURE_SECONDS:
             self._premature += 1
 
     def stream_over(self) -> None:
@@ -124,7 +130,7 @@ class Http2Lifetime:
         elif self._gate.client_goes:
             self._idle_after(limits.REQUEST_HEAD_TIMEOUT)
         else:
-            self._idle_after(limits.HTTP2_IDLE_TIMEOUT)
+            self._idle_after(HTTP2_IDLE_TIMEOUT)
 
     def stream_unended(self) -> None:
         """Note that a stream is over but for the client's end of it: it counts on (rule 1)."""
@@ -162,8 +168,8 @@ class Http2Lifetime:
 
     def _premature_resets(self) -> str | None:
         """Name what the client overdoes if many streams were reset early, however slowly."""
-        limit = limits.HTTP2_PREMATURE_SHARE * self._over
-        many = self._over >= limits.HTTP2_PREMATURE_AFTER and self._premature > limit
+        limit = HTTP2_PREMATURE_SHARE * self._over
+        many = self._over >= HTTP2_PREMATURE_AFTER and self._premature > limit
         return "premature resets" if many else None
 
     def _close_to_new(self, code: ErrorCodes) -> None:

@@ -12,15 +12,10 @@ from typing import Protocol
 
 from h2.errors import ErrorCodes
 
+from partway.gateway.limits import HTTP2_OPENING_WINDOW, HTTP2_STREAM_WINDOW
 from partway.gateway.serving.exchange import Duplex, DuplexHandler
 from partway.protocol.connection import Cancellable
-from partway.protocol.limits import (
-    HTTP2_MAX_FRAME,
-    HTTP2_OPENING_WINDOW,
-    HTTP2_STREAM_WINDOW,
-    WRITE_HIGH_WATER,
-    WRITE_LOW_WATER,
-)
+from partway.protocol.limits import HTTP2_MAX_FRAME, WRITE_HIGH_WATER, WRITE_LOW_WATER
 from partway.protocol.lingering import Lingering
 
 #: Stream credit is given back in steps of this size.

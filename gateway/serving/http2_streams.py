@@ -21,6 +21,14 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
+from partway.gateway.limits import (
+    HTTP2_CONNECTION_WINDOW,
+    HTTP2_ENCODER_TABLE,
+    HTTP2_HELD_BACK,
+    HTTP2_HOLD_BACK_FROM,
+    HTTP2_OPENING_WINDOW,
+    HTTP2_RESET_DELAY,
+)
 from partway.gateway.serving.http2_connections import Dispatch
 from partway.gateway.serving.http2_exchange import Http2Exchange
 from partway.gateway.serving.http2_library import PlainData, ServerLibrary, text
@@ -28,7 +36,6 @@ from partway.gateway.serving.http2_lifetime import Http2Lifetime
 from partway.gateway.serving.http2_stream import Http2Stream
 from partway.gateway.serving.http2_turns import SendingTurns
 from partway.gateway.serving.outlet import Outlet
-from partway.protocol import limits
 from partway.protocol.connection import Cancellable
 from partway.protocol.http2_frames import window_update
 from partway.protocol.http2_gate import FrameGate
@@ -80,8 +87,8 @@ class Http2Streams:
         #: Streams that are over but for the client's end of them, and when they are reset.
         self._unended: dict[int, Cancellable] = {}
         self._owed_credit = 0
-        self._hold_back = limits.HTTP2_HELD_BACK
-        self._uncut = limits.HTTP2_OPENING_WINDOW // 4
+        self._hold_back = HTTP2_HELD_BACK
+        self._uncut = HTTP2_OPENING_WINDOW // 4
 
     # --- From the connection ---------------------------------------------------------------------
 
@@ -115,11 +122,11 @@ class Http2Streams:
 
     def give_connection_credit(self) -> None:
         """Let the client send more on all streams together, in large steps."""
-        if self._owed_credit >= limits.HTTP2_CONNECTION_WINDOW // 4:
+        if self._owed_credit >= HTTP2_CONNECTION_WINDOW // 4:
             self._h2.increment_flow_control_window(self._owed_credit)
             self._owed_credit = 0
         gate = self._gate
-        if gate.owed_credit >= limits.HTTP2_CONNECTION_WINDOW // 4:
+        if gate.owed_credit >= HTTP2_CONNECTION_WINDOW // 4:
             self._out.write(window_update(gate.owed_credit))  # h2 has not seen these bytes
             gate.owed_credit = 0
 
@@ -159,7 +166,7 @@ class Http2Streams:
                 # h2 would let a client have any size, and hpack looks through all of the table for
                 # each header that it encodes.
                 encoder = self._h2.encoder
-                table = min(encoder.header_table_size, limits.HTTP2_ENCODER_TABLE)
+                table = min(encoder.header_table_size, HTTP2_ENCODER_TABLE)
                 encoder.header_table_size = table
                 if SettingCodes.INITIAL_WINDOW_SIZE in changed:
                     self._initial_window_changed()
@@ -215,8 +222,8 @@ class Http2Streams:
 
     def _initial_window_changed(self) -> None:
         initial = self._h2.remote_settings.initial_window_size
-        holds = initial >= limits.HTTP2_HOLD_BACK_FROM
-        self._hold_back = limits.HTTP2_HELD_BACK if holds else 0
+        holds = initial >= HTTP2_HOLD_BACK_FROM
+        self._hold_back = HTTP2_HELD_BACK if holds else 0
         self._uncut = initial // 4 if holds else 0  # a client that reads leaves half of it open
         for stream in self.open.values():
             stream.uncut = self._uncut
@@ -287,7 +294,7 @@ class Http2Streams:
         has sent meanwhile, and closing the stream waits for ever (clause 2.3-6).
         """
         self._unended[stream_id] = self._call_later(
-            limits.HTTP2_RESET_DELAY, self._reset_unended, stream_id
+            HTTP2_RESET_DELAY, self._reset_unended, stream_id
         )
         self._lifetime.stream_unended()
 

@@ -10,8 +10,9 @@ import logging
 import ssl
 from typing import Protocol, cast
 
+from partway.gateway.limits import MAX_CONNECTIONS, OPENING_TIMEOUT
 from partway.gateway.serving.tls_port import TlsPort
-from partway.protocol.limits import ACCEPT_BACKLOG, MAX_CONNECTIONS, OPENING_TIMEOUT
+from partway.protocol.limits import ACCEPT_BACKLOG
 from partway.protocol.opening import FirstBytes, opening_of
 from partway.protocol.rates import TokenBucket
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from partway.gateway.limits import HTTP2_MAX_UNSENT
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
 from partway.protocol.half_close import half_close
@@ -56,7 +57,7 @@ class Outlet:
             return
         self.written += len(data)
         self._transport.write(data)
-        if self.unsent > limits.WRITE_HIGH_WATER + limits.HTTP2_MAX_UNSENT:
+        if self.unsent > limits.WRITE_HIGH_WATER + HTTP2_MAX_UNSENT:
             log.warning("a client takes no answers to its own frames peer=%s", self.peer)
             self._transport.abort()
 

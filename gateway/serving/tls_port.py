@@ -10,7 +10,8 @@ import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from partway.protocol.limits import ACCEPT_BACKLOG, ACCEPT_PAUSE, TLS_HANDSHAKE_TIMEOUT
+from partway.gateway.limits import ACCEPT_PAUSE, TLS_HANDSHAKE_TIMEOUT
+from partway.protocol.limits import ACCEPT_BACKLOG
 
 log = logging.getLogger("partway.listener")
 

@@ -6,6 +6,17 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from partway.gateway.configuration.expected import number, whole
+from partway.gateway.limits import (
+    CLIENT_PING_INTERVAL,
+    CLIENT_PINGS_UNANSWERED,
+    CLOSE_TIMEOUT,
+    CONTAINER_CONNECT_TIMEOUT,
+    CONTAINER_HANDSHAKE_TIMEOUT,
+    CONTAINER_PING_INTERVAL,
+    CONTAINER_PINGS_UNANSWERED,
+    DRAIN_TIMEOUT,
+    STREAM_LIFETIME,
+)
 from partway.protocol import limits
 
 _Seconds = Annotated[float, number(above=0, unit="seconds")]
@@ -39,16 +50,16 @@ class StreamPolicy:
 
     input_end: Literal["close", "drain"] = "close"
     normal_close: Literal["error", "end"] = "error"
-    lifetime: _Seconds = limits.STREAM_LIFETIME
+    lifetime: _Seconds = STREAM_LIFETIME
     stall_timeout: _Seconds = limits.STALL_TIMEOUT
-    close_timeout: _Seconds = limits.CLOSE_TIMEOUT
-    drain_timeout: _Seconds = limits.DRAIN_TIMEOUT
-    connect_timeout: _Seconds = limits.CONTAINER_CONNECT_TIMEOUT
-    handshake_timeout: _Seconds = limits.CONTAINER_HANDSHAKE_TIMEOUT
-    ping_interval: _Seconds = limits.CONTAINER_PING_INTERVAL
-    pings_unanswered: _Pings = limits.CONTAINER_PINGS_UNANSWERED
-    client_ping_interval: _Seconds = limits.CLIENT_PING_INTERVAL
-    client_pings_unanswered: _Pings = limits.CLIENT_PINGS_UNANSWERED
+    close_timeout: _Seconds = CLOSE_TIMEOUT
+    drain_timeout: _Seconds = DRAIN_TIMEOUT
+    connect_timeout: _Seconds = CONTAINER_CONNECT_TIMEOUT
+    handshake_timeout: _Seconds = CONTAINER_HANDSHAKE_TIMEOUT
+    ping_interval: _Seconds = CONTAINER_PING_INTERVAL
+    pings_unanswered: _Pings = CONTAINER_PINGS_UNANSWERED
+    client_ping_interval: _Seconds = CLIENT_PING_INTERVAL
+    client_pings_unanswered: _Pings = CLIENT_PINGS_UNANSWERED
     high_water: _Bytes = limits.WRITE_HIGH_WATER
     low_water: _Bytes = limits.WRITE_LOW_WATER
     max_part: Annotated[int, whole(1, limits.MAX_PART_BYTES, "bytes")] = limits.MAX_PART_BYTES

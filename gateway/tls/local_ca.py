@@ -26,8 +26,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from partway.gateway.tls.context import TlsError, TlsFiles, read_if_there
-from partway.protocol.limits import (
+from partway.gateway.limits import (
     AMAZONAWS_COM_REGION,
     CA_VALIDITY_DAYS,
     CERTIFICATE_CLOCK_SKEW,
@@ -36,6 +35,7 @@ from partway.protocol.limits import (
     CERTIFICATE_VALIDITY_DAYS,
     MAX_CERTIFICATE_NAMES,
 )
+from partway.gateway.tls.context import TlsError, TlsFiles, read_if_there
 
 #: A DNS name as certificates carry it (RFC 5280 §4.2.1.6, RFC 1123 §2.1), or ``*.`` and one
 #: (RFC 9525 §6.3). Labels of 63 characters, 253 in all.

@@ -80,14 +80,14 @@ async def test_whole_messages() -> None:
 
 async def test_what_is_no_message() -> None:
     line = Line()
-    with pytest.raises(TypeError, match="a message is str or bytes, not dict"):
+    with pytest.raises(TypeError, match="a message must be str or bytes, not dict"):
         await line.outbox.send({"text": "x"})  # type: ignore[arg-type]
     async with line.message() as out:
-        with pytest.raises(TypeError, match="fragments are str"):
+        with pytest.raises(TypeError, match="fragments must be str"):
             await out.send(b"x")
         await out.send("y")
     async with line.message(text=False) as out:
-        with pytest.raises(TypeError, match="fragments are bytes"):
+        with pytest.raises(TypeError, match="fragments must be bytes"):
             await out.send("x")
         await out.send(b"z")
     with pytest.raises(RuntimeError, match="block is over"):
@@ -265,9 +265,9 @@ async def test_a_close_while_the_last_fragment_waits_for_room() -> None:
 async def test_parts_go_as_they_are() -> None:
     line = Line()
     await line.outbox.send_part(PayloadPart(b"a", DataType.UTF8, CompletionState.PARTIAL))
-    with pytest.raises(RuntimeError, match="its COMPLETE part comes first"):
+    with pytest.raises(RuntimeError, match="it must be COMPLETE first"):
         await line.outbox.send("x")
-    with pytest.raises(RuntimeError, match="its COMPLETE part comes first"):
+    with pytest.raises(RuntimeError, match="it must be COMPLETE first"):
         await line.message().__aenter__()
     await line.outbox.send_part(PayloadPart(b"b"))
     await line.outbox.send("x")

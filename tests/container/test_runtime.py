@@ -486,7 +486,7 @@ async def test_what_is_no_answer(answer: Any, caplog: pytest.LogCaptureFixture) 
     async with runtime(ScriptedModel(on_invoke=give)) as port:
         got = await ask(port, POST)
     assert status_of(got) == 500
-    assert "an answer is bytes, str or Reply, not" in caplog.text
+    assert "an answer must be bytes, str or Reply, not" in caplog.text
 
 
 async def test_what_a_request_says() -> None:
@@ -563,7 +563,7 @@ def test_an_invoke_that_is_not_async() -> None:
         def invoke(self, request: Request) -> bytes:  # type: ignore[override]
             return b""
 
-    with pytest.raises(TypeError, match=r"Sync\.invoke answers requests: make it async def"):
+    with pytest.raises(TypeError, match=r"Sync\.invoke answers requests: it must be async def"):
         _takes_invocations(Sync())
 
 
@@ -646,7 +646,7 @@ def test_methods_of_the_wrong_kind(name: str) -> None:
     def is_plain(self: Model, *args: object) -> None: ...
 
     wrong = type("Wrong", (Model,), {name: is_plain if name == "admit" else is_async})
-    with pytest.raises(TypeError, match=rf"Wrong\.{name}: make it"):
+    with pytest.raises(TypeError, match=rf"Wrong\.{name} must be"):
         _check_kinds(wrong())
 
 

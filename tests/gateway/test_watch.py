@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from partway.gateway.limits import PING_FLUSH_CHECK
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.watch import PingWatch, StallWatch, Wait
-from partway.protocol.limits import PING_FLUSH_CHECK
 from tests.gateway.streams.fakes import FakeClock, FakeConnection
 
 DEFAULT = StreamPolicy()

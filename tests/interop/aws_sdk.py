@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from partway.protocol.limits import METRICS_AGE
+from partway.gateway.limits import METRICS_AGE
 
 ROOT = Path(__file__).parents[2]
 CLIENT = Path(__file__).with_name("aws_sdk_client.py")

@@ -47,7 +47,7 @@ def _fresh_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _reset_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that do not end their side are told to at once, and not after a second."""
-    monkeypatch.setattr("partway.protocol.limits.HTTP2_RESET_DELAY", 0.01)
+    monkeypatch.setattr("partway.gateway.serving.http2_streams.HTTP2_RESET_DELAY", 0.01)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
+from partway.gateway.limits import HTTP1_BYTES_PER_TURN
 from partway.gateway.serving import http1
 from partway.gateway.streams.policy import StreamPolicy
-from partway.protocol import limits
 from partway.protocol.limits import KIB, LINGER_TIMEOUT, MIB
 from tests.event_factory import signed
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
@@ -468,4 +468,4 @@ async def test_tiny_chunks_let_others_have_their_turn(gateway_for, monkeypatch):
     assert (await client.response()).status == 404
     client.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
     assert (await client.response()).status == 200
-    assert len(turns) > 240_000 / limits.HTTP1_BYTES_PER_TURN
+    assert len(turns) > 240_000 / HTTP1_BYTES_PER_TURN

@@ -23,6 +23,7 @@ from hyperframe.frame import (
 )
 
 from partway.gateway.gateway import Gateway
+from partway.gateway.limits import HTTP2_ENCODER_TABLE, HTTP2_MAX_UNSENT, METRICS_AGE
 from partway.gateway.serving.http2_stream import Http2Stream
 from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
@@ -212,7 +213,7 @@ def nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def page_of_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page is made anew once a second, as everywhere but in the tests of the wire."""
-    monkeypatch.setattr("partway.gateway.operations.status.METRICS_AGE", limits.METRICS_AGE)
+    monkeypatch.setattr("partway.gateway.operations.status.METRICS_AGE", METRICS_AGE)
 
 
 async def spend(stream: RawHttp2Stream, size: int) -> bool:
@@ -379,7 +380,7 @@ async def test_streams_share_a_window_that_opens_by_bytes(gateway_for, large_pag
 @pytest.fixture
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines of a tenth of a second."""
-    monkeypatch.setattr(limits, "HTTP2_IDLE_TIMEOUT", 0.1)
+    monkeypatch.setattr("partway.gateway.serving.http2_lifetime.HTTP2_IDLE_TIMEOUT", 0.1)
     monkeypatch.setattr(limits, "LINGER_TIMEOUT", 0.1)
 
 
@@ -404,7 +405,7 @@ async def test_a_client_that_takes_none_of_its_responses_is_cut(
         await asyncio.sleep(0.01)
         looks()
     await eventually(looks)
-    assert limits.WRITE_HIGH_WATER < most < limits.WRITE_HIGH_WATER + limits.HTTP2_MAX_UNSENT
+    assert limits.WRITE_HIGH_WATER < most < limits.WRITE_HIGH_WATER + HTTP2_MAX_UNSENT
 
 
 async def test_streams_that_are_opened_and_left_end_by_themselves(gateway_for):
@@ -418,7 +419,7 @@ async def test_streams_that_are_opened_and_left_end_by_themselves(gateway_for):
 
 
 async def test_streams_of_all_connections_together_are_bounded(gateway_for, monkeypatch):
-    monkeypatch.setattr(limits, "HTTP2_MAX_STREAMS_IN_ALL", 3)
+    monkeypatch.setattr("partway.gateway.serving.http2_connections.HTTP2_MAX_STREAMS_IN_ALL", 3)
     gateway = await gateway_for()
     good, _ = await attack_on(gateway)
     other, _ = await attack_on(gateway)
@@ -534,7 +535,7 @@ async def test_a_client_has_no_say_in_how_large_our_header_table_is(gateway_for)
         client.start_reading()
         await client.settled()
         await client.request(GET, end_stream=True).ended()
-        assert decoder.header_table_size == limits.HTTP2_ENCODER_TABLE  # as its headers say
+        assert decoder.header_table_size == HTTP2_ENCODER_TABLE  # as its headers say
 
 
 async def test_a_method_of_any_characters_stays_out_of_the_log(gateway_for, caplog):

@@ -14,10 +14,11 @@ from dataclasses import replace
 import pytest
 from hyperframe.frame import DataFrame, SettingsFrame, WindowUpdateFrame
 
+from partway.gateway.limits import MAX_SOCKET_READ
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
 from partway.protocol import limits
-from partway.protocol.limits import KIB, LINGER_TIMEOUT, MAX_PART_BYTES, MAX_SOCKET_READ, MIB
+from partway.protocol.limits import KIB, LINGER_TIMEOUT, MAX_PART_BYTES, MIB
 from tests.frame_factory import BINARY, CLOSE, close, frame
 from tests.wire.event_dialect import as_event
 from tests.wire.event_messages import END, EventMessage, part_event

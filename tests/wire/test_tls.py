@@ -7,6 +7,7 @@ import ssl
 
 import pytest
 
+from partway.gateway.limits import MAX_SOCKET_READ
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol import limits
 from partway.protocol.limits import KIB, MIB
@@ -296,7 +297,7 @@ async def test_a_client_that_takes_nothing_is_named(gateway_for, version, clock)
     model.send(*[frame(BINARY, bytes(MIB))] * 16)
     await eventually(lambda: session._client_blocked)
     held = session.buffered_bytes
-    assert held <= limits.WRITE_HIGH_WATER + 2 * MIB + limits.MAX_SOCKET_READ
+    assert held <= limits.WRITE_HIGH_WATER + 2 * MIB + MAX_SOCKET_READ
     clock.advance(330.0)
     assert gateway.causes() == {"client_stalled": 1}
     assert (await model.frame()).close_code == 1011

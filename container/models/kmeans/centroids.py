@@ -33,7 +33,7 @@ _DEFLATED = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})  # what numpy 
 
 
 class CentroidsError(Exception):
-    """There are no centroids, or none of use; the text says where, and what to do."""
+    """The centroids are missing or cannot be used; the text says where, and what to do."""
 
 
 def load_centroids(model_dir: Path) -> NDArray[np.float64]:
@@ -46,7 +46,8 @@ def load_centroids(model_dir: Path) -> NDArray[np.float64]:
         One centroid a row.
 
     Raises:
-        CentroidsError: there is no such file, or it holds no finite numbers in two dimensions.
+        CentroidsError: there is no such file, or its array is not one of finite numbers in two
+            dimensions.
     """
     path = _find(model_dir)
     with _reading(path), path.open("rb") as file:
@@ -112,7 +113,7 @@ def _from_npy(file: IO[bytes], where: str) -> NDArray[np.float64]:
     data = file.read(size)
     if len(data) != size or file.read(1):
         raise CentroidsError(
-            f"{where} is not as long as an array of shape {shape} is: it is cut, or broken"
+            f"{where} must be as long as an array of shape {shape}: it is cut, or broken"
         )
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if in_columns else "C")
     # More than a float64 holds, in a longdouble, becomes inf, which is refused just below.
@@ -130,17 +131,17 @@ def _from_npy(file: IO[bytes], where: str) -> NDArray[np.float64]:
 def _check_header(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> None:
     if dtype.kind not in "fiu":
         raise CentroidsError(
-            f"{where} holds {dtype}, not numbers: save it with dtype float32 or float64"
+            f"{where} holds {dtype}; it must hold numbers: save it with dtype float32 or float64"
         )
     if len(shape) != 2 or min(shape) < 1:
         raise CentroidsError(
-            f"{where} has the shape {shape}: expected (centroids, features), at least one of each"
+            f"{where} has the shape {shape}; it must be (centroids, features), at least one of each"
         )
     if shape[0] > MAX_CENTROIDS:
         raise CentroidsError(
-            f"{where} has {shape[0]} centroids: at most {MAX_CENTROIDS} are served"
+            f"{where} has {shape[0]} centroids; it must have at most {MAX_CENTROIDS}"
         )
     if shape[0] * shape[1] * 8 > MAX_ARRAY_BYTES:  # as float64
         raise CentroidsError(
-            f"{where} has the shape {shape}: as float64 that is more than {MAX_ARRAY_BYTES} bytes"
+            f"{where} has the shape {shape}; it must be at most {MAX_ARRAY_BYTES} bytes of float64"
         )

@@ -34,28 +34,30 @@ _KINDS: Mapping[type, str] = {
 
 
 def check_content_type(content_type: MediaType) -> None:
-    """See that a body can be read, before it is.
+    """See that a body's type can be read, before the body is.
 
     Raises:
-        ModelError: 415.
+        ModelError: 415, the type is another one, or has labels.
     """
     if content_type.name not in DECODERS:
-        raise ModelError(f"this model reads {', '.join(DECODERS)}", status=415)
+        raise ModelError(f"the body's type must be one of {', '.join(DECODERS)}", status=415)
     if content_type.name == CSV and content_type.parameters.get("label_size", "0") != "0":
-        raise ModelError("label_size is not 0: send features alone, without labels", status=415)
+        raise ModelError(
+            "label_size must be 0: records must have features alone, without labels", status=415
+        )
 
 
 def decode(body: bytes, format_name: str, width: int) -> list[Record]:
     """Read the records of a body.
 
     Args:
-        body: all of it.
+        body: the whole body.
         format_name: one of :data:`DECODERS`.
         width: features that each record must have.
 
     Raises:
-        BadRecord: the body is not what its type says, or a record in it not as wide.
-        ModelError: 413, there are too many records.
+        BadRecord: the body is not what its type says, or a record in it is not as wide.
+        ModelError: 413, the body has too many records.
     """
     records: list[Record] = []
     for record in DECODERS[format_name](body, width):
@@ -86,7 +88,7 @@ def encode_error(reason: str) -> bytes:
 def _from_json(body: bytes, width: int) -> Iterator[Record]:
     request = _parsed(_text(body), "the body")
     if not isinstance(request, dict) or "instances" not in request:
-        raise BadRecord(f'the body is no request; expected {{"instances": [{_LAYOUTS}, …]}}')
+        raise BadRecord(f'the body must be {{"instances": [{_LAYOUTS}, …]}}')
     try:
         instances = _array(_members(request, "instances", "configuration")["instances"])
     except ValueError as error:
@@ -111,7 +113,7 @@ def _record(instance: object, width: int, where: str) -> Record:
 def _instance(instance: object, width: int) -> Record:
     members = _members(_object(instance), "features", "data", "configuration")
     if ("features" in members) == ("data" in members):
-        raise ValueError(f"it has to have one of features and data; expected {_LAYOUTS}")
+        raise ValueError(f"the record must have either features or data: {_LAYOUTS}")
     if "features" in members:
         features = members["features"]
     else:
@@ -120,7 +122,7 @@ def _instance(instance: object, width: int) -> Record:
         return dense(_numbers(features, "features", width), width)
     tensor = _members(features, "keys", "values", "shape")
     if "values" not in tensor:
-        raise ValueError(f"its features have no values; expected {_LAYOUTS}")
+        raise ValueError(f"features must have values: {_LAYOUTS}")
     keys, values, shape = (
         _numbers(tensor.get(name, []), name, width) for name in ("keys", "values", "shape")
     )
@@ -132,19 +134,19 @@ def _members(value: dict[str, object], *known: str) -> dict[str, object]:
     if not value.keys() <= set(known):
         raise ValueError(f"an object has an unknown member; known are {', '.join(known)}")
     if value.get("configuration"):
-        raise ValueError("its configuration is not empty: k-means has nothing to configure")
+        raise ValueError("configuration must be empty: k-means has nothing to configure")
     return value
 
 
 def _object(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise ValueError(f"{_KINDS[type(value)]} in place of an object; expected {_LAYOUTS}")  # noqa: TRY004 (the client's)
+        raise ValueError(f"{_KINDS[type(value)]} was given; it must be an object: {_LAYOUTS}")  # noqa: TRY004 (the client's)
     return value
 
 
 def _array(value: object) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{_KINDS[type(value)]} in place of an array")  # noqa: TRY004
+        raise ValueError(f"{_KINDS[type(value)]} was given; it must be an array")  # noqa: TRY004
     return value
 
 
@@ -154,10 +156,10 @@ def _numbers(value: object, name: str, most: int) -> list[float]:
     except ValueError as error:
         raise ValueError(f"{name}: {error} of numbers") from None
     if len(numbers) > most:
-        raise ValueError(f"{name} are {len(numbers)}; expected {most}, as the centroids have")
+        raise ValueError(f"{name} are {len(numbers)}; they must be {most}, as the centroids have")
     if not {*map(type, numbers)} <= {float}:
         number, wrong = next(each for each in enumerate(numbers) if type(each[1]) is not float)
-        raise ValueError(f"{name}[{number}] is {_KINDS[type(wrong)]}; expected a number")
+        raise ValueError(f"{name}[{number}] is {_KINDS[type(wrong)]}; it must be a number")
     return numbers
 
 
@@ -182,12 +184,12 @@ def _parsed(text: str, what: str) -> object:
 
 
 def _float(text: str) -> float:
-    """A number: every one a float, so that their type tells them from booleans."""
+    """A number of JSON, always as a float, so that its type tells it from a boolean."""
     return float(text)
 
 
 def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON (RFC 8259 §6)")
+    raise ValueError(f"{constant} is not a number in JSON (RFC 8259 §6)")
 
 
 def _no_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -209,7 +211,7 @@ def _from_csv(body: bytes, width: int) -> Iterator[Record]:
             columns = line.count(",") + 1
             if columns != width:
                 raise ValueError(  # noqa: TRY301 (the two kinds of faults are told alike)
-                    f"it has {columns} columns; expected {width} features, as the centroids have"
+                    f"the line has {columns} columns; it must have {width}, one for each feature"
                 )
             record = dense(_cells(line.split(","), plain), width)
         except ValueError as error:
@@ -218,7 +220,7 @@ def _from_csv(body: bytes, width: int) -> Iterator[Record]:
 
 
 def _cells(cells: list[str], plain: bool) -> list[float]:
-    """The numbers of a line; ``plain`` where none of its cells needs a look before."""
+    """The numbers of a line; ``plain`` says that no cell needs a look before it is converted."""
     if plain:
         with suppress(ValueError):
             return [*map(float, cells)]
@@ -233,7 +235,7 @@ def _number(cell: str, column: int) -> float:
             return float(cell)
     except ValueError:
         pass
-    raise ValueError(f"column {column} is not a number; expected numbers, and no header")
+    raise ValueError(f"column {column} is not a number; lines must be numbers, without a header")
 
 
 # --- Text ----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class MediaType:
 
 
 def media_type(text: str) -> MediaType:
-    """Read one media type. Whatever is none becomes one that nobody knows."""
+    """Read one media type; other text becomes a type that nobody knows."""
     name, *rest = text.split(";")
     parameters = {}
     for each in rest:
@@ -43,7 +43,8 @@ def preferred(accept: Iterable[str], offered: Sequence[str]) -> str | None:
         offered: media types in lower case, the preferred one first.
 
     Returns:
-        One of those offered, the first one where the client does not say; None if it wants none.
+        One of the offered types, the first where the client does not say; None if the client wants
+        another.
     """
     ranges = [media_type(each) for line in accept for each in line.split(",") if each.strip()]
     if not ranges:

@@ -42,7 +42,7 @@ class KMeans(Model):
         """Read the centroids.
 
         Raises:
-            CentroidsError: there are none, or none of use.
+            CentroidsError: the directory has no centroids, or those in it cannot be used.
         """
         self._nearest = Nearest(load_centroids(model_dir), gpu())
 
@@ -52,7 +52,7 @@ class KMeans(Model):
         check_content_type(content_type)
         accepted = preferred(request.headers.getall("Accept", ()), tuple(ENCODERS))
         if accepted is None:
-            raise ModelError(f"this model answers in {', '.join(ENCODERS)}", status=406)
+            raise ModelError(f"Accept must allow one of {', '.join(ENCODERS)}", status=406)
         body = bytearray()
         try:
             async for chunk in request.body:
@@ -68,7 +68,7 @@ class KMeans(Model):
     async def stream(self, stream: Stream) -> None:
         """Answer each message, which is JSON Lines or CSV, with one of the same format.
 
-        One that cannot be answered is answered with its error; the stream goes on.
+        A message that cannot be answered is answered with its error; the stream goes on.
         """
         async for message in stream.messages():
             body = message.encode() if isinstance(message, str) else message
@@ -83,12 +83,12 @@ class KMeans(Model):
         """Answer a body; on a worker.
 
         Args:
-            body: records.
-            format_name: that it is in.
-            accepted: that the answer is to be in.
+            body: the records.
+            format_name: the format of the body.
+            accepted: the format of the answer.
 
         Raises:
-            ModelError: a record, or the body, is none.
+            ModelError: the body cannot be read, or a record in it cannot be measured.
         """
         records = decode(body, format_name, self._nearest.width)
         return encode(*self._nearest.find(records), accepted)

@@ -41,17 +41,17 @@ class Backend(Protocol):
     at_once: int
 
     def place(self, array: NDArray[np.float64]) -> Any:
-        """The array, there."""
+        """Bring an array to where products are computed."""
 
     def smallest(self, array: Any) -> Any:
-        """Of each row, as a column."""
+        """The smallest number of each row, as a column."""
 
     def pairs(self, mask: Any) -> Pairs:
-        """Rows and columns of what is true, in order, back here."""
+        """Rows and columns of the mask's true elements, in order, as arrays of numpy."""
 
 
 class OnCpu:
-    """numpy."""
+    """Computes with numpy, on the CPU."""
 
     at_once = NUMBERS_AT_ONCE
 
@@ -67,13 +67,13 @@ class OnCpu:
 
 
 class OnTorch:
-    """torch.
+    """Computes with torch, on a device.
 
     Args:
-        device: as torch names it.
+        device: the device, as torch names it.
 
     Raises:
-        ImportError: there is no torch.
+        ImportError: torch is not installed.
     """
 
     at_once = GPU_NUMBERS_AT_ONCE
@@ -110,7 +110,7 @@ class Nearest:
     """Finds centroids, for any number of threads at a time.
 
     Args:
-        centroids: one a row, of finite numbers.
+        centroids: one centroid a row, of finite numbers.
         large: where large batches are computed; None for the CPU.
         large_from: multiplications that make a batch large.
     """
@@ -144,7 +144,7 @@ class Nearest:
         """The nearest centroid of each record, the first one of equally near ones.
 
         Returns:
-            Their numbers, and the Euclidean distances to them.
+            The centroids' numbers, and the Euclidean distances to them.
 
         Raises:
             BadRecord: a record's number is not finite, or too large.
@@ -172,7 +172,7 @@ class Nearest:
     def _decide(
         self, rows: NDArray[np.float64], pairs: Pairs
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Choose between each row's candidates, of which there is one at least."""
+        """Choose between each row's candidates, of which there must be at least one."""
         row, centroid = pairs
         squares = np.empty(len(row))
         step = max(1, NUMBERS_AT_ONCE // self.width)
@@ -190,8 +190,8 @@ class _Candidates:
     """Says which centroids may be nearest.
 
     Args:
-        centroids: centred.
-        backend: where it computes.
+        centroids: the centroids, centred.
+        backend: where products are computed.
     """
 
     def __init__(self, centroids: NDArray[np.float64], backend: Backend) -> None:
@@ -208,7 +208,7 @@ class _Candidates:
         """Pairs of a row and one of its candidates, in the order of the rows, then centroids.
 
         Args:
-            rows: centred.
+            rows: the records, centred.
         """
         there = self.backend.place(rows)
         norms = (there * there).sum(1)[:, None] + self._norms

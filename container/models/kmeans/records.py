@@ -31,8 +31,8 @@ class Sparse:
     """A record that is zero but for some of its features.
 
     Attributes:
-        keys: which features; no one twice.
-        values: what they are, in the same order.
+        keys: the numbers of those features, each once.
+        values: the features' values, in the same order.
     """
 
     keys: NDArray[np.int64]
@@ -46,10 +46,12 @@ def dense(values: Sequence[float], width: int) -> NDArray[np.float64]:
     """A record of all its features.
 
     Raises:
-        ValueError: there are more or fewer than the centroids have.
+        ValueError: there are more or fewer features than the centroids have.
     """
     if len(values) != width:
-        raise ValueError(f"it has {len(values)} features; expected {width}, as the centroids have")
+        raise ValueError(
+            f"the record has {len(values)} features; it must have {width}, as the centroids have"
+        )
     return np.array(values, np.float64)
 
 
@@ -60,25 +62,27 @@ def sparse(
 
     Args:
         keys: which features are not zero; empty for a dense record.
-        values: what those are.
+        values: the values of those features.
         shape: how many features there are, in a list of one; None or empty where it is not said.
-        width: of the centroids.
+        width: how many features a centroid has.
 
     Raises:
-        ValueError: these are no features of one record of that width.
+        ValueError: these are not the features of one record of that width.
     """
     if shape and list(shape) != [width]:
-        raise ValueError(f"its shape is not [{width}], as the centroids have it")
+        raise ValueError(f"shape must be [{width}], as the centroids have it")
     if not keys and (values or not shape):
         return dense(values, width)
     if len(keys) != len(values):
-        raise ValueError(f"it has {len(keys)} keys and {len(values)} values; expected as many")
+        raise ValueError(
+            f"there are {len(keys)} keys and {len(values)} values; there must be as many"
+        )
     numbers = np.array(keys, np.float64)
     if not ((numbers >= 0) & (numbers < width) & (numbers == np.floor(numbers))).all():
-        raise ValueError(f"a key is not a whole number from 0 to {width - 1}")
+        raise ValueError(f"keys must be whole numbers from 0 to {width - 1}")
     indices = numbers.astype(np.int64)
     if len(np.unique(indices)) != len(indices):
-        raise ValueError("a key comes twice")
+        raise ValueError("a key comes twice; it must come once")
     return Sparse(indices, np.array(values, np.float64))
 
 
@@ -86,9 +90,9 @@ def matrix(records: Sequence[Record], width: int, first: int = 0) -> NDArray[np.
     """Records as the rows of a matrix.
 
     Args:
-        records: of that width.
-        width: of the centroids.
-        first: the number of the first of them in its request.
+        records: records of that width.
+        width: how many features a centroid has.
+        first: the number of the first record in its request.
 
     Raises:
         BadRecord: a number is NaN, infinite, or so large that a distance might be.
@@ -103,6 +107,6 @@ def matrix(records: Sequence[Record], width: int, first: int = 0) -> NDArray[np.
     if not fine.all():
         raise BadRecord(
             f"record {first + int(fine.argmin())}: a number is NaN, infinite or beyond "
-            f"{LARGEST:g}; expected finite numbers"
+            f"{LARGEST:g}; it must be finite and at most that"
         )
     return rows

@@ -77,8 +77,8 @@ class Turn:
     """Speech begins, or ends.
 
     Attributes:
-        begins: which of the two.
-        time: in the audio, in seconds from its start.
+        begins: whether speech begins; it ends otherwise.
+        time: when, in seconds from the start of the audio.
     """
 
     begins: bool
@@ -116,11 +116,11 @@ class Detector:
 
     @property
     def bytes_fed(self) -> int:
-        """All that has come."""
+        """How many bytes of audio have come."""
         return self._bytes
 
     def feed(self, pcm: bytes | memoryview) -> list[Turn]:
-        """Take any number of bytes in; a sample may come in two parts. Gives what was found."""
+        """Take in any number of bytes; a sample may come in two parts. Gives the turns found."""
         self._bytes += len(pcm)
         pending = self._pending
         pending += pcm
@@ -135,7 +135,7 @@ class Detector:
         return [turn for n in range(blocks) for turn in self._block(blocked[n], means[n])]
 
     def end(self) -> list[Turn]:
-        """Nothing more comes: speech that has not ended does. Half a sample counts for nothing."""
+        """End the audio, and with it speech that goes on. Half a sample counts for nothing."""
         if not self._speaking:
             return []
         self._speaking = False
@@ -146,7 +146,7 @@ class Detector:
     # --- Inside ----------------------------------------------------------------------------------
 
     def _block(self, energies: _Floats, mean: _Floats) -> Iterator[Turn]:
-        """What a block's frames say; then the floors follow."""
+        """The turns in a block's frames; then the floors follow."""
         if self._floor is None:
             self._floor = mean.copy()
         above = energies - self._floor
@@ -163,7 +163,7 @@ class Detector:
         self._learn(mean, scores)
 
     def _frame(self, score: float, upper: float, lower: float) -> Turn | None:
-        """What one frame changes."""
+        """The turn that one frame makes; None if it makes none."""
         self._scores.append(score)
         self._frames += 1
         self._smooth += _SMOOTHING * (score - self._smooth)
@@ -186,7 +186,7 @@ class Detector:
         return Turn(False, self._end_of(self._until))
 
     def _begin(self, score: float, lower: float) -> Turn:
-        """Speech has begun: where?"""
+        """The turn at which speech began, now that it is confirmed."""
         earliest = self._frames - 1 - self._until  # not before the last end: frames overlap
         begun = gap = 0
         for back, before in enumerate(reversed(self._scores)):
@@ -205,7 +205,7 @@ class Detector:
 
     @staticmethod
     def _end_of(frames: int) -> float:
-        """Where the last of so many frames ends."""
+        """When the last of ``frames`` frames ends, in seconds."""
         return ((frames - 1) * _HOP + _FRAME) / RATE
 
     def _learn(self, mean: _Floats, scores: list[float]) -> None:
@@ -230,7 +230,7 @@ class Detector:
 
 
 def _energies(pcm: bytes, frames: int) -> _Floats:
-    """The logarithms (base 10) of each frame's bands: an array of so many frames × bands.
+    """The logarithms (base 10) of each frame's bands: an array of frames × bands.
 
     Rows do not know of each other, so that it does not matter how many come together.
     """

@@ -42,7 +42,7 @@ class Speech(Model):
     async def admit(self, opening: Opening) -> None:
         values = opening.query.getall("level", ["false"])
         if len(values) > 1 or values[0] not in _SWITCH:
-            raise ModelError("level is true or false", status=400)
+            raise ModelError("level must be true or false", status=400)
 
     @route(DEFAULT_PATH, query={"level"})
     async def stream(self, stream: Stream) -> None:
@@ -83,7 +83,7 @@ class _Listener:
         return self._detector.bytes_fed % SAMPLE_BYTES != 0
 
     def audio(self, pcm: memoryview) -> list[str]:
-        """Listen on; gives messages."""
+        """Listen to more audio; gives the messages that it leads to."""
         messages = [_turn(turn) for turn in self._detector.feed(pcm)]
         if self._meter is not None:
             messages += self._meter.feed(pcm)
@@ -97,12 +97,12 @@ class _Listener:
         """Take a fragment of a control message.
 
         Raises:
-            ModelError: it says what cannot be done, or nothing that can be understood.
+            ModelError: the message asks for what cannot be done, or cannot be understood.
         """
         self._control += fragment
         if len(self._control) > MAX_CONTROL_BYTES:
             raise ModelError(
-                f"a control message is larger than {MAX_CONTROL_BYTES} bytes", code=TOO_BIG
+                f"a control message must have at most {MAX_CONTROL_BYTES} bytes", code=TOO_BIG
             )
         if last:
             message, self._control = self._control, b""
@@ -154,17 +154,17 @@ def _level(time: float, samples: np.ndarray[tuple[int], np.dtype[np.float64]]) -
 
 
 def _level_asked(message: bytes) -> bool:
-    """What a control message says.
+    """Whether a control message asks for levels.
 
     Raises:
-        ModelError: nothing that is known.
+        ModelError: the message is not a control message.
     """
     try:
         said = json.loads(message)
     except (ValueError, RecursionError):
-        raise ModelError("a control message is no JSON", code=INVALID_DATA) from None
+        raise ModelError("a control message must be JSON", code=INVALID_DATA) from None
     if not isinstance(said, dict):
-        raise ModelError("a control message is an object", code=POLICY_VIOLATION)
+        raise ModelError("a control message must be an object", code=POLICY_VIOLATION)
     unknown = sorted(said.keys() - {"level"})
     if unknown:
         raise ModelError(
@@ -172,5 +172,7 @@ def _level_asked(message: bytes) -> bool:
             code=POLICY_VIOLATION,
         )
     if not isinstance(said.get("level"), bool):
-        raise ModelError('a control message is {"level": true} or false', code=POLICY_VIOLATION)
+        raise ModelError(
+            'a control message must be {"level": true} or {"level": false}', code=POLICY_VIOLATION
+        )
     return bool(said["level"])

@@ -125,7 +125,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one request wants; exactly one of ``messages`` and ``prompt`` is there.
+    """What one request wants; exactly one of ``messages`` and ``prompt`` is given.
 
     Attributes:
         messages: the whole conversation, in place of what is remembered; the last turn is a user's.
@@ -134,7 +134,7 @@ class Ask:
         queue: whether to wait for the answer that is being generated, rather than interrupt it.
 
     Raises:
-        ValueError: both of them, or neither.
+        ValueError: both of ``messages`` and ``prompt`` are given, or neither.
     """
 
     messages: tuple[ChatTurn, ...] | None = None
@@ -144,18 +144,19 @@ class Ask:
 
     def __post_init__(self) -> None:
         if (self.messages is None) is (self.prompt is None):
-            raise ValueError("an ask is messages or a prompt")
+            raise ValueError("an ask must have either messages or a prompt")
 
 
 def ask_of(message: str | bytes | Members) -> Ask:
-    """A stream's message, or a body that is no chat completion's.
+    """What a stream's message asks for, or a body that is not a chat completion's.
 
     Args:
         message: text; what begins with ``{`` after white space is JSON, anything else a prompt. Or
             the members that :func:`members_of` has found in it.
 
     Raises:
-        Refused: Close 1007 if it is not UTF-8 or not JSON, 1009 (413) if it is too much, else 1008.
+        Refused: the message is not UTF-8 or not JSON (Close 1007), too large (1009, or 413), or
+            asks for what cannot be done (1008).
     """
     if isinstance(message, str | bytes):
         text = text_of(message)
@@ -167,7 +168,7 @@ def ask_of(message: str | bytes | Members) -> Ask:
     queue = flag_of(members, "queue")
     if "messages" in members:
         if "prompt" in members:
-            raise Refused("messages, prompt: one of them, not both")
+            raise Refused("messages, prompt: must be one of them, not both")
         return Ask(messages=turns_of(members["messages"]), sampling=sampling, queue=queue)
     if "prompt" not in members:
         raise Refused("prompt: missing; or send messages")
@@ -176,8 +177,8 @@ def ask_of(message: str | bytes | Members) -> Ask:
 
 
 def too_much_text() -> Refused:
-    """What more than :data:`MAX_TEXT_BYTES` is answered."""
-    reason = f"too much text: the limit is {MAX_TEXT_BYTES} bytes"
+    """The refusal of text that is longer than :data:`MAX_TEXT_BYTES`."""
+    reason = f"too much text: it must have at most {MAX_TEXT_BYTES} bytes"
     return Refused(reason, code=TOO_BIG, status=413)
 
 
@@ -185,7 +186,7 @@ def text_of(message: str | bytes) -> str:
     """A message as text of bounded length.
 
     Raises:
-        Refused: it is too much, or not UTF-8.
+        Refused: the message is too large, or not UTF-8.
     """
     size = len(message)
     if isinstance(message, str) and size <= MAX_TEXT_BYTES and not message.isascii():
@@ -205,22 +206,22 @@ def members_of(message: str | bytes) -> Members | None:
     """The members of a message that is JSON; None if it is plain text.
 
     Raises:
-        Refused: it is too much, not UTF-8, or not JSON although it begins so.
+        Refused: the message is too large, not UTF-8, or not JSON although it begins so.
     """
     text = text_of(message)
     return _load(text) if _is_json(text) else None
 
 
 def known_members(members: Members, known: Collection[str], hints: Mapping[str, str]) -> Members:
-    """Those that say something: a member that is null is as good as absent.
+    """The members that say something: a member that is null is as good as absent.
 
     Args:
-        members: a request's.
+        members: the request's members.
         known: names that may be there.
         hints: what to do about other names.
 
     Raises:
-        Refused: another name, or one of :data:`IMPOSSIBLE` with a value that asks for something.
+        Refused: a member has another name, or is one of :data:`IMPOSSIBLE` and asks for something.
     """
     said: dict[str, object] = {}
     for name, value in members.items():
@@ -241,26 +242,28 @@ def sampling_of(members: Members, max_tokens: str) -> Sampling:
     """How to generate.
 
     Args:
-        members: a request's.
+        members: the request's members.
         max_tokens: what the limit of new tokens is called in it.
 
     Raises:
-        Refused: a value that cannot be.
+        Refused: a value is of another type, or out of range.
     """
     tokens = members.get(max_tokens)
     if tokens is not None:
         if not isinstance(tokens, int) or isinstance(tokens, bool):
-            raise Refused(f"{max_tokens}: a whole number")
+            raise Refused(f"{max_tokens}: must be a whole number")
         if not 1 <= tokens <= MAX_NEW_TOKENS:
-            raise Refused(f"{max_tokens}: from 1 to {MAX_NEW_TOKENS}")
+            raise Refused(f"{max_tokens}: must be from 1 to {MAX_NEW_TOKENS}")
     temperature = members.get("temperature")
     if temperature is not None and not (
         _is_number(temperature) and 0 <= temperature <= MAX_TEMPERATURE
     ):
-        raise Refused(f"temperature: a number from 0, which is greedy, to {MAX_TEMPERATURE:g}")
+        raise Refused(
+            f"temperature: must be a number from 0, which is greedy, to {MAX_TEMPERATURE:g}"
+        )
     top_p = members.get("top_p")
     if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
-        raise Refused("top_p: a number over 0 and at most 1")
+        raise Refused("top_p: must be a number over 0 and at most 1")
     return Sampling(
         max_new_tokens=tokens,
         temperature=None if temperature is None else float(temperature),
@@ -277,15 +280,15 @@ def turns_of(value: object, *, parts: bool = False) -> tuple[ChatTurn, ...]:
         parts: whether a content may be a list of text parts; they are joined by line ends.
 
     Raises:
-        Refused: it is no conversation that ends with a user's turn.
+        Refused: the value is not a conversation that ends with a user's turn.
     """
     if not isinstance(value, list) or not value:
-        raise Refused("messages: a list, and not an empty one")
+        raise Refused("messages: must be a list that is not empty")
     if len(value) > MAX_TURNS:
-        raise Refused(f"messages: at most {MAX_TURNS} of them")
+        raise Refused(f"messages: must be at most {MAX_TURNS} of them")
     turns = tuple(_turn(f"messages[{at}]", each, parts) for at, each in enumerate(value))
     if turns[-1].role != "user":
-        raise Refused("messages: the last one is the user's")
+        raise Refused("messages: the last one must be the user's")
     _not_empty(f"messages[{len(turns) - 1}].content", turns[-1].content)
     return turns
 
@@ -294,11 +297,11 @@ def flag_of(members: Members, name: str) -> bool:
     """Whether a switch is on; it is off where it is absent.
 
     Raises:
-        Refused: it is neither true nor false.
+        Refused: the switch is neither true nor false.
     """
     value = members.get(name, False)
     if not isinstance(value, bool):
-        raise Refused(f"{name}: true or false")
+        raise Refused(f"{name}: must be true or false")
     return value
 
 
@@ -306,15 +309,17 @@ def string_of(name: str, value: object) -> str:
     """A string that has a UTF-8 form.
 
     Raises:
-        Refused: it is none, or holds half a surrogate pair, which JSON can write.
+        Refused: the value is not a string, or holds half a surrogate pair, which JSON can write.
     """
     if not isinstance(value, str):
-        raise Refused(f"{name}: a string")
+        raise Refused(f"{name}: must be a string")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Refused(f"{name}: half a surrogate pair", code=INVALID_DATA) from None
+            raise Refused(
+                f"{name}: must be text, and has half a surrogate pair", code=INVALID_DATA
+            ) from None
     return value
 
 
@@ -336,9 +341,9 @@ def _load(text: str) -> Members:
         reason = f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos}"
         raise Refused(reason, code=INVALID_DATA) from None
     except RecursionError:
-        raise Refused("JSON that is nested too deep", code=INVALID_DATA) from None
+        raise Refused("the JSON is nested too deep", code=INVALID_DATA) from None
     except ValueError:  # Python reads whole numbers of up to 4300 digits
-        raise Refused("JSON with a number that is too long", code=INVALID_DATA) from None
+        raise Refused("the JSON has a number that is too long", code=INVALID_DATA) from None
     return cast("Members", value)
 
 
@@ -347,7 +352,7 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     for name, value in pairs:
         if name in members:
             # Who reads the first of them and who reads the last would not see the same request.
-            raise Refused(f"{quoted(name)}: there twice", code=INVALID_DATA)
+            raise Refused(f"{quoted(name)}: must be there once, not twice", code=INVALID_DATA)
         members[name] = value
     return members
 
@@ -369,23 +374,23 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 def _stops(value: object) -> tuple[str, ...]:
     stops = value if isinstance(value, list) else [value]
     if len(stops) > MAX_STOPS:
-        raise Refused(f"stop: at most {MAX_STOPS} strings")
+        raise Refused(f"stop: must be at most {MAX_STOPS} strings")
     for stop in stops:
         if not 1 <= len(string_of("stop", stop)) <= MAX_STOP_CHARACTERS:
-            raise Refused(f"stop: strings of 1 to {MAX_STOP_CHARACTERS} characters")
+            raise Refused(f"stop: must be strings of 1 to {MAX_STOP_CHARACTERS} characters")
     return tuple(stops)
 
 
 def _turn(name: str, value: object, parts: bool) -> ChatTurn:
     if not isinstance(value, dict):
-        raise Refused(f"{name}: an object with role and content")
+        raise Refused(f"{name}: must be an object with role and content")
     for member, content in value.items():
         # What a library has received, it sends again with all the members that were null.
         if member not in ("role", "content") and content is not None:
             raise Refused(f"{name}: {quoted(member)} is neither role nor content")
     role = value.get("role")
     if role not in _ROLES:
-        raise Refused(f"{name}.role: one of {', '.join(_ROLES)}")
+        raise Refused(f"{name}.role: must be one of {', '.join(_ROLES)}")
     content = value.get("content")
     if parts and isinstance(content, list):
         content = "\n".join(_part(f"{name}.content[{at}]", each) for at, each in enumerate(content))
@@ -394,11 +399,11 @@ def _turn(name: str, value: object, parts: bool) -> ChatTurn:
 
 def _part(name: str, value: Any) -> str:
     if not isinstance(value, dict) or value.get("type") != "text" or len(value) != 2:
-        raise Refused(f'{name}: text is all there is, {{"type": "text", "text": …}}')
+        raise Refused(f'{name}: must be text, {{"type": "text", "text": …}}')
     return string_of(f"{name}.text", value.get("text"))
 
 
 def _not_empty(name: str, text: str) -> str:
     if not text or text.isspace():
-        raise Refused(f"{name}: empty")
+        raise Refused(f"{name}: must not be empty")
     return text

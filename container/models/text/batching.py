@@ -65,7 +65,7 @@ class _Router(OutputRouter):  # type: ignore[misc]  # transformers has no types
 
 
 class _Scheduler(FIFOScheduler):  # type: ignore[misc]  # transformers has no types
-    """Has a request that is cancelled count as finished.
+    """Counts a request that is cancelled as finished.
 
     The engine lets none in after it has put one off for want of room, until one finishes: if all
     that run are cancelled, those that wait would wait for ever. And with asynchronous batching the
@@ -88,7 +88,7 @@ class Batching:
 
     Args:
         loaded: the model.
-        settings: the sizes of its cache and its steps.
+        settings: the sizes of the cache and of a step.
         deliver: called on the engine's thread with what a step has brought.
     """
 
@@ -131,7 +131,7 @@ class Batching:
 
     @property
     def running(self) -> bool:
-        """Whether its thread goes on."""
+        """Whether the engine's thread goes on."""
         status = self._manager.background_thread_status
         return bool(self._manager.is_running() and status.local_status == status.DONT_STOP)
 
@@ -145,12 +145,12 @@ class Batching:
 
     @property
     def cache_tokens(self) -> int:
-        """Tokens whose keys and values fit, of all requests together."""
+        """How many tokens' keys and values fit into the cache, of all requests together."""
         cache = self._manager.batch_processor.cache
         return int(cache.num_blocks * self._manager.continuous_batching_config.page_size)
 
     def held_blocks(self) -> int:
-        """Blocks of the cache that requests hold; what is kept of prompts for reuse is nobody's."""
+        """Blocks of the cache that requests hold; blocks that are kept for reuse do not count."""
         if self._manager.batch_processor is None:  # it is at its end
             return 0
         allocators = self._manager.batch_processor.cache.cache_allocators.values()
@@ -163,10 +163,10 @@ class Batching:
         Never blocks: the engine's queue has no bound, its user's count of requests has.
 
         Args:
-            name: of the request, used once.
-            prompt: tokens.
-            most: tokens of its reply.
-            sample: how they are chosen.
+            name: the request's name, used once.
+            prompt: the prompt's tokens.
+            most: how many tokens the reply may have.
+            sample: how tokens are chosen.
         """
         accepted = self._manager.add_request(
             list(prompt),
@@ -213,7 +213,7 @@ def _config(loaded: Loaded, settings: TextSettings) -> ContinuousBatchingConfig:
 
 
 def token_bytes(model: Any) -> int:
-    """What the keys and values of one token take."""
+    """How many bytes the keys and values of one token take."""
     config = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

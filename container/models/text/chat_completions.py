@@ -52,7 +52,7 @@ class ChatAsk:
 
     Attributes:
         ask: what to generate; always ``messages``.
-        stream: whether as events.
+        stream: whether the answer is sent as events.
         include_usage: whether the events end with one that counts tokens.
         model: the name that the client used, which the answer repeats; None where it gave none.
     """
@@ -95,11 +95,11 @@ def chat_of(body: bytes | Members) -> ChatAsk:
         body: JSON, or the members that :func:`members_of` has found in it.
 
     Raises:
-        Refused: as for :func:`ask_of`.
+        Refused: the body is not a chat completion's; with codes as in :func:`ask_of`.
     """
     members = members_of(body) if isinstance(body, bytes) else body
     if members is None:
-        raise Refused("the body of a chat completion is a JSON object")
+        raise Refused("the body of a chat completion must be a JSON object")
     members = known_members(members, _KNOWN, _HINTS)
     if "messages" not in members:
         raise Refused("messages: missing")
@@ -122,10 +122,10 @@ class Completion:
     ``include_usage`` then :meth:`usage_chunk`, and :data:`DONE`.
 
     Args:
-        id: of this completion alone, ``chatcmpl-…``.
-        model: its name.
-        created: Unix time in seconds.
-        include_usage: whether the events are to count tokens; then each has the member.
+        id: the id of this completion alone, ``chatcmpl-…``.
+        model: the model's name.
+        created: when the completion began, as Unix time in seconds.
+        include_usage: whether the events are to count tokens; then each has the member ``usage``.
     """
 
     def __init__(
@@ -185,8 +185,8 @@ def error_body(reason: str, status: int) -> bytes:
     """The body of a response that says no.
 
     Args:
-        reason: for the client to read.
-        status: of the response.
+        reason: what the client is told.
+        status: the response's.
     """
     kind = "invalid_request_error" if status < 500 else "server_error"
     return _json({"error": {"message": reason, "type": kind, "param": None, "code": None}})
@@ -198,10 +198,10 @@ def error_event(reason: str, status: int) -> bytes:
 
 
 def _max_tokens(members: Members) -> str:
-    """Which of the two names is used; ``max_tokens`` is the older one."""
+    """Which of the two names a request uses; ``max_tokens`` is the older one."""
     old, new = "max_tokens", "max_completion_tokens"
     if old in members and new in members:
-        raise Refused(f"{old}, {new}: one of them, not both")
+        raise Refused(f"{old}, {new}: must be one of them, not both")
     return old if old in members else new
 
 
@@ -210,9 +210,9 @@ def _include_usage(members: Members, stream: bool) -> bool:
     if options is None:
         return False
     if not stream:
-        raise Refused("stream_options: only where stream is true")
+        raise Refused("stream_options: must be left out unless stream is true")
     if not isinstance(options, dict) or not options.keys() <= {"include_usage"}:
-        raise Refused("stream_options: an object with include_usage alone")
+        raise Refused("stream_options: must be an object with include_usage alone")
     if options.get("include_usage") is None:
         return False
     return flag_of(options, "include_usage")
@@ -223,7 +223,7 @@ def _model(members: Members) -> str | None:
         return None
     name = string_of("model", members["model"])
     if not 1 <= len(name) <= MAX_MODEL_CHARACTERS:
-        raise Refused(f"model: a name of 1 to {MAX_MODEL_CHARACTERS} characters")
+        raise Refused(f"model: must be a name of 1 to {MAX_MODEL_CHARACTERS} characters")
     return name
 
 

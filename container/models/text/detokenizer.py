@@ -35,7 +35,7 @@ class Detokenizer:
     - byte fallback, as long as its bytes are UTF-8. It judges a run of bytes as a whole, so that a
       bad one changes those before it: what was shown of them stays.
 
-    It may not clean up spaces: that changes text which has been shown.
+    The ``decode`` may not clean up spaces: that changes text which has been shown.
 
     A token costs little more than one call of ``decode``, with a dozen tokens: a window of recent
     ones, most of whose text has been shown. One that leaves the text as it was costs two.
@@ -54,11 +54,11 @@ class Detokenizer:
         self._in_doubt = 0
 
     def add(self, ids: Sequence[int]) -> str:
-        """What can be shown now that these tokens have come."""
+        """The text that can be shown now that these tokens have come."""
         return "".join([self._add(token) for token in ids])
 
     def flush(self) -> str:
-        """The rest: no token is to come. Then it begins anew."""
+        """The rest of the text, when no token is to come; after that another text may begin."""
         rest = self._text[len(self._shown) :]
         self._window = []
         self._text = self._shown = ""

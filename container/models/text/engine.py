@@ -40,11 +40,11 @@ class Engine:
 
     A step computes the next token of every reply together, so an error of one is an error of all,
     and ends the engine's thread; one that is not a number may make others so. It is started again
-    then, and has to compute a token of nobody's. After that each reply computes one by itself: the
-    one that fails alone is at fault, the others do not notice but for the pause.
+    then, and has to compute a token for no reply. After that each reply computes a token by
+    itself: the one that fails alone is at fault, the others do not notice but for the pause.
 
     Args:
-        loaded: the model; it gets a hook, and is used by no other engine.
+        loaded: the model, which gets a hook and is used by no other engine.
         settings: how many at a time, and the sizes.
     """
 
@@ -76,7 +76,7 @@ class Engine:
 
     @property
     def trouble(self) -> str | None:
-        """Why it cannot serve; None if it can, or soon will. Any thread may ask."""
+        """Why the engine cannot serve; None if it can, or soon will. Any thread may ask."""
         idle = time.monotonic() - self._stepped_at
         if self._dead is None and self._requests and idle > HUNG_AFTER:
             return f"the language model has not come on by a token for {idle:.0f} s"
@@ -95,12 +95,12 @@ class Engine:
         """Begin a reply.
 
         Args:
-            prompt: tokens, at least one, and fewer than ``context``.
-            most: tokens of the reply; there are no more than have room behind the prompt.
-            sample: how they are chosen.
+            prompt: the prompt's tokens, at least one, and fewer than ``context``.
+            most: how many tokens the reply may have; no more than have room behind the prompt.
+            sample: how tokens are chosen.
 
         Raises:
-            Busy: too many are under way.
+            Busy: too many replies are under way.
             ModelError: the engine cannot serve any more.
         """
         if self._dead is not None:
@@ -116,7 +116,7 @@ class Engine:
         return generation
 
     def forget(self, generation: Generation) -> None:
-        """Spend nothing more on it."""
+        """Spend nothing more on a reply."""
         name = self._live.pop(generation, None)
         if name is not None and self._requests.pop(name, None) is not None:
             self._batching.cancel(name)
@@ -185,7 +185,7 @@ class Engine:
     # --- When a step fails -----------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """See that the thread goes on while somebody waits for it: it may end without a word."""
+        """See that the thread goes on while a token is waited for: it may end without a word."""
         if self._watching is None and self._loop is not None:
             self._watching = self._loop.call_later(WATCH_INTERVAL, self._on_watch)
 
@@ -224,7 +224,7 @@ class Engine:
                 self._submit(generation, generation.most - len(generation.tokens))
 
     async def _prove(self) -> None:
-        """See that it computes at all, or be dead: only then is a reply that fails at fault."""
+        """See that the engine computes at all, or give it up: only then may a reply be at fault."""
         for _ in range(MAX_STARTS):
             if self._dead is not None:
                 return
@@ -257,7 +257,7 @@ class Engine:
             await self._restart()
 
     async def _restart(self) -> None:
-        """Have a new thread, with an empty cache; or be dead."""
+        """Start a new thread, with an empty cache; or give the engine up."""
         self._requests.clear()
         self._live = dict.fromkeys(self._live)
         self._spoiled = False
@@ -291,5 +291,5 @@ def _failure(error: BaseException | str | None) -> ModelError:
 
 
 def _first_words(error: BaseException | str | None) -> str:
-    """A type: a message may quote what others have sent."""
+    """An error's type: its message may quote what others have sent."""
     return type(error).__name__ if isinstance(error, BaseException) else "a step went wrong"

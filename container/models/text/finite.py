@@ -17,13 +17,13 @@ def mark_broken(model: Any, tokenizer: Any, ends: frozenset[int]) -> int | None:
     along. The largest of them, on the other hand, looks like any other token.
 
     Args:
-        model: its output layer gets a hook, which is part of CUDA graphs too.
-        tokenizer: whose tokens they are.
+        model: the model, whose output layer gets a hook, which is part of CUDA graphs too.
+        tokenizer: the model's.
         ends: the tokens that end a reply.
 
     Returns:
-        The token, which means that and nothing else from here on; None where the vocabulary has
-        none to spare, and nothing is done.
+        The token, which from here on means broken logits and nothing else; None where the
+        vocabulary has no token to spare, and nothing is done.
     """
     layer = model.get_output_embeddings()
     if layer is None:

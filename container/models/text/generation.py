@@ -16,20 +16,20 @@ Finish = Literal["stop", "length", "cancelled"]
 
 
 class Generation(AsyncIterator[list[int]]):
-    """One reply: its tokens as they are sampled, each item those that have come since the last.
+    """One reply: its tokens as they are sampled, in each item those since the last one.
 
     A context manager: leaving it cancels what is not finished.
 
     Args:
-        forget: called when it is cancelled, so that its engine spends nothing more on it.
-        prompt: tokens.
-        most: tokens that it may have.
-        sample: how they are chosen.
+        forget: called when the reply is cancelled, so that its engine spends nothing more on it.
+        prompt: the prompt's tokens.
+        most: how many tokens the reply may have.
+        sample: how tokens are chosen.
 
     Attributes:
-        prompt: as it was given; ``most`` and ``sample`` likewise.
-        tokens: of the reply, all so far, without the one that ended it.
-        finish: why it is over: the model ended it, it has its length, or it was cancelled. Set
+        prompt: the prompt as it was given; ``most`` and ``sample`` likewise.
+        tokens: all tokens of the reply so far, without the one that ended it.
+        finish: why the reply is over: the model ended it, it is long enough, or was cancelled. Set
             before the last item is taken.
     """
 
@@ -58,7 +58,7 @@ class Generation(AsyncIterator[list[int]]):
         return self.finish is not None or self._error is not None
 
     def cancel(self) -> None:
-        """Give it up: the iteration ends, and its part of the cache is free with the next step."""
+        """Give the reply up: the iteration ends, and its cache is free with the next step."""
         if not self.over:
             self.finish = "cancelled"
             self._forget(self)

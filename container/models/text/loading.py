@@ -29,8 +29,8 @@ class Loaded:
     """A model, ready for an engine.
 
     Attributes:
-        model: on its device, in the precision its weights have.
-        tokenizer: with its chat template, if it has one.
+        model: the model on its device, in the precision of its weights.
+        tokenizer: the model's, with its chat template, if there is one.
         context: most tokens of a prompt and its reply together.
         ends: the tokens that end a reply.
         sample: how tokens are chosen where a request does not say.
@@ -81,7 +81,7 @@ def load(model_dir: Path, settings: TextSettings) -> Loaded:
 
 
 def _quiet() -> None:
-    """Have transformers log as everything else does, and draw no bars."""
+    """Have transformers log as everything else does, and draw no progress bars."""
     reports.disable_progress_bar()
     reports.disable_default_handler()
     reports.enable_propagation()
@@ -91,7 +91,7 @@ def device_of(name: str) -> torch.device:
     """The device that a setting names.
 
     Raises:
-        NotLoadable: there is none of that name.
+        NotLoadable: the machine has no device of that name.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -151,7 +151,7 @@ def explained(model_dir: Path, what: str, read: Callable[[], _T]) -> _T:
     """Read something; whatever goes wrong names what was read.
 
     Raises:
-        NotLoadable: instead of anything else.
+        NotLoadable: reading failed, with whatever exception.
     """
     try:
         return read()
@@ -182,7 +182,7 @@ def _damaged(model_dir: Path) -> str:
 
 
 def _sample(generation: Any) -> Sample:
-    """What the model's authors advise."""
+    """How the model's authors advise to choose tokens."""
     if generation.do_sample is False:
         return Sample(temperature=0.0)
     temperature, top_p = generation.temperature, generation.top_p

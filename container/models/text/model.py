@@ -41,7 +41,7 @@ class Text(Model):
     """A causal language model, from a directory as Hugging Face lays it out.
 
     Args:
-        settings: by default what the environment says.
+        settings: the model's; by default what the environment says.
     """
 
     runs_on = _TOKENIZING
@@ -52,21 +52,21 @@ class Text(Model):
 
     @property
     def engine(self) -> Engine:
-        """What generates; there once the model is loaded."""
+        """The engine that generates; it is there once the model is loaded."""
         if self._engine is None:
             raise RuntimeError("the model is not loaded")
         return self._engine
 
     @property
     def tokenizer(self) -> Any:
-        """The model's own."""
+        """The model's tokenizer."""
         return self._loaded.tokenizer
 
     def load(self, model_dir: Path) -> None:
         """Load weights and tokenizer, and start the engine.
 
         Raises:
-            RuntimeError: the packages it runs on are not installed.
+            RuntimeError: the packages that the model runs on are not installed.
             NotLoadable: the directory does not hold a model, or there is not enough memory.
             ValueError: a setting is out of range.
         """
@@ -93,7 +93,7 @@ class Text(Model):
         """Whether the engine goes on.
 
         Raises:
-            ModelError: it does not, and why.
+            ModelError: the engine has stopped; the reason says why.
         """
         trouble = self.engine.trouble
         if trouble is not None:
@@ -119,7 +119,7 @@ class Text(Model):
         """Begin the next reply of a conversation; whoever asked owes it ``close()``.
 
         Raises:
-            Refused: the prompt is too long, or none that this model takes.
+            Refused: the prompt is too long, or not one that this model takes.
             Busy: too many replies are under way, or prompts wait to become tokens.
         """
         most = sampling.max_new_tokens or self._settings.max_new_tokens
@@ -160,12 +160,12 @@ class Text(Model):
 
 
 class _Body(AsyncIterator[str | bytes]):
-    """A reply as a response's body, given up when the body is.
+    """A reply as a response's body; the reply is given up when the body is.
 
     Not the generator alone: one that is closed before it has begun closes nothing.
 
     Args:
-        reply: what it is made of.
+        reply: what the body is made of.
         items: the body, piece by piece.
     """
 
@@ -177,7 +177,7 @@ class _Body(AsyncIterator[str | bytes]):
         return await anext(self._items)
 
     async def aclose(self) -> None:
-        """Spend nothing more on it."""
+        """Spend nothing more on the reply."""
         self._reply.close()
         await self._items.aclose()
 

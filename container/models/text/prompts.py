@@ -19,11 +19,11 @@ class Conversation:
 
     def __init__(self) -> None:
         self.turns: list[ChatTurn] = []
-        #: Whether the client said all of it, so that nothing may be left out.
+        #: Whether the client said the whole conversation, so that nothing may be left out.
         self.whole = False
 
     def ask(self, ask: Ask) -> None:
-        """Take the client's next turn in, or all of the conversation, if it says that."""
+        """Take in the client's next turn, or a whole conversation, if the client sends one."""
         self.whole = ask.messages is not None
         if ask.messages is not None:
             self.turns = list(ask.messages)
@@ -45,8 +45,8 @@ class Prompt(NamedTuple):
     """What a model is asked to continue.
 
     Attributes:
-        tokens: of it.
-        turns: that it holds: all of them, or what is left of a long conversation.
+        tokens: the prompt's tokens.
+        turns: the turns that it holds: all of them, or what is left of a long conversation.
     """
 
     tokens: list[int]
@@ -57,7 +57,7 @@ class Prompts:
     """Makes tokens of conversations. Its methods compute: they are for a worker.
 
     Args:
-        tokenizer: with the model's chat template; without one, turns are continued as they stand.
+        tokenizer: the model's; without a chat template, turns are continued as they stand.
         context: most tokens of a prompt and its reply together.
     """
 
@@ -73,9 +73,9 @@ class Prompts:
         system said; one that the client has said as a whole is refused instead.
 
         Args:
-            turns: the last is a user's.
+            turns: the conversation, whose last turn is a user's.
             most: tokens of the reply, for which room is left if there is enough of it.
-            whole: whether the client has said all of it.
+            whole: whether the client has said the whole conversation.
 
         Raises:
             Refused: the last turn alone is too long, or the template does not take the turns.

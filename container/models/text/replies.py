@@ -14,14 +14,14 @@ class TextReply:
     """The pieces of one reply.
 
     Args:
-        generation: its tokens; no one else takes them.
+        generation: the reply's tokens, which nobody else takes.
         decode: the text of some tokens.
-        stop: strings that end it.
+        stop: strings that end the reply.
 
     Whoever has one owes it :meth:`close`.
 
     Attributes:
-        finish: why it is over; None until the last piece has been taken.
+        finish: why the reply is over; None until the last piece has been taken.
     """
 
     def __init__(
@@ -35,23 +35,23 @@ class TextReply:
 
     @property
     def usage(self) -> Usage:
-        """Tokens so far."""
+        """How many tokens the prompt and the reply so far have."""
         return Usage(len(self._generation.prompt), len(self._generation.tokens))
 
     @property
     def text(self) -> str:
-        """All that has been taken."""
+        """All pieces that have been taken, as one text."""
         return "".join(self._pieces)
 
     def close(self) -> None:
-        """Spend nothing more on it; harmless when it is over."""
+        """Spend nothing more on the reply; harmless when it is over."""
         self._generation.cancel()
 
     async def next(self) -> str:
-        """The next piece, as soon as there is one; the last may be empty.
+        """The next piece of text, as soon as there is one; the last piece may be empty.
 
         Raises:
-            ModelError: the reply came to grief.
+            ModelError: the reply failed.
         """
         while self.finish is None:
             piece = await self._advance()

@@ -13,17 +13,17 @@ _PREFIX = "PARTWAY_TEXT_"
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """Each is an environment variable: ``PARTWAY_TEXT_`` and its name in capitals.
+    """The settings, each an environment variable: ``PARTWAY_TEXT_`` and its name in capitals.
 
     Attributes:
         device: ``auto`` (a GPU where there is one), or as torch names it: ``cpu``, ``cuda:1``.
         context: most tokens of a prompt and its reply together; 0 for as many as the model knows.
-        max_new_tokens: of a reply, unless its request says so.
-        generations: replies under way at a time; over it a client gets Close 1013, or 503.
-        queued: requests of one stream that wait for their turn.
+        max_new_tokens: most tokens of a reply, unless its request says so.
+        generations: how many replies may be under way; over it a client gets Close 1013, or 503.
+        queued: how many requests of one stream may wait for their turn.
         batch_tokens: tokens of one step, prompts' included; 0 lets the engine choose, on a GPU.
-        cache_bytes: of keys and values; 0 for most of what a GPU has left, and 1 GiB elsewhere.
-        threads: of the CPU, for a model that runs there; 0 lets torch choose.
+        cache_bytes: for keys and values; 0 for most of what a GPU has left, and 1 GiB elsewhere.
+        threads: how many the CPU uses, for a model that runs there; 0 lets torch choose.
     """
 
     device: str = "auto"
@@ -37,10 +37,10 @@ class TextSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Read them; one that is empty counts as none.
+        """Read the settings; a variable that is empty counts as unset.
 
         Raises:
-            ValueError: one is no number, or out of range; the message names it.
+            ValueError: a variable is not a number, or is out of range; the message names it.
         """
         found: dict[str, str | int] = {}
         for each in fields(cls):
@@ -51,7 +51,7 @@ class TextSettings:
         settings = cls(**found)  # type: ignore[arg-type]  # the fields' own kinds
         for needed in ("max_new_tokens", "generations", "queued"):
             if not getattr(settings, needed):
-                raise ValueError(f"{_PREFIX}{needed.upper()} is 0: use 1 or more")
+                raise ValueError(f"{_PREFIX}{needed.upper()} is 0; it must be 1 or more")
         return settings
 
 
@@ -61,7 +61,7 @@ class Sample:
 
     Attributes:
         temperature: 0 takes the likeliest.
-        top_p: share of the likelihood from which it is drawn.
+        top_p: share of the likelihood from which the token is drawn.
     """
 
     temperature: float = 1.0
@@ -74,5 +74,5 @@ CPU_CACHE_BYTES = 1024 * MIB
 
 def _number(name: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) <= 18):
-        raise ValueError(f"{name} is {value[:40]!r}: use a whole number, 0 or more")
+        raise ValueError(f"{name} is {value[:40]!r}; it must be a whole number, 0 or more")
     return int(value)

@@ -14,18 +14,18 @@ class Stops:
     At most one character less than the longest stop string is held back.
 
     Args:
-        stops: any number, none of them empty.
+        stops: the stop strings, any number; each must have a character.
 
     Attributes:
         stopped: whether a stop string has come. Nothing is shown after it.
 
     Raises:
-        ValueError: one of them is empty.
+        ValueError: a stop string is empty.
     """
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
         if not all(stops):
-            raise ValueError("an empty stop string would stop everything")
+            raise ValueError("a stop string is empty; it must have at least one character")
         self._stops = tuple(stops)
         self._held = ""
         self.stopped = False

@@ -23,9 +23,9 @@ class _Request:
     """A request, from its arrival until it is answered.
 
     Attributes:
-        ask: what it asks for.
-        interrupted: whether a later one has come, so that the answer ends where it is.
-        reply: while it is made.
+        ask: what the request asks for.
+        interrupted: whether a later request has come, so that the answer ends where it is.
+        reply: the answer while it is made; None before and after.
     """
 
     ask: Ask
@@ -33,7 +33,7 @@ class _Request:
     reply: TextReply | None = None
 
     def answered_by(self, reply: TextReply) -> None:
-        """The reply has begun; it is over if a later request came meanwhile."""
+        """Note that the reply has begun; end it if a later request came meanwhile."""
         self.reply = reply
         if self.interrupted:
             reply.close()
@@ -69,7 +69,7 @@ class Talk:
         self._current: _Request | None = None
 
     async def run(self) -> None:
-        """Answer until the input is over, and all of it is answered."""
+        """Answer until the input is over, and all requests in it are answered."""
         async with asyncio.TaskGroup() as group:
             answering: asyncio.Task[None] | None = None
             async for message in self._stream.messages():

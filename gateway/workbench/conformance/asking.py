@@ -1,4 +1,4 @@
-"""What a container is to be asked, in a command's words or a file's, and what is wrong with it."""
+"""What is to be checked, as a command or a file asks for it; what is wrong in that is named."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ from partway.protocol.errors import InputValidationError
 
 
 class AskedWrongly(Exception):
-    """The checks cannot be tried as they were asked for; says why."""
+    """The checks cannot be tried as they were asked for; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What was asked for, as it was written.
 
+    Exactly one of ``command``, ``url`` and ``image`` is not None.
+
     Attributes:
         command: the words of an ENTRYPOINT, to which ``serve`` is appended.
         url: of a container that runs.
-        image: an image's archive. One of these three is not None.
-        env: variables for the command.
-        model_dir: artifacts for the command; None for an empty folder.
-        cwd: where the command runs; None for here.
-        path: of streams.
+        image: an image's archive.
+        env: variables in the environment of the command.
+        model_dir: the model's artifacts for the command; None for an empty folder.
+        cwd: the folder in which the command runs; None for the current one.
+        path: of streams, without a leading slash; empty for the documented path.
         query: of streams.
         probe: what to say to the model: a name or a file.
         fast: whether long waits are cut short.
-        only: ids of checks, or of areas of them; None for all.
-        called: what an option of these is called where they were written.
+        only: ids of checks, or names of their areas; None for all checks.
+        called: gives the name of one of these options where the question was written.
     """
 
     command: str | None = None
@@ -61,15 +63,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A question that makes sense.
+    """A question that makes sense, and what it comes to.
 
     Attributes:
-        question: it.
-        checks: to try, in their order.
+        question: what was asked for.
+        checks: the checks to try, in their order.
         probe: what to say to the model.
-        target: where streams are asked for.
-        address: of a container that runs.
-        command: of one that is to be started; empty for one that runs, or an image.
+        target: path and query of streams.
+        address: of a container that runs; None for a command or an image.
+        command: starts a container; empty for a container that runs, or an image.
     """
 
     question: Question
@@ -83,7 +85,7 @@ class Plan:
         """What becomes of the checks of an image.
 
         Raises:
-            AskedWrongly: it cannot be read.
+            AskedWrongly: the image cannot be read.
         """
         path, called = self.question.image, self.question.called
         assert path is not None, "an image was asked for"
@@ -97,10 +99,10 @@ class Plan:
 
     @asynccontextmanager
     async def subject(self) -> AsyncIterator[Subject]:
-        """The container; one that is started for it is killed at the block's end.
+        """The container to check; if it was started for that, it is killed at the block's end.
 
         Raises:
-            AskedWrongly: it cannot be started.
+            AskedWrongly: the container cannot be started.
         """
         if self.address is not None:
             yield Subject(self.address, self.target)
@@ -123,7 +125,7 @@ def understood(question: Question) -> Plan:
     """Make sense of a question, before anything is started.
 
     Raises:
-        AskedWrongly: there is none in it.
+        AskedWrongly: the question makes no sense.
     """
     called = question.called
     if question.command is None and (question.env or question.model_dir):
@@ -148,7 +150,7 @@ def understood(question: Question) -> Plan:
 def _chosen(
     checks: Iterable[Check], question: Question, others: Iterable[Check], where: str
 ) -> list[Check]:
-    """What ``only`` asks for; ``others`` are checks that are tried elsewhere."""
+    """The checks that ``only`` asks for; ``others`` are tried where the message says."""
     only = question.called("only")
     try:
         return chosen(list(checks), question.only)
@@ -161,7 +163,7 @@ def _chosen(
 
 
 def _probe(question: Question) -> Probe:
-    """A built-in probe, or one from a file."""
+    """The probe that was asked for: built in, or read from a file."""
     name, called = question.probe, question.called("probe")
     if isinstance(name, str) and name in BUILT_IN:
         return BUILT_IN[name]

@@ -1,4 +1,4 @@
-"""What a check is: data, and one coroutine."""
+"""What a check of a container is: data, and one coroutine."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Check:
     """One clause, or a part of one, as something that can be tried.
 
     Attributes:
-        id: ``area.what``; reports and ``--only`` name it.
-        clauses: of the wire contract, that it claims.
-        severity: what it means that it fails.
+        id: ``area.what``; reports and ``--only`` name the check by it.
+        clauses: of the wire contract, that the check claims.
+        severity: what a failure of the check means.
         title: what must be so, in one line.
-        remedy: what to do when it is not, in one line.
-        body: tries it.
-        requires: ids of the checks without which it says nothing.
+        remedy: what to do when it is not so, in one line.
+        body: tries the check.
+        requires: ids of the checks that must pass for this one to say anything.
         needs: what must be at hand.
-        limit: seconds, at most.
-        aside: whether it is tried beside those that follow: it waits, and does little else.
+        limit: seconds that the check may take.
+        aside: whether the check is tried beside those that follow: it waits, and does little else.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""What went over the wire while a check was tried: its evidence."""
+"""What went over the wire while a check was tried: the check's evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_STEPS: Final = 200
 #: Bytes of an HTTP head that are kept: headers are what most answers are wrong in.
 MAX_KEPT_HEAD: Final = 1024
 
-#: Who did it. ``failed`` is nobody: there it was seen that a clause is not kept.
+#: Who did a step. ``failed`` is nobody: at that step it was seen that a clause is not kept.
 NotedBy = Literal["sent", "received", "meanwhile", "failed"]
 
 
@@ -25,9 +25,9 @@ class Step:
     Attributes:
         at: seconds since the exchange began.
         side: who did it.
-        what: in words: ``text FIN 5 bytes``, ``HTTP/1.1 200 OK``.
-        data: the beginning of its bytes.
-        size: of all of them.
+        what: what happened, in words: ``text FIN 5 bytes``, ``HTTP/1.1 200 OK``.
+        data: the beginning of the bytes that were sent.
+        size: how many bytes were sent.
     """
 
     at: float
@@ -39,11 +39,11 @@ class Step:
 
 @dataclass(slots=True)
 class NotedExchange:
-    """One connection, from its beginning.
+    """What happened on one connection, from its beginning.
 
     Args:
-        title: what was done on it.
-        clock: seconds.
+        title: what the connection was for.
+        clock: gives the time, in seconds.
     """
 
     title: str
@@ -57,22 +57,22 @@ class NotedExchange:
 
     @property
     def latest(self) -> float:
-        """When something last happened, by its clock."""
+        """When something last happened, by the exchange's clock."""
         return self._began + (self.steps[-1].at if self.steps else 0.0)
 
     @property
     def failed(self) -> bool:
-        """Whether it was on this one that something was wrong."""
+        """Whether it was on this connection that something was wrong."""
         return bool(self.steps) and self.steps[-1].side == "failed"
 
     def note(self, side: NotedBy, what: str, data: bytes = b"", head: int = 0) -> None:
-        """Write a step down; of too many the last are only counted.
+        """Write a step down; of too many steps the last are only counted.
 
         Args:
             side: who did it.
-            what: in words.
-            data: its bytes, of which the beginning is kept.
-            head: so many of them are an HTTP head, of which more is kept.
+            what: what happened, in words.
+            data: the bytes that were sent, of which the beginning is kept.
+            head: how many of the bytes are an HTTP head, of which more is kept.
         """
         if len(self.steps) >= MAX_STEPS:
             self.left_out += 1

@@ -1,4 +1,4 @@
-"""An image as an archive: what it says of itself, and whether the platform can start it.
+"""An image as an archive: its configuration, and whether the platform can start it.
 
 No container engine is needed, and nothing is unpacked: of ``docker save``'s archives and of OCI
 layouts, ``.tar`` and ``.tar.gz``, only the few small documents are read that lead to the image's
@@ -24,23 +24,25 @@ from partway.gateway.workbench.conformance.run import Report, Result
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict
 
-#: Of one document, and of all that might be one. A configuration has some kilobytes.
+#: Bytes of one JSON document, and of all files that might be one. A configuration has some
+#: kilobytes.
 MAX_DOCUMENT: Final = 4 << 20
 MAX_DOCUMENTS: Final = 16 << 20
 
 #: Files in an archive: an image has at most 127 layers, and each of them three files.
 MAX_MEMBERS: Final = 10_000
 
-#: Unpacked; the platform's registry takes layers of 52,000 MiB, and nobody waits for as much here.
+#: Bytes of an unpacked archive; the platform's registry takes layers of 52,000 MiB, and nobody
+#: waits for as much here.
 MAX_UNPACKED: Final = 64 << 30
 
-#: What may be read of it: the documents, and the heads of all files. Layers are passed over.
+#: Bytes that are read of an archive: documents, and the heads of all files. Layers are passed over.
 MAX_READ: Final = 64 << 20
 
-#: Of one read. tarfile asks for all of a long name at once, however long it says it is.
+#: Bytes of one read. tarfile asks for all of a long name at once, however long it says it is.
 _MAX_AT_ONCE: Final = MAX_DOCUMENT
 
-#: Indexes within indexes.
+#: How many indexes may lie within each other.
 _MAX_DEPTH: Final = 4
 
 _GZIP = b"\x1f\x8b"
@@ -48,6 +50,8 @@ _DIGEST = re.compile(r"(sha256|sha512):([0-9a-f]{64,128})")
 
 LABEL: Final = "com.amazonaws.sagemaker.capabilities.bidirectional-streaming"
 ARTIFACTS: Final = "/opt/ml/model"
+
+_KINDS: Final[Mapping[type[Any], str]] = {str: "a string", list: "a list", dict: "an object"}
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh"})
 _INITS = frozenset(
@@ -67,12 +71,12 @@ class Configuration:
     """What an image says of itself.
 
     Attributes:
-        entrypoint: its words; empty if there is none.
-        user: whom it runs as; empty for root.
-        labels: names and values.
-        ports: as ``8080/tcp``.
-        stop_signal: empty for SIGTERM.
-        directory: where it starts.
+        entrypoint: the words of its ENTRYPOINT; empty if there is no ENTRYPOINT.
+        user: the user as whom it runs; empty for root.
+        labels: names and values of its labels.
+        ports: the ports it names, as ``8080/tcp``.
+        stop_signal: its STOPSIGNAL; empty for SIGTERM.
+        directory: the folder in which it starts.
     """
 
     entrypoint: tuple[str, ...] = ()
@@ -87,7 +91,7 @@ def read_image(path: Path) -> Configuration:
     """Read an archive's one image.
 
     Raises:
-        ImageError: it is no archive of one image, or one beyond the bounds.
+        ImageError: the file is not an archive of one image, or is beyond the bounds.
         OSError: the file cannot be read.
     """
     documents = _documents(path)
@@ -97,14 +101,14 @@ def read_image(path: Path) -> Configuration:
         configuration = _laid_out(documents)
     else:
         raise ImageError(
-            "it has neither manifest.json nor index.json: make it with docker save, not with "
-            "docker export"
+            "the archive has neither manifest.json nor index.json: make it with docker save, not "
+            "with docker export"
         )
     return _configuration(configuration)
 
 
 def _documents(path: Path) -> dict[str, bytes]:
-    """What might be JSON in an archive, by its name there, in one pass."""
+    """The files of an archive that might be JSON, by their names, read in one pass."""
     found: dict[str, bytes] = {}
     size = count = 0
     with path.open("rb") as file:
@@ -116,7 +120,7 @@ def _documents(path: Path) -> dict[str, bytes]:
                 for member in archive:
                     count += 1
                     if count > MAX_MEMBERS:
-                        raise ImageError(f"it has more than {MAX_MEMBERS} files")
+                        raise ImageError(f"the archive has more than {MAX_MEMBERS} files")
                     content = archive.extractfile(member) if member.isreg() else None
                     if content is None or not 0 < member.size <= MAX_DOCUMENT:
                         continue
@@ -126,15 +130,17 @@ def _documents(path: Path) -> dict[str, bytes]:
                     data = content.read()
                     size += len(data)
                     if size > MAX_DOCUMENTS:
-                        raise ImageError(f"its documents have more than {MAX_DOCUMENTS} bytes")
+                        raise ImageError(
+                            f"the archive's documents have more than {MAX_DOCUMENTS} bytes"
+                        )
                     found[posixpath.normpath(member.name)] = data
         except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
-            raise ImageError(f"it is no tar archive, or a damaged one ({error})") from error
+            raise ImageError(f"the file is not a tar archive, or is damaged ({error})") from error
     return found
 
 
 class _Bounded(io.RawIOBase):
-    """A file of which neither much at once nor much in all is read, and only forward."""
+    """A file of which little is read at once, a bounded number of bytes in all, and forward."""
 
     def __init__(self, file: BinaryIO | gzip.GzipFile) -> None:
         self._file = file
@@ -151,14 +157,14 @@ class _Bounded(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= min(_MAX_AT_ONCE, self._left):
-            raise ImageError("it has a file with a head of many megabytes")
+            raise ImageError("the archive has a file with a head of many megabytes")
         data = self._file.read(size)
         self._left -= max(len(data), 1)  # who reads at the end again and again gets there as well
         return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if whence != io.SEEK_SET or not 0 <= offset <= MAX_UNPACKED:
-            raise ImageError(f"it has more than {MAX_UNPACKED >> 30} GiB")
+            raise ImageError(f"the archive has more than {MAX_UNPACKED >> 30} GiB")
         return self._file.seek(offset)
 
 
@@ -166,9 +172,9 @@ def _saved(documents: Mapping[str, bytes]) -> Any:
     """The configuration in what ``docker save`` writes."""
     images = _parsed(documents, "manifest.json")
     if not isinstance(images, list) or not all(isinstance(each, dict) for each in images):
-        raise ImageError("manifest.json is not a list of images")
+        raise ImageError("manifest.json must be a list of images")
     if len(images) != 1:
-        raise ImageError(f"it has {len(images)} images: save one of them, by its name")
+        raise ImageError(f"the archive has {len(images)} images: save one of them, by its name")
     return _parsed(documents, images[0].get("Config"))
 
 
@@ -192,7 +198,7 @@ def _laid_out(documents: Mapping[str, bytes]) -> Any:
 
 
 def _attests(descriptor: Mapping[str, Any]) -> bool:
-    """Whether it describes how an image was built, rather than an image."""
+    """Whether a descriptor leads to how an image was built, rather than to an image."""
     notes = descriptor.get("annotations")
     return isinstance(notes, dict) and "vnd.docker.reference.type" in notes
 
@@ -205,31 +211,31 @@ def _usual(descriptor: Mapping[str, Any]) -> bool:
 def _blob(descriptor: Mapping[str, Any]) -> str:
     digest = _DIGEST.fullmatch(str(descriptor.get("digest")))
     if digest is None:
-        raise ImageError(f"{descriptor.get('digest')!r} is no digest")
+        raise ImageError(f"{descriptor.get('digest')!r} stands where a digest must be")
     return f"blobs/{digest[1]}/{digest[2]}"
 
 
 def _parsed(documents: Mapping[str, bytes], name: object) -> Any:
     data = documents.get(posixpath.normpath(name)) if isinstance(name, str) else None
     if data is None:
-        raise ImageError(f"{name!r} is not in it, or is no JSON of at most {MAX_DOCUMENT} bytes")
+        raise ImageError(f"{name!r} is missing, or is not JSON of at most {MAX_DOCUMENT} bytes")
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ImageError(f"{name!r} is no JSON: {error}") from error
+        raise ImageError(f"{name!r} is not JSON: {error}") from error
 
 
 def _configuration(document: Any) -> Configuration:
     members = (document.get("config") or {}) if isinstance(document, dict) else None
     if not isinstance(members, dict):
-        raise ImageError("its configuration is no configuration of an image")
+        raise ImageError("the image's configuration must be an object that has the object 'config'")
 
     def member(name: str, kind: type[Any]) -> Any:
         value = members.get(name)
         if value is None:
             return kind()
         if not isinstance(value, kind):
-            raise ImageError(f"{name} in its configuration is no {kind.__name__}")
+            raise ImageError(f"{name} in the image's configuration must be {_KINDS[kind]}")
         return value
 
     return Configuration(
@@ -244,7 +250,7 @@ def _configuration(document: Any) -> Configuration:
 
 # --- Checking -------------------------------------------------------------------------------------
 
-#: Returns if an image keeps its clause, raises Broken if not.
+#: Looks at an image; returns if the clause is kept, raises Broken if not.
 _Rule = Callable[[Configuration], None]
 
 _checks = Checks()
@@ -344,7 +350,7 @@ def _label(image: Configuration) -> None:
 )
 def _user(image: Configuration) -> None:
     if image.user.partition(":")[0] not in {"", "root", "0"}:
-        raise Broken(f"it runs as {image.user!r}")
+        raise Broken(f"the image runs as {image.user!r}")
 
 
 @_rule(
@@ -356,7 +362,7 @@ def _user(image: Configuration) -> None:
 )
 def _stop(image: Configuration) -> None:
     if image.stop_signal not in {"", "SIGTERM", "TERM", "15"}:
-        raise Broken(f"its STOPSIGNAL is {image.stop_signal!r}")
+        raise Broken(f"the STOPSIGNAL is {image.stop_signal!r}")
 
 
 @_rule(
@@ -370,7 +376,7 @@ def _stop(image: Configuration) -> None:
 def _code(image: Configuration) -> None:
     for path in (image.directory, *image.entrypoint):
         if f"{posixpath.normpath(path)}/".startswith(f"{ARTIFACTS}/"):
-            raise Broken(f"it needs {path!r}")
+            raise Broken(f"the image needs {path!r}")
 
 
 @_rule(
@@ -390,7 +396,7 @@ CHECKS: Final[tuple[Check, ...]] = tuple(_checks)
 
 
 def examine(image: Configuration, subject: str, checks: Iterable[Check] = CHECKS) -> Report:
-    """Try checks, of those above, on an image; ``subject`` is what the report calls it."""
+    """Try checks of this module on an image; ``subject`` is what the report calls the image."""
     report = Report(subject=subject)
     passed: set[str] = set()
     for check in checks:

@@ -17,9 +17,10 @@ from partway.gateway.workbench.conformance.verdict import Broken
 
 #: Seconds for an answer of which no clause says how soon it must come.
 PATIENCE: Final = 10.0
-#: For a connection: who never accepts fills its backlog, and then the system tries for minutes.
+#: Seconds for a connection: a container that never accepts fills its backlog, and then the system
+#: tries for minutes.
 CONNECT_TIMEOUT: Final = 5.0
-#: Bytes of an answer's body, and pieces in which they come: each costs more than a byte of it.
+#: Bytes of an answer's body, and pieces in which they come: a piece costs more than a byte of it.
 MAX_BODY: Final = 16 << 20
 MAX_PIECES: Final = 100_000
 
@@ -31,13 +32,13 @@ class HttpAnswer:
     """An HTTP response.
 
     Attributes:
-        status: of it.
+        status: the HTTP status.
         reason: the words behind the status.
-        headers: names in lower case.
-        body: all of it.
+        headers: names, in lower case, and values.
+        body: the whole body.
         chunks: the body as it came: seconds since the request, bytes.
         head_after: seconds from the request to the response's head.
-        after: seconds from the request to its end.
+        after: seconds from the request to the response's end.
     """
 
     status: int
@@ -50,7 +51,7 @@ class HttpAnswer:
 
     @property
     def chunked(self) -> bool:
-        """Whether its length was not known when its head was sent."""
+        """Whether the response was sent in chunks: its head names no length."""
         return "chunked" in self.headers.get("transfer-encoding", "").lower()
 
     def __str__(self) -> str:
@@ -63,7 +64,7 @@ class Link:
 
     Args:
         reader: of the connection.
-        writer: likewise.
+        writer: of the connection.
         exchange: where everything is written down.
     """
 
@@ -82,9 +83,9 @@ class Link:
 
         Args:
             data: the bytes.
-            what: they are.
-            shown: in their place, in the record: a mask hides what a frame says.
-            head: so many of them are an HTTP head.
+            what: what the bytes are, in words.
+            shown: what the record shows in their place: a mask hides what a frame says.
+            head: how many of the bytes are an HTTP head.
 
         Raises:
             Broken: the container does not take them, or is gone.
@@ -100,7 +101,7 @@ class Link:
             raise Broken(f"{what}: the connection is gone ({error})") from None
 
     async def read(self, timeout: float) -> bytes:
-        """The next bytes; none at the end of the connection.
+        """The next bytes; b"" at the end of the connection.
 
         Raises:
             TimeoutError: nothing came.
@@ -123,7 +124,7 @@ class Link:
         self.writer.transport.abort()
 
     async def close(self) -> None:
-        """Close it, and wait until it is."""
+        """Close the connection, and wait until it is closed."""
         self.writer.close()
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(1):
@@ -135,7 +136,7 @@ async def link_to(address: Address, exchange: NotedExchange) -> AsyncIterator[Li
     """Connect; the connection is closed at the block's end.
 
     Raises:
-        Broken: nobody listens there.
+        Broken: nobody listens at the address, or the connection is not accepted in time.
     """
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -200,14 +201,14 @@ async def read_answer(
     Args:
         link: the connection.
         method: of the request.
-        began: ``time.monotonic()``.
-        timeout: seconds since then.
-        read: bytes of it that have been read already.
+        began: when the request was sent, by ``time.monotonic()``.
+        timeout: seconds from then to the answer's end.
+        read: bytes of the answer that have been read already.
 
     Raises:
-        Broken: it is too long, or the connection ended before it.
-        h11.RemoteProtocolError: it is not HTTP.
-        TimeoutError: it does not come.
+        Broken: the answer is too long, or the connection ended before it.
+        h11.RemoteProtocolError: the answer is not HTTP.
+        TimeoutError: the answer does not come in time.
     """
     parser = h11.Connection(h11.CLIENT)
     parser.send(h11.Request(method=method, target="/", headers=[("Host", "container")]))
@@ -261,7 +262,7 @@ def _response_head(event: h11.Response) -> bytes:
 
 
 def not_http(what: str, link: Link, error: h11.RemoteProtocolError) -> str:
-    """What came instead of an answer, in words."""
+    """What came in place of an HTTP answer, in words."""
     if link.ended and any(step.what.startswith("the head") for step in link.exchange.steps):
         return f"{what} began, and the connection ended before the end of its body"
     if link.ended:

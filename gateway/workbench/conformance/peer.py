@@ -1,4 +1,4 @@
-"""A stream to the container as the checks see it: every byte is theirs to choose."""
+"""A stream to the container as checks see it: a check may choose every byte that is sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_HEAD: Final = 1 << 16
 MAX_PONGS: Final = 10_000
 
 _ILL_FRAMED = "mend how the container writes frames, or let a WebSocket library write them"
-#: What to do about the faults that are known, by what the decoder says of them.
+#: What to do about known faults, by words in what the decoder says of them.
 _FRAMING: Final = {
     "unknown opcode": "a message has opcode 1 (text) or 2 (binary), what continues it 0, and "
     "Close, Ping and Pong 8, 9 and 10: write no other",
@@ -52,7 +52,7 @@ _FRAMING: Final = {
 }
 _PONGS: Final = "send a Pong for each Ping, and none unasked"
 _ENDLESS: Final = "end each message: its last frame, or its only one, has FIN=1"
-#: Of a 101 that is none.
+#: Remedies for a 101 that does not grant a WebSocket.
 _UPGRADE = "answer with Upgrade: websocket and Connection: Upgrade; a proxy between may drop them"
 _ACCEPT = (
     "make Sec-WebSocket-Accept anew for each request: base64 of the SHA-1 of its Sec-WebSocket-Key "
@@ -70,7 +70,7 @@ class Closed(Exception):
     """The container has closed the stream, or its connection.
 
     Attributes:
-        close: its Close; None where the connection ended without one.
+        close: the container's Close; None where the connection ended without a Close.
     """
 
     def __init__(self, close: Close | None) -> None:
@@ -116,8 +116,8 @@ class Peer:
 
     Attributes:
         pongs: payloads of the Pongs so far.
-        unasked: messages that came while a Pong was waited for.
-        head: of the 101.
+        unasked: how many messages came while a Pong was waited for.
+        head: the head of the 101.
     """
 
     def __init__(self, link: Link, head: Mapping[str, str], read: bytes) -> None:
@@ -140,12 +140,12 @@ class Peer:
     # --- Sending ---------------------------------------------------------------------------------
 
     async def send(self, opcode: int, payload: bytes = b"", *, fin: bool = True) -> None:
-        """Send a frame as RFC 6455 wants it."""
+        """Send a frame as RFC 6455 asks of a client."""
         what = _in_words(Opcode(opcode), payload, fin)
         await self.link.send(frame_bytes(opcode, payload, fin=fin), what, payload)
 
     async def send_raw(self, data: bytes, what: str) -> None:
-        """Send bytes as they are; ``what`` says what they are."""
+        """Send bytes as they are; ``what`` names them in the record."""
         await self.link.send(data, what)
 
     async def say(self, message: str | bytes) -> None:
@@ -164,12 +164,12 @@ class Peer:
     # --- Receiving -------------------------------------------------------------------------------
 
     async def frame(self, timeout: float = PATIENCE) -> Frame:
-        """The next frame, whichever it is.
+        """The next frame, of whatever kind.
 
         Raises:
             Closed: the connection ended instead.
             TimeoutError: nothing came.
-            Broken: what came is not RFC 6455.
+            Broken: the bytes that came break RFC 6455.
         """
         deadline = time.monotonic() + timeout
         try:
@@ -180,7 +180,7 @@ class Peer:
                 self._decoder.feed(data)
         except FrameError as error:
             reason = (
-                "its frame is masked, and only a client's are"
+                "a frame is masked, and only a client's may be"
                 if ("unmasked" in error.reason)
                 else error.reason
             )
@@ -205,10 +205,10 @@ class Peer:
         return frame
 
     async def message(self, timeout: float = PATIENCE) -> str | bytes:
-        """The next message, whole. Pings are answered, Pongs kept in :attr:`pongs`.
+        """The next whole message. Pings are answered, Pongs are kept in :attr:`pongs`.
 
         Raises:
-            Closed, TimeoutError, Broken: as :meth:`frame`; Closed also on a Close, which is
+            Closed, TimeoutError, Broken: as :meth:`frame` does; Closed also on a Close, which is
                 answered.
         """
         deadline = time.monotonic() + timeout
@@ -219,7 +219,7 @@ class Peer:
                 return message
 
     async def take(self, frame: Frame) -> str | bytes | None:
-        """Do with a frame what a client does; its message, if it ends one."""
+        """Do with a frame what a client does; returns the message that it ends, if it ends one."""
         opcode, payload, fin = frame
         if opcode is Opcode.PING:
             await self.send(Opcode.PONG, payload)
@@ -248,7 +248,7 @@ class Peer:
         return None
 
     async def pong(self, timeout: float = PATIENCE) -> bytes:
-        """The payload of the next Pong; messages before it are dropped."""
+        """The payload of the next Pong; messages that come before are dropped, and counted."""
         deadline = time.monotonic() + timeout
         had = len(self.pongs)
         while len(self.pongs) == had:
@@ -257,10 +257,10 @@ class Peer:
         return self.pongs[-1]
 
     async def closed(self, timeout: float = PATIENCE) -> Close | None:
-        """Wait for the container's end; its Close, None if the connection ended without one.
+        """Wait for the container's Close; None if the connection ended without a Close.
 
         Raises:
-            TimeoutError: it went on.
+            TimeoutError: the stream went on.
         """
         deadline = time.monotonic() + timeout
         try:
@@ -273,7 +273,7 @@ class Peer:
         """Close the stream as a client does, if it is open, and wait a little for the answer.
 
         Returns:
-            whether nothing is left to be waited for; False if no answer came in time.
+            Whether the stream is over; False if no answer came in time.
         """
         if self._over or self.link.ended or self.link.writer.is_closing():
             return True
@@ -287,10 +287,10 @@ class Peer:
         return True
 
     async def rest(self, timeout: float = PATIENCE) -> int:
-        """Bytes that come behind the Closes, until the container ends TCP (RFC 6455 §7.1.1).
+        """Count bytes behind both Closes, until the container ends TCP (RFC 6455 §7.1.1).
 
         Raises:
-            TimeoutError: it does not end it.
+            TimeoutError: the container does not end the connection.
         """
         deadline = time.monotonic() + timeout
         rest = self._behind_close
@@ -301,7 +301,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class NotGranted:
-    """An upgrade that was not granted: the container's answer."""
+    """The container's answer to an upgrade that it did not grant."""
 
     answer: HttpAnswer
 
@@ -312,7 +312,7 @@ async def upgrade(
     """Ask for a stream.
 
     Raises:
-        Broken: what came is neither a 101 as RFC 6455 §4.1 wants it nor an HTTP answer.
+        Broken: the answer is neither a 101 as RFC 6455 §4.1 asks for it nor another HTTP answer.
     """
     key = base64.b64encode(os.urandom(16)).decode()
     sent = {
@@ -368,7 +368,7 @@ def _check_101(fields: Mapping[str, str], key: str) -> None:
     if fields.get("sec-websocket-accept") != accept_key(key):
         raise Broken(
             f"the 101 has {_field(fields, 'Sec-WebSocket-Accept')}; for the request's key {key!r} "
-            f"it is {accept_key(key)!r}",
+            f"it must be {accept_key(key)!r}",
             _ACCEPT,
         )
     for name, remedy in _UNOFFERED.items():
@@ -382,7 +382,7 @@ def _field(fields: Mapping[str, str], name: str) -> str:
 
 
 def code_of(close: Close | None) -> int:
-    """A Close as one number: 1006 where there was none."""
+    """The code of a Close: 1005 for a Close without a code, 1006 where there was no Close."""
     if close is None:
         return 1006
     return close.code if close.code is not None else NO_STATUS

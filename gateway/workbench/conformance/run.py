@@ -16,14 +16,14 @@ from partway.gateway.workbench.conformance.subject import Subject
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict
 
-#: For a container that died in a check to be there again for the next one.
+#: Seconds for a container that died in a check to be there again for the next check.
 RESTART_TIMEOUT: Final = 60.0
 
-#: A container that dies of a check ends its connections first, and may take so long to be gone:
-#: what died of one would otherwise fail the next.
+#: Seconds that a container which dies of a check may take to be gone, for its connections end
+#: first: without the wait its death would fail the next check.
 DEATH_TIMEOUT: Final = 0.3
 
-#: Characters of what it has printed, for a report.
+#: Characters of what a container has printed, for a report.
 MAX_OUTPUT: Final = 2000
 
 
@@ -32,10 +32,10 @@ class Result:
     """What became of one check.
 
     Attributes:
-        check: which.
-        verdict: of it.
-        seconds: it took.
-        said: what was wrong, or why it was not tried; empty for a pass.
+        check: the check.
+        verdict: what became of the check.
+        seconds: how long it took.
+        said: what was wrong, or why the check was not tried; empty for a pass.
         remedy: what to do; empty for a pass.
         exchanges: what went over the wire; kept where something was wrong.
         output: the end of what the container printed meanwhile.
@@ -52,13 +52,13 @@ class Result:
 
 @dataclass(slots=True)
 class Report:
-    """What became of all of them.
+    """What became of all checks of a run.
 
     Attributes:
-        results: in the order of trying.
-        seconds: in all.
+        results: one for each check, in the order of trying.
+        seconds: how long the run took.
         subject: what was checked, in words.
-        probe: its name.
+        probe: the name of the probe.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Report:
     probe: str = ""
 
     def count(self, verdict: Verdict, severity: Severity | None = None) -> int:
-        """Checks of one verdict, and of one severity if that is asked for."""
+        """The number of checks of one verdict, and of one severity if that is asked for."""
         return sum(
             each.verdict is verdict and severity in (None, each.check.severity)
             for each in self.results
@@ -75,26 +75,26 @@ class Report:
 
     @property
     def conformant(self) -> bool:
-        """Whether every *must* that was tried is kept, and one was."""
+        """Whether every *must* that was tried is kept, and at least one was tried."""
         tried = self.count(Verdict.PASS, Severity.MUST)
         return bool(tried) and not self.count(Verdict.FAIL, Severity.MUST)
 
     @property
     def status(self) -> int:
-        """Exit status: 0 conformant, 1 not."""
+        """The command's exit status: 0 if conformant, 1 if not."""
         return 0 if self.conformant else 1
 
 
 class Run:
     """Checks against one container: all of them, or one by one.
 
-    Whoever takes them one by one says :meth:`aclose` at the end. None is tried twice.
+    Whoever takes checks one by one owes :meth:`aclose` at the end. No check is tried twice.
 
     Args:
-        checks: in an order in which each comes after those it requires.
+        checks: in an order in which each comes after the checks that it requires.
         probe: what to say to the model.
         fast: whether long waits are cut short.
-        only: ids to try, with what they require; None for all.
+        only: ids of checks to try, with what they require; None for all.
         on_result: called after each check.
     """
 
@@ -120,11 +120,11 @@ class Run:
 
     @property
     def results(self) -> Mapping[str, Result]:
-        """What is known, by the checks' ids, in the order of trying."""
+        """The results so far, by the checks' ids, in the order of trying."""
         return self._results
 
     async def run(self, subject: Subject) -> Report:
-        """Try them; the container is left as the last one leaves it."""
+        """Try all checks; the container is left as the last check leaves it."""
         report = Report(probe=self._probe.name, subject=describe(subject))
         began = time.monotonic()
         try:
@@ -136,7 +136,10 @@ class Run:
         return report
 
     async def take(self, check: Check, subject: Subject) -> Result:
-        """Try one, and before it those that it requires; in any order, though theirs is fastest."""
+        """Try a check, and before it the checks that it requires.
+
+        Checks may be taken in any order; the order of the run's checks is the fastest.
+        """
         for required in check.requires:
             if required in self._by_id:
                 await self.take(self._by_id[required], subject)
@@ -157,7 +160,7 @@ class Run:
         return result
 
     async def aclose(self) -> None:
-        """End what is still tried beside the others."""
+        """End the checks that are still tried beside the others."""
         aside = list(self._aside.values())
         self._aside.clear()
         for task in aside:
@@ -166,7 +169,7 @@ class Run:
             await asyncio.wait(aside)
 
     async def _from_aside(self, check: Check, subject: Subject) -> Result:
-        """What became of one beside the others; it has a second try if the container died then."""
+        """What became of a check beside the others; tried again if the container died meanwhile."""
         result = await self._aside.pop(check.id)
         failed = result.verdict in (Verdict.FAIL, Verdict.NOTE)
         process = subject.process
@@ -177,7 +180,7 @@ class Run:
         return await self._try(check, subject)
 
     def _begin_aside(self, subject: Subject) -> None:
-        """Begin those that wait, as soon as what they require is known."""
+        """Begin the checks beside the others, as soon as what they require is known."""
         for check in self._checks:
             if (
                 _waits_aside(check, self._fast)
@@ -189,7 +192,7 @@ class Run:
                 self._aside[check.id] = asyncio.create_task(trying, name=check.id)
 
     async def _start_again(self, subject: Subject) -> None:
-        """Have the container back that has ended."""
+        """Start the container again, which has ended, and wait until it is ready."""
         self._ended = False
         await subject.start_again(RESTART_TIMEOUT)
         ready = self._results.get("startup.ready")
@@ -232,12 +235,12 @@ class Run:
 async def attempted(
     check: Check, trying: Awaitable[None], more: float = 0.0
 ) -> Broken | Untried | None:
-    """Try a check in its time; what it raised, None if its clause is kept.
+    """Try a check within its limit; returns what it raised, None if its clause is kept.
 
     Args:
-        check: which.
-        trying: its body, with what it works with.
-        more: seconds beyond its limit.
+        check: the check.
+        trying: the call of the check's body.
+        more: seconds beyond the check's limit.
     """
     try:
         async with asyncio.timeout(check.limit + more):
@@ -245,7 +248,7 @@ async def attempted(
     except (Broken, Untried) as raised:
         return raised
     except TimeoutError:
-        return Broken(f"not done within {check.limit:g} s")
+        return Broken(f"the check was not done within {check.limit:g} s")
     return None
 
 
@@ -263,9 +266,9 @@ def not_kept(
 
 
 def blocked_by(check: Check, results: Mapping[str, Result]) -> Result | None:
-    """What must be mended first: the first broken one that it requires, or what blocks that one.
+    """What must be mended first: the first failed check that ``check`` requires, or what blocks it.
 
-    One that was skipped blocks nothing.
+    A check that was skipped blocks nothing.
     """
     for required in check.requires:
         result = results.get(required)
@@ -277,13 +280,13 @@ def blocked_by(check: Check, results: Mapping[str, Result]) -> Result | None:
 
 
 def mark(exchanges: Sequence[NotedExchange], what: str) -> None:
-    """Write down in the evidence what was wrong: where something happened last."""
+    """Write down in the evidence what was wrong: on the connection where something came last."""
     if exchanges and not any(each.failed for each in exchanges):
         max(exchanges, key=lambda each: each.latest).fail(what)
 
 
 def in_turn(checks: Sequence[Check], *, fast: bool) -> list[Check]:
-    """The order of trying: those that wait beside others come late, those of its end last."""
+    """The order of trying: checks beside others come late, checks of the container's end last."""
     ending = [check for check in checks if _may_end(check)]
     aside = [check for check in checks if _waits_aside(check, fast)]
     return [check for check in checks if check not in (*aside, *ending)] + aside + ending
@@ -293,7 +296,7 @@ def chosen(checks: Sequence[Check], only: Collection[str] | None) -> list[Check]
     """The checks to try, with all that they require; whole areas may be named too.
 
     Raises:
-        ValueError: one is named that does not exist.
+        ValueError: a check is named that does not exist.
     """
     if only is None:
         return list(checks)
@@ -314,12 +317,12 @@ def chosen(checks: Sequence[Check], only: Collection[str] | None) -> list[Check]
 
 
 def is_named(check: Check, name: str) -> bool:
-    """Whether a name is the check's, or that of its area."""
+    """Whether a name is a check's id, or the name of the check's area."""
     return check.id == name or check.id.startswith(f"{name}.")
 
 
 def describe(subject: Subject) -> str:
-    """A container in words."""
+    """What a report calls a container: its command and address."""
     process = subject.process
     where = f"http://{subject.address}{subject.target}"
     return f"{' '.join(process.command)} serve, at {where}" if process is not None else where

@@ -1,4 +1,4 @@
-"""What a check works with: the container, the probe, and a record of all that is done."""
+"""What a container's check works with: the container, the probe, a record of all that is done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partway.gateway.workbench.conformance.probes import Probe
 from partway.gateway.workbench.conformance.subject import Launched, Subject
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
 
-#: For the answer to the Close at a stream's end; whether it comes is another check's to ask.
+#: Seconds for the answer to the Close at a stream's end; whether it comes another check asks.
 _LEAVE_TIMEOUT = 0.3
 _POLL = 0.05
 
@@ -35,13 +35,13 @@ _FINISH = "end each message: its last frame, or its only one, has FIN=1"
 
 @dataclass(slots=True)
 class Trial:
-    """One check, being tried.
+    """One check of a container, while it is tried.
 
     Attributes:
         subject: the container.
         probe: what to say to its model.
         fast: whether long waits are cut short.
-        exchanges: what went over the wire so far, a connection each.
+        exchanges: what went over the wire so far, one for each connection.
         cut: whether the container has ended a connection without saying Close before.
     """
 
@@ -56,7 +56,7 @@ class Trial:
         """The container's process.
 
         Raises:
-            Untried: it was not started here.
+            Untried: the container was not started here.
         """
         process = self.subject.process
         if process is None:
@@ -64,12 +64,12 @@ class Trial:
         return process
 
     def scaled(self, seconds: float, fast: float) -> float:
-        """A wait: ``fast`` seconds of it with ``--fast``."""
+        """How many seconds to wait: ``fast`` with ``--fast``, ``seconds`` without."""
         return fast if self.fast else seconds
 
     @asynccontextmanager
     async def link(self, title: str) -> AsyncIterator[Link]:
-        """A connection to the container."""
+        """Connect to the container; the connection is closed at the block's end."""
         exchange = NotedExchange(title)
         self.exchanges.append(exchange)
         async with link_to(self.subject.address, exchange) as link:
@@ -86,7 +86,7 @@ class Trial:
         body: bytes = b"",
         timeout: float = PATIENCE,
     ) -> HttpAnswer:
-        """One request on a connection of its own."""
+        """Send one request on a connection of its own, and read the answer."""
         async with self.link(f"{method} {path}") as link:
             return await ask(
                 link, method, path, {"Connection": "close", **(headers or {})}, body, timeout
@@ -96,7 +96,7 @@ class Trial:
         """Ask ``/ping``, by GET and by POST, until it says 200.
 
         Raises:
-            Broken: it says something else, or nothing, for so many seconds.
+            Broken: ``/ping`` says something else, or nothing, for ``patience`` seconds.
         """
         deadline = time.monotonic() + patience
         said = "nothing"
@@ -135,8 +135,8 @@ class Trial:
         """A stream to the model; at the block's end it is closed as clients do.
 
         Raises:
-            Broken: it is not granted. Inside the block: the container's end of a stream that
-                should go on, and waits that were in vain.
+            Broken: the stream is not granted. Inside the block: the container ended a stream that
+                must go on, or what was waited for did not come.
         """
         async with self.link(title) as link:
             where = target if target is not None else str(self.subject.target)
@@ -155,14 +155,14 @@ class Trial:
                 await found.leave(0)
 
     async def answered(self, peer: Peer, what: str) -> None:
-        """Ask the probe's question, and have its answer.
+        """Ask the probe's question, and read the answer.
 
         Args:
             peer: a stream.
-            what: it shows, for the message: ``after an unsolicited pong``.
+            what: when that is, for the message: ``after an unsolicited pong``.
 
         Raises:
-            Broken: no answer, or a wrong one.
+            Broken: no answer came, or a wrong one.
         """
         probe = self.probe
         for message in probe.messages:
@@ -191,10 +191,10 @@ class Trial:
     async def echoed(
         self, peer: Peer, message: str | bytes, what: str, timeout: float = PATIENCE
     ) -> None:
-        """Have a message back as it was.
+        """Send a message, and read the same message back.
 
         Raises:
-            Broken: it does not come, or another does.
+            Broken: the message does not come back, or another message comes.
         """
         try:
             reply = await peer.message(timeout)
@@ -209,10 +209,10 @@ class Trial:
 
 
 def _matches(pattern: str, reply: str) -> bool:
-    """Whether a reply has a match.
+    """Whether a pattern has a match in a reply.
 
     Raises:
-        Broken: nobody knows after :data:`MATCH_TIMEOUT`: a pattern may take years for a reply.
+        Broken: that is not known after :data:`MATCH_TIMEOUT`: a pattern may take years for a reply.
     """
     if threading.current_thread() is not threading.main_thread():  # no signal comes to another
         return re.search(pattern, reply) is not None

@@ -1,4 +1,4 @@
-"""What may become of a check, and how it says so."""
+"""What may become of a check, and the exceptions by which its body says so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Severity(enum.Enum):
-    """What it means that a check fails."""
+    """What a check's failure means."""
 
     MUST = "must"  # the platform refuses the container, or its streams break
     SHOULD = "should"  # it works, and not always well
@@ -24,10 +24,10 @@ class Verdict(enum.Enum):
 
 
 class Broken(Exception):
-    """The clause is not kept.
+    """The check's clause is not kept.
 
     Args:
-        what: happened, in one line: what was sent, what came back, what should have come.
+        what: what happened, in one line: what was sent, what came back, what should have come.
         remedy: what to do about it, where the check's own remedy is not the point.
     """
 
@@ -38,4 +38,4 @@ class Broken(Exception):
 
 
 class Untried(Exception):
-    """The check cannot be tried here; says why."""
+    """The check cannot be tried here; the message says why."""

@@ -9,27 +9,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-#: It is none of the gateway's own dependencies.
+#: What to install for ``watchfiles``, which the gateway itself does not depend on.
 EXTRA = "partway[dev]"
 
 
 class WatchFailed(Exception):
-    """The files cannot be watched; says why."""
+    """The files cannot be watched; the message says why."""
 
 
 class Changes:
-    """The ``*.py`` files that change in a directory and below, while it is entered.
+    """The ``*.py`` files that change in a directory and below, inside an ``async with`` block.
 
     Hidden folders, ``__pycache__``, ``node_modules`` and the like are passed over.
 
     Args:
-        directory: which.
+        directory: the directory to watch.
 
     Attributes:
-        some: set while there are any that nobody has taken, or when watching has failed.
+        some: set while there are changes that nobody has taken, or when watching has failed.
 
     Raises:
-        WatchFailed: the package is not installed.
+        WatchFailed: the package ``watchfiles`` is not installed.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -56,10 +56,10 @@ class Changes:
         await asyncio.wait((self._watching,))
 
     def take(self) -> list[str]:
-        """The files, relative to the directory, and forget them.
+        """Return the changed files, relative to the directory, and forget them.
 
         Raises:
-            WatchFailed: they cannot be watched any more.
+            WatchFailed: the directory cannot be watched any more.
         """
         if self._watching.done():
             error = self._watching.exception()

@@ -16,14 +16,14 @@ _ENDPOINT, _MODEL = "%ENDPOINT%", "%MODEL%"
 
 
 class Page:
-    """The operation that gives the page.
+    """The operation that answers with the page.
 
-    Nothing in it comes from elsewhere, and its policy (CSP) lets the browser run its one script and
-    no other, and talk to where it came from and nobody else.
+    Nothing in the page comes from elsewhere, and its policy (CSP) lets the browser run the page's
+    one script and no other, and talk to where the page came from and nobody else.
 
     Args:
-        endpoint: whose streams it opens.
-        model: what its heading says.
+        endpoint: the endpoint whose streams the page opens.
+        model: what the page's heading calls the model.
     """
 
     def __init__(self, endpoint: str, model: str) -> None:
@@ -44,17 +44,17 @@ class Page:
         }
 
     async def __call__(self, exchange: Exchange, *_: object) -> None:
-        """Answer."""
+        """Answer a request with the page."""
         exchange.respond(200, self._content, self._headers)
 
     @property
     def route(self) -> Route:
-        """Where it is."""
+        """Where the page is: at ``/``, for anyone."""
         return Route("Page", READING, re.compile("/"), self, Access.ANYONE)
 
 
 def _hash(text: str, element: str) -> str:
-    """What the content policy calls the file's one element of that name."""
+    """The hash by which the content policy names the file's one ``script`` or ``style``."""
     (content,) = re.findall(rf"<{element}>(.*?)</{element}>", text, re.DOTALL)
     digest = hashlib.sha256(content.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

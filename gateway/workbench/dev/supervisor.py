@@ -14,18 +14,18 @@ from partway.gateway.workbench.dev.container import Container
 
 log = logging.getLogger("partway.dev")
 
-#: What the container's command exits with when it was asked for what there is not.
+#: The exit status of a container's command that cannot serve what it was asked for.
 ASKED_WRONGLY = 2
 
 
 class Supervisor:
-    """Keeps the container.
+    """Keeps one container running, and starts it again when files change.
 
     Args:
-        command: starts the container.
-        ready_line: what it prints once it takes streams.
-        leash: holds it.
-        changes: what brings a new one; None for one that is never started again.
+        command: the container's program and arguments.
+        ready_line: what the container prints once it takes streams.
+        leash: ends the container should this process die.
+        changes: the changes that have the container started again; None to start it only once.
         say: shows a line to whoever runs the command.
     """
 
@@ -45,12 +45,13 @@ class Supervisor:
         self._container: Container | None = None
 
     async def run(self, stop: asyncio.Event) -> int:
-        """Start it, and again after each change; returns the command's exit status.
+        """Start the container, and again after each change; returns the command's exit status.
 
-        0 once ``stop`` is set, with the container still there: its streams end first.
+        The status is 0 once ``stop`` is set. The container then still runs, for its streams end
+        first.
 
         Raises:
-            WatchFailed: changes cannot be seen any more.
+            WatchFailed: the files cannot be watched any more.
         """
         first = True
         while True:
@@ -74,12 +75,12 @@ class Supervisor:
             first = False
 
     async def end(self) -> None:
-        """End the container, if there is one."""
+        """End the container, if it was started."""
         if self._container is not None:
             await self._container.end()
 
     def kill(self) -> None:
-        """End it at once: a second signal."""
+        """End the container at once, as a second signal asks."""
         if self._container is not None:
             self._container.kill()
 
@@ -93,7 +94,7 @@ class Supervisor:
             await self._news(stop)
 
     async def _news(self, *events: asyncio.Event) -> None:
-        """Wait for one of the events, or a change."""
+        """Wait for one of the events, or for a change of a file."""
         await first_of(*events, *(() if self._changes is None else (self._changes.some,)))
 
 

@@ -1,4 +1,4 @@
-"""One connection of the gateway's, and the one behind it with the container."""
+"""A crossing: one connection of the gateway's, and the one with the container that it leads to."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Between:
 
     Attributes:
         name: the endpoint's.
-        container: its own address.
-        rules: of the faults.
+        container: the address at which the container itself listens.
+        rules: which streams have which faults.
         observe: asked who wants to watch a stream.
-        policy: of the endpoint: its times bound ours.
+        policy: the endpoint's, whose times bound the intermediary's too.
     """
 
     name: str
@@ -46,13 +46,13 @@ class Between:
 class Crossing:
     """One connection of the gateway's, from its request to its end.
 
-    Its first request decides what it is: one for a WebSocket makes it a stream, whose frames may
-    be watched and spoiled; any other passes as bytes, with all that follow on it.
+    The first request on a connection decides what passes: a request for a WebSocket makes a stream,
+    whose frames may be watched and spoiled; any other passes as bytes, with all that follow it.
 
     Args:
-        between: what it is between.
+        between: what all connections of the intermediary share.
         reader: of the gateway's connection.
-        writer: of it.
+        writer: of the gateway's connection.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Crossing:
         self._sides: list[TcpSide] = []
 
     async def run(self) -> None:
-        """See it through; nothing of it is left behind."""
+        """Pass everything until both connections have ended; none is left open."""
         policy = self._between.policy
         longest = policy.handshake_timeout + policy.lifetime + FINISH_TIMEOUT
         gateway: TcpSide | None = None
@@ -97,7 +97,7 @@ class Crossing:
                 self._observer.closed()
 
     async def _head(self) -> tuple[bytes, bytes]:
-        """The request's head, or else whatever has come that is none."""
+        """The request's head, if one came whole, and the bytes that came in place of a head."""
         try:
             head = await self._reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError as cut:
@@ -114,7 +114,7 @@ class Crossing:
         return side
 
     async def _dial(self, gateway: TcpSide) -> TcpSide | None:
-        """The container's connection; where there is none, the gateway is to see none either."""
+        """Connect to the container; None if that fails, and the gateway's side is then reset."""
         reader = asyncio.StreamReader(READ_BYTES)
         where = self._between.container
         try:
@@ -134,7 +134,7 @@ class Crossing:
         return self._side(Sender.CONTAINER, reader, writer)
 
     async def _splice(self, gateway: TcpSide, head: bytes) -> None:
-        """Anything but a stream: bytes, both ways."""
+        """Pass a connection that is not a stream: bytes, both ways."""
         container = await self._dial(gateway)
         if container is not None:
             await container.write(head)
@@ -166,7 +166,7 @@ class Crossing:
         await gateway.close_behind_peer()
 
     def _applier(self, request: UpgradeRequest) -> Callable[[Fault], None]:
-        """Logs each fault of this stream, the first time that it does something."""
+        """What logs each fault of this stream, the first time that the fault does something."""
         said: set[Fault] = set()
         stream = heads.request_id(request)
 

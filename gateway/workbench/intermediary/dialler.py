@@ -1,4 +1,4 @@
-"""A gateway's way to its containers with an intermediary on it: one before each container."""
+"""Dials containers through intermediaries, of which one stands before each container."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _Standing:
     """An intermediary that listens.
 
     Attributes:
-        intermediary: it.
-        address: where it listens.
-        dials: streams that are being opened through it.
+        intermediary: what listens.
+        address: where the intermediary listens.
+        dials: how many streams are being opened through it just now.
     """
 
     intermediary: Intermediary
@@ -42,12 +42,12 @@ class _Standing:
 class InterposingDialler:
     """Dials containers through intermediaries; a :class:`~partway.gateway.fleet.dialler.Dialler`.
 
-    A container's intermediary is started when the container is dialled for the first time, so one
-    stands before the containers of endpoints too that appear while the gateway runs. It is used as
-    an asynchronous context: at the end, once the gateway has drained, all intermediaries end.
+    A container's intermediary is started when the container is dialled for the first time, so the
+    containers of endpoints that appear while the gateway runs have one too. The dialler is an
+    asynchronous context: at its end, once the gateway has drained, all intermediaries end.
 
     Args:
-        rules: of faults, shared by all endpoints; see :class:`Intermediary`.
+        rules: which streams have which faults, shared by all endpoints.
         observe: asked for each stream who wants to watch it.
         max_idle: intermediaries that are kept though no stream uses them.
     """
@@ -63,7 +63,7 @@ class InterposingDialler:
         self._starting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
-        """Nothing runs before the first stream."""
+        """Start nothing yet: the first stream starts the first intermediary."""
         return self
 
     async def __aexit__(
@@ -107,7 +107,7 @@ class InterposingDialler:
             raise
 
     async def _end_idle(self) -> None:
-        """Make room for one more among those that nobody uses."""
+        """Make room for one more intermediary: end those dialled longest ago that are unused."""
         idle = [endpoint for endpoint, standing in self._standing.items() if standing.idle]
         for endpoint in idle[: max(0, len(idle) + 1 - self._max_idle)]:
             await self._standing.pop(endpoint).intermediary.aclose()

@@ -68,9 +68,9 @@ _Code = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong. ``str()`` of one says it in a line, as the log does."""
+    """Something that goes wrong; ``str(fault)`` says what in a line, as the log does."""
 
-    #: As it is called in a file.
+    #: What the fault is called in a file.
     name: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ class CloseEarly(Fault):
     Attributes:
         code: of the Close; 1005 for a Close without a code.
         reason: of the Close.
-        after: parts that pass before it.
+        after: parts that pass before the Close.
     """
 
     name: ClassVar[str] = "close"
@@ -125,7 +125,7 @@ class Cut(Fault):
 
     Attributes:
         after: parts that pass before the one that is cut.
-        at: bytes of that one's frame, header included, that still pass; None for half of them.
+        at: bytes of the cut part's frame, header included, that still pass; None for half of them.
             The frame never passes whole.
     """
 
@@ -139,7 +139,7 @@ class Stall(Fault):
     """Nothing more comes of the container but Pings and Pongs: no part, no Close, no end of TCP.
 
     Attributes:
-        after: parts that pass before it.
+        after: parts that pass before the silence.
     """
 
     name: ClassVar[str] = "stall"
@@ -158,7 +158,7 @@ class Delay(Fault):
     """Every frame of the container comes later, in the order in which they were sent.
 
     Attributes:
-        seconds: later.
+        seconds: how much later each frame comes.
     """
 
     name: ClassVar[str] = "delay"
@@ -170,7 +170,7 @@ class Split(Fault):
     """Each part becomes several, cut by bytes: in text a cut may be inside a code point.
 
     Attributes:
-        into: so many; fewer where a part has fewer bytes.
+        into: how many parts each becomes; fewer where a part has fewer bytes.
     """
 
     name: ClassVar[str] = "split"
@@ -182,7 +182,7 @@ class Empty(Fault):
     """Empty parts come before each part, and one ends each message.
 
     Attributes:
-        count: so many before each part.
+        count: how many empty parts come before each part.
     """
 
     name: ClassVar[str] = "empty"
@@ -194,7 +194,7 @@ class Throttle(Fault):
     """The container's bytes come slowly, frames' headers included.
 
     Attributes:
-        bytes_per_second: at most.
+        bytes_per_second: the most that come in a second.
     """
 
     name: ClassVar[str] = "throttle"
@@ -253,7 +253,7 @@ class Rule:
         """Whether a stream is one of those that this rule counts.
 
         Args:
-            endpoint: its name.
+            endpoint: the name of the stream's endpoint.
             target: path and query asked of the container.
         """
         path, _, query = target.partition("?")
@@ -274,8 +274,8 @@ class Met:
 
     Attributes:
         rule: the rule.
-        counted: streams that came to it, and that it means but for ``first`` and ``every``.
-        applied: those of them that got its faults.
+        counted: streams that the rule means, apart from its ``first`` and ``every``.
+        applied: those of them that got the rule's faults.
     """
 
     rule: Rule
@@ -283,7 +283,7 @@ class Met:
     applied: int = 0
 
     def takes(self) -> bool:
-        """Count one more stream; whether it gets the faults."""
+        """Count one more stream that the rule means; returns whether it gets the faults."""
         self.counted += 1
         first, every = self.rule.first or math.inf, self.rule.every or 1
         due = self.counted <= first and self.counted % every == 0
@@ -292,10 +292,10 @@ class Met:
 
 
 class Rules:
-    """The rules in force, and how often each was met. To be shared by all endpoints.
+    """The rules in force, shared by all endpoints, and how often each was met.
 
     Attributes:
-        met: one for each rule, in their order.
+        met: one count for each rule, in the order of the rules.
     """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
@@ -303,17 +303,17 @@ class Rules:
         self.replace(rules)
 
     def replace(self, rules: Iterable[Rule]) -> None:
-        """Put others in their place, for streams that open from now on; counts begin again."""
+        """Put other rules in place of these, for streams that open later; counts begin again."""
         self.met = tuple(Met(rule) for rule in rules)
 
     def add(self, rule: Rule) -> Met:
-        """Put one more behind the others, whose counts go on; returns how often it was met."""
+        """Add a rule behind the others, whose counts go on; returns how often it was met."""
         met = Met(rule)
         self.met = (*self.met, met)
         return met
 
     def faults_for(self, endpoint: str, target: str) -> tuple[Fault, ...]:
-        """The faults of a stream that opens now; asked once for each, since it counts."""
+        """The faults of a stream that opens now; to be called once a stream, since it counts."""
         for met in self.met:
             if met.rule.means(endpoint, target) and met.takes():
                 return met.rule.faults

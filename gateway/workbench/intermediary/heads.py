@@ -15,7 +15,7 @@ from partway.protocol.limits import HANDSHAKE_HEAD_BYTES, REFUSAL_BODY_BYTES
 
 
 def upgrade_request(head: bytes) -> UpgradeRequest | None:
-    """What a request's head asks for; None if that is no WebSocket."""
+    """What a request's head asks for; None if it does not ask for a WebSocket."""
     parser = h11.Connection(h11.SERVER, max_incomplete_event_size=HANDSHAKE_HEAD_BYTES)
     parser.receive_data(head)
     try:
@@ -31,19 +31,19 @@ def upgrade_request(head: bytes) -> UpgradeRequest | None:
 
 
 def request_id(request: UpgradeRequest) -> str:
-    """The gateway's name for the stream; ``-`` if it has none."""
+    """The gateway's name for the stream; ``-`` if the request names no stream."""
     wanted = REQUEST_ID.lower()
     return next((value for name, value in request.headers if name.lower() == wanted), "-")
 
 
 def addressed(head: bytes, container: Address) -> bytes:
-    """A request's head with the container's own address as ``Host``, as it is without us."""
+    """A request's head with the container's own address as ``Host``, as without intermediary."""
     host = f"Host: {container}".encode("ascii", "replace")
     return re.sub(rb"(?im)^host:[^\r\n]*", lambda _: host, head, count=1)
 
 
 def refusal(status: int, body: str) -> tuple[bytes, UpgradeAnswer]:
-    """An answer that grants nothing: its bytes, and what an observer is told."""
+    """A refusal of an upgrade: its bytes, and what an observer is told."""
     try:
         reason = HTTPStatus(status).phrase
     except ValueError:  # a status that nobody has registered
@@ -63,9 +63,9 @@ class AnswerReader:
     """The container's answer to an upgrade, as its bytes pass.
 
     Attributes:
-        answer: once it is known, a refusal with its body's beginning.
-        frames: bytes behind a 101: the first of the frames. None if there was no 101 (yet).
-        unreadable: whether what came is not HTTP.
+        answer: the container's answer; None until it is known, a refusal's body included.
+        frames: the bytes that came with a 101, behind it; None while there is no 101.
+        unreadable: whether the bytes that came are not HTTP.
     """
 
     def __init__(self) -> None:

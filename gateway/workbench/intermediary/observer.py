@@ -11,7 +11,7 @@ from partway.protocol.frames import Frame
 
 
 class Sender(enum.StrEnum):
-    """Whose frame it is."""
+    """Who sent a frame, or ended a connection."""
 
     GATEWAY = "gateway"
     CONTAINER = "container"
@@ -19,11 +19,11 @@ class Sender(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UpgradeRequest:
-    """What the gateway asks for.
+    """The gateway's request for a stream.
 
     Attributes:
         target: path and query, with the leading slash.
-        headers: names as they were written, in their order.
+        headers: pairs of name and value, as they were written, in their order.
     """
 
     target: str
@@ -32,13 +32,13 @@ class UpgradeRequest:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeAnswer:
-    """What the container answers; 101 grants the stream.
+    """The container's answer to an upgrade.
 
     Attributes:
-        status: of it.
+        status: the HTTP status; 101 grants the stream.
         reason: the words behind the status.
-        headers: names as they were written, in their order.
-        body: of a refusal; its beginning where it is long.
+        headers: pairs of name and value, as they were written, in their order.
+        body: of a refusal; the beginning of a long one.
     """
 
     status: int
@@ -51,17 +51,17 @@ class Observer(Protocol):
     """Watches one stream. Each method is called when the thing happens, and returns at once."""
 
     def answered(self, answer: UpgradeAnswer) -> None:
-        """The request was answered."""
+        """The upgrade request was answered."""
 
     def frame(self, sender: Sender, frame: Frame) -> None:
         """A whole frame has passed, unmasked; control frames too."""
 
     def ended(self, sender: Sender, error: str = "") -> None:
-        """A side has ended its TCP connection; ``error`` is empty if it did so in order."""
+        """A side has ended its TCP connection; ``error`` is empty if the end was in order."""
 
     def closed(self) -> None:
-        """Nothing more comes of this stream; called once, whatever happened."""
+        """The stream is over, and nothing more is told of it; called once, whatever happened."""
 
 
-#: Asked for each upgrade, with the endpoint's name; None if nobody wants to watch this stream.
+#: Asked for each upgrade, with the endpoint's name, who is to watch the stream; None for nobody.
 Observe = Callable[[str, UpgradeRequest], Observer | None]

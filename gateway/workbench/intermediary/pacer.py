@@ -11,17 +11,19 @@ from partway.gateway.workbench.intermediary.spoiler import Piece
 from partway.protocol.frames import Frame
 from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, PART_OVERHEAD, WRITE_HIGH_WATER
 
-#: Throttled bytes leave so many times in a second, where they are enough.
+#: How many times in a second throttled bytes leave, where there are as many.
 _BEATS = 20
 
 
 class Pacer:
-    """Where the pieces of one spoiled stream go. Whoever puts owes :meth:`pass_due`.
+    """Writes the pieces of one spoiled stream, each in its time.
+
+    Whoever calls :meth:`put` owes :meth:`pass_due` when the pieces are due.
 
     Args:
         write: takes bytes, and returns once there is room for more.
         passed: told of each whole frame, once it is written.
-        faults: of the stream; those that take time matter here.
+        faults: of the stream; only delays and throttles matter here.
     """
 
     def __init__(
@@ -43,11 +45,11 @@ class Pacer:
 
     @property
     def next_at(self) -> float | None:
-        """When the next piece is due, by the loop's clock; None if none waits."""
+        """When the next piece is due, by the loop's clock; None if no piece waits."""
         return self._waiting[0][0] if self._waiting else None
 
     def put(self, pieces: Iterable[Piece]) -> None:
-        """Take pieces in; their time begins now. Before more are put there has to be room."""
+        """Take pieces in, whose delay begins now; :meth:`make_room` must come before more."""
         due = self._now() + self._delay
         for piece in pieces:
             self._waiting.append((due, piece))
@@ -60,7 +62,7 @@ class Pacer:
             await self.pass_due()
 
     async def pass_due(self) -> None:
-        """Write what is due."""
+        """Write the pieces that are due."""
         passed = 0
         while self._waiting and self._waiting[0][0] <= self._now():
             _, piece = self._waiting.popleft()

@@ -28,12 +28,12 @@ class Intermediary:
 
     Args:
         name: the endpoint's.
-        container: its own address.
-        rules: of faults. They may be shared with others, and replaced while streams run: those
-            that are open keep theirs.
+        container: the address at which the container itself listens.
+        rules: which streams have which faults. Rules may be shared with other intermediaries, and
+            replaced while streams run: open streams keep their faults.
         observe: asked for each stream who wants to watch it.
-        policy: of the endpoint. Its ``connect_timeout`` is ours; ``stall_timeout`` and ``lifetime``
-            bound what nobody else ends.
+        policy: the endpoint's. Its ``connect_timeout`` holds for the container's connections;
+            ``stall_timeout`` and ``lifetime`` bound what nobody else ends.
     """
 
     def __init__(
@@ -53,11 +53,13 @@ class Intermediary:
 
     @property
     def in_use(self) -> bool:
-        """Whether it has a connection of the gateway's."""
+        """Whether a connection of the gateway's is open on the intermediary."""
         return bool(self._crossings)
 
     async def start(self) -> Address:
-        """Listen; returns where. Whoever starts owes :meth:`aclose`, also if this is cancelled.
+        """Listen on loopback; returns where.
+
+        Whoever calls this owes :meth:`aclose`, also if the call is cancelled.
 
         Raises:
             OSError: no port on loopback can be listened on.
@@ -75,7 +77,7 @@ class Intermediary:
         return Address(*listening.getsockname())
 
     async def aclose(self) -> None:
-        """Stop listening, and drop what is open."""
+        """Stop listening, and drop the connections that are open."""
         if self._server is None:
             return
         self._closed = True

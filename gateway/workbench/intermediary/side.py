@@ -23,10 +23,10 @@ READ_BYTES: Final = 64 * 1024
 
 
 class Watch:
-    """Tells an observer of one side's frames and end; nothing if there is none.
+    """Tells an observer, if the stream has one, of one side's frames and of that side's end.
 
     Args:
-        observer: of the stream.
+        observer: of the stream; None if nobody watches.
         sender: whose frames these are.
     """
 
@@ -39,9 +39,9 @@ class Watch:
         self._ended = False
 
     async def feed(self, data: bytes) -> None:
-        """Bytes pass; of many frames in them others have their turn between.
+        """Tell of the frames in bytes that pass; among many frames, other tasks have their turn.
 
-        Behind a fault that RFC 6455 forbids there are no frames any more.
+        Behind bytes that RFC 6455 forbids there are no frames any more.
         """
         if self._observer is None:
             return
@@ -57,12 +57,12 @@ class Watch:
             self._broken = error.reason
 
     def frame(self, frame: Frame) -> None:
-        """A frame has passed, where whole frames are written."""
+        """Tell of a frame that has passed, where whole frames are written."""
         if self._observer is not None:
             self._observer.frame(self._sender, frame)
 
     def ended(self, error: str = "") -> None:
-        """This side has ended its connection; only the first word of it counts."""
+        """Tell that this side has ended its connection; only the first call counts."""
         if self._observer is None or self._ended:
             return
         self._ended = True
@@ -72,13 +72,13 @@ class Watch:
 
 
 class TcpSide:
-    """One TCP connection.
+    """One TCP connection of a crossing: the gateway's, or the container's.
 
     Args:
-        reader: of it.
-        writer: of it.
-        watch: told of how it ends.
-        patience: seconds in which the peer takes some of what it is sent.
+        reader: of the connection.
+        writer: of the connection.
+        watch: told of how the connection ends.
+        patience: seconds in which the peer must take some of what it is sent.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class TcpSide:
             writer.transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
 
     async def read(self) -> bytes:
-        """The next bytes; none once the peer has ended its half.
+        """The next bytes; b"" once the peer has ended its half.
 
         Raises:
             OSError: the connection is gone.
@@ -112,7 +112,7 @@ class TcpSide:
         """Write, and wait while too much is unsent.
 
         Raises:
-            OSError: the peer is gone, or takes nothing: a TimeoutError.
+            OSError: the peer is gone; a TimeoutError if the peer takes nothing.
         """
         view = memoryview(data)
         for at in range(0, len(data), WRITE_HIGH_WATER):
@@ -123,17 +123,17 @@ class TcpSide:
                 async with asyncio.timeout(self._patience):
                     await self._writer.drain()
             except OSError as error:
-                self.watch.ended(str(error) or f"it took nothing for {self._patience:g} s")
+                self.watch.ended(str(error) or f"the peer took nothing for {self._patience:g} s")
                 raise
 
     def end(self) -> None:
-        """Nothing more will be sent: FIN, behind what is unsent."""
+        """End our half of the connection: FIN, behind what is unsent."""
         if not self._writer.is_closing():
             with suppress(OSError):  # the peer was quicker
                 self._writer.write_eof()
 
     def reset(self) -> None:
-        """Drop the connection with RST; nothing if it is closed already."""
+        """Drop the connection with RST, unless it is closed already."""
         if self._writer.is_closing():
             self._writer.transport.abort()
             return
@@ -144,7 +144,7 @@ class TcpSide:
         self._writer.transport.abort()
 
     async def close(self) -> None:
-        """Close once everything is sent; a peer that does not take it is dropped."""
+        """Close the connection once everything is sent; a peer that takes nothing is dropped."""
         self._writer.close()
         with suppress(OSError):  # a TimeoutError is one
             async with asyncio.timeout(LINGER_TIMEOUT):
@@ -153,7 +153,8 @@ class TcpSide:
     async def close_behind_peer(self) -> None:
         """End our half, and close once the peer has ended its own, or has had its time.
 
-        Closed with bytes unread, a connection is reset, which may erase what the peer has not read.
+        A connection that is closed with bytes unread is reset, which may erase what the peer has
+        not read.
         """
         self.end()
         with suppress(TimeoutError):

@@ -23,7 +23,7 @@ from partway.protocol.limits import MAX_PART_BYTES
 
 
 class Piece(NamedTuple):
-    """Bytes for the gateway, and the frame that they are; None where they are no whole frame."""
+    """Bytes for the gateway, and the frame they are; None where they are not a whole frame."""
 
     data: bytes
     frame: Frame | None
@@ -37,15 +37,15 @@ class SpoilerState(enum.Enum):
     CLOSED = enum.auto()
     #: Only Pings and Pongs pass.
     STALLED = enum.auto()
-    #: Behind the last piece the connection ends.
+    #: The connection ends behind the last piece.
     CUT = enum.auto()
 
 
 class RawFrames:
     """Bytes in; frames out, each with the bytes that it was.
 
-    What is no frame comes out without one: all that follows a Close, or a fault that RFC 6455
-    forbids. Whoever gets it is to see the same fault.
+    Bytes that are not a frame come out without one: all that follows a Close, or what RFC 6455
+    forbids. The gateway is to see the same fault.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class RawFrames:
         self._over = False
 
     def feed(self, data: bytes) -> Iterator[Piece]:
-        """What has become whole with these bytes; to be used up before the next call."""
+        """The pieces that these bytes make whole; to be used up before the next call."""
         if self._over:
             yield Piece(data, None)
             return
@@ -80,7 +80,7 @@ class RawFrames:
             yield Piece(self.rest(), None)
 
     def rest(self) -> bytes:
-        """What never became a whole frame; for the end of the connection."""
+        """The bytes that never became a whole frame; asked for at the end of the connection."""
         rest = bytes(self._held)
         self._held.clear()
         return rest
@@ -90,7 +90,7 @@ class Spoiler:
     """The faults of one stream, applied to its container's frames.
 
     Args:
-        faults: those of its rule; what takes time, and Refuse, are not for here.
+        faults: of the stream's rule; Refuse, and faults that take time, are applied elsewhere.
         applied: told of each fault, each time it does something.
     """
 
@@ -108,11 +108,11 @@ class Spoiler:
         self._encoder = FrameEncoder(masks=False)
 
     def begin(self) -> list[Piece]:
-        """What comes right behind the 101."""
+        """The pieces that the gateway gets right behind the 101."""
         return self._behind_part()
 
     def spoil(self, piece: Piece) -> list[Piece]:
-        """What the gateway gets in a piece's place."""
+        """The pieces that the gateway gets in place of one of the container's."""
         frame = piece.frame
         if self.state is SpoilerState.CLOSED or self.state is SpoilerState.CUT:
             return []
@@ -150,7 +150,7 @@ class Spoiler:
         return [Piece(data[:at], None)] if at else []
 
     def _fragments(self, piece: Piece, frame: Frame) -> list[Piece]:
-        """The frame as it is split, with empty fragments between."""
+        """The fragments that a frame becomes, with empty ones between them."""
         if self._split is None and self._empty is None:
             return [piece]
         opcode, payload, fin = frame

@@ -1,4 +1,4 @@
-"""Both directions of a crossing: as they come, or spoiled."""
+"""Both directions of a crossing: bytes pass as they come, or spoiled by faults."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from partway.gateway.workbench.intermediary.pacer import Pacer
 from partway.gateway.workbench.intermediary.side import TcpSide
 from partway.gateway.workbench.intermediary.spoiler import Piece, RawFrames, Spoiler, SpoilerState
 
-#: Seconds for the other side, once one has ended its half: Linux gives a socket as long that its
-#: owner has closed (tcp_fin_timeout).
+#: Seconds for the other side, once one side has ended its half: Linux gives a socket that its owner
+#: has closed as long (tcp_fin_timeout).
 HALF_OPEN_TIMEOUT: Final = 60.0
 
 
@@ -30,7 +30,7 @@ async def _pass_all(source: TcpSide, sink: TcpSide) -> None:
 
 
 async def _until_both_end(up: Coroutine[Any, Any, None], down: Coroutine[Any, Any, None]) -> None:
-    """Run both directions; what cuts one cuts the other, and is raised."""
+    """Run both directions; an error of one ends the other too, and is raised."""
     tasks = {asyncio.create_task(up), asyncio.create_task(down)}
     try:
         ended, going = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -48,9 +48,9 @@ class PassedStream:
     """A stream without faults: every byte passes as it comes.
 
     Args:
-        gateway: its connection; the request's head has been read.
-        container: its own; the head has been passed on.
-        observer: told of everything, if there is one.
+        gateway: the gateway's connection, of which the request's head has been read.
+        container: the container's connection, to which the head has been passed on.
+        observer: told of everything; None if nobody watches.
     """
 
     def __init__(self, gateway: TcpSide, container: TcpSide, observer: Observer | None) -> None:
@@ -62,7 +62,7 @@ class PassedStream:
         """Pass everything on, until both sides have ended.
 
         Raises:
-            OSError: a side is gone without an end, or takes nothing.
+            OSError: a side's connection broke, or a side takes nothing.
         """
         await _until_both_end(self._up(), self._down())
 
@@ -80,11 +80,11 @@ class PassedStream:
             await self._frames(frames)
 
     async def _answer(self) -> bytes | None:
-        """Pass the answer to the upgrade.
+        """Pass the container's answer to the upgrade.
 
         Returns:
-            The bytes behind a 101, which are not passed yet; None if the container has said no,
-            and ended.
+            The bytes behind a 101, which are not passed yet; None if the container has refused
+            the upgrade, and ended.
         """
         answer = AnswerReader()
         told = False
@@ -114,7 +114,7 @@ class PassedStream:
             self._observer.answered(answer.answer)
 
     async def _frames(self, first: bytes) -> None:
-        """The container's frames, from the first to its end."""
+        """Pass the container's bytes, from its first frame to its end."""
         data = first
         while True:
             await self._container.watch.feed(data)
@@ -130,10 +130,10 @@ class SpoiledStream(PassedStream):
     """A stream whose container has faults.
 
     Args:
-        gateway: see :class:`PassedStream`.
-        container: likewise.
-        observer: likewise; it sees what the gateway sees.
-        faults: of the stream; Refuse is not for here.
+        gateway: the gateway's connection, as in :class:`PassedStream`.
+        container: the container's connection, as there.
+        observer: sees what the gateway sees; None if nobody watches.
+        faults: of the stream; a Refuse must not be among them.
         applied: told of each fault, each time it does something.
     """
 
@@ -206,7 +206,7 @@ class SpoiledStream(PassedStream):
         self._gateway.end()
 
     async def _read_on(self, pacer: Pacer) -> bytes:
-        """The container's next bytes, while what is due leaves."""
+        """The container's next bytes; what is due to the gateway is written meanwhile."""
         while True:
             await pacer.pass_due()
             waiting = asyncio.timeout_at(pacer.next_at)

@@ -30,7 +30,7 @@ MAX_LINE: Final = MAX_PART_BYTES * 4 // 3 + (64 << 10)
 
 
 class RecordingError(Exception):
-    """A file is not a recording, or not of use for what is wanted; names file and line."""
+    """A file is not a recording, or of no use for what is asked; names file and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class _Building:
         """Take the next line in.
 
         Raises:
-            LineError: such a line must not stand there.
+            LineError: the line must not stand behind the lines before it.
             ValueError: a frame must not follow the frames before it.
         """
         if isinstance(line, Head):

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Final
 
 from partway.gateway.dialling import Address, Unreachable, dial
+from partway.gateway.limits import CONTAINER_HANDSHAKE_TIMEOUT, STREAM_LIFETIME
 from partway.gateway.streams.container_leg import REQUEST_ID
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.comparison import Answers, TimedReply
@@ -22,7 +23,6 @@ from partway.gateway.workbench.recording.replayed_stream import ReplayedStream
 from partway.protocol.closing import ABNORMAL, NO_STATUS, NORMAL, Close, encode_close
 from partway.protocol.frames import Frame, Opcode
 from partway.protocol.handshake import ClientHandshake, HandshakeRefused
-from partway.protocol.limits import CONTAINER_HANDSHAKE_TIMEOUT, STREAM_LIFETIME
 
 #: Seconds for a container to accept a connection: one on another machine may be further away than
 #: a gateway's.

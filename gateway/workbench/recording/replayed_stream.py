@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
+from partway.gateway.limits import CONTAINER_PING_INTERVAL, CONTAINER_PINGS_UNANSWERED
 from partway.gateway.watch import PingWatch
 from partway.gateway.workbench.recording.comparison import TimedReply
 from partway.gateway.workbench.recording.recording import Joining
@@ -16,11 +17,7 @@ from partway.protocol.closing import ABNORMAL, NO_STATUS, NORMAL, Close
 from partway.protocol.connection import FrameConnection, FrameHandler, Side
 from partway.protocol.frame_codec import FrameError, decode_close
 from partway.protocol.frames import Frame, Opcode
-from partway.protocol.limits import (
-    CONTAINER_PING_INTERVAL,
-    CONTAINER_PINGS_UNANSWERED,
-    LINGER_TIMEOUT,
-)
+from partway.protocol.limits import LINGER_TIMEOUT
 
 
 class ReplayedStream(FrameHandler):

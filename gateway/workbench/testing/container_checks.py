@@ -1,4 +1,4 @@
-"""A container's checks as pytest's tests: a file is a container, each check a test of its own."""
+"""A container's checks as pytest's tests: a file names a container, each check is a test."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class ConformanceFile(pytest.File):
             yield ConformanceItem.from_parent(self, name=check.id, check=check)
 
     def setup(self) -> None:
-        """Once before the first of its tests that is run."""
+        """Run once, before the first of the file's tests that is run."""
         self._trying = Trying(self._plan, sorted(self._selected()))
 
     def teardown(self) -> None:
-        """Once after the last one, or after Ctrl-C."""
+        """Run once, after the last of the file's tests or after Ctrl-C: end the container."""
         if self._trying is not None:
             self._trying.close()
         self._trying = None
 
     def result(self, check: Check) -> Result:
-        """What becomes of a check; those that it requires are tried before it.
+        """What becomes of a check; the checks that it requires are tried before it.
 
-        The first test fails of a container that cannot be started.
+        Where the container cannot be started, the first test fails and says so.
         """
         assert self._trying is not None, "pytest sets collectors up before their tests"
         try:
@@ -62,7 +62,7 @@ class ConformanceFile(pytest.File):
         pytest.fail(self.unable, pytrace=False)
 
     def blocking(self, check: Check) -> Result | None:
-        """What blocks a check, if it is no test of this run and so fails nowhere else."""
+        """What blocks a check, if that is not a test of this run and so fails nowhere else."""
         assert self._trying is not None, "pytest sets collectors up before their tests"
         blocking = blocked_by(check, self._trying.results)
         if blocking is None or blocking.check.id in self._selected():
@@ -74,10 +74,10 @@ class ConformanceFile(pytest.File):
 
 
 class ConformanceItem(pytest.Item):
-    """One check.
+    """One check as a test.
 
     Args:
-        check: it.
+        check: what the test tries.
     """
 
     def __init__(self, *, check: Check, **others: Any) -> None:
@@ -121,7 +121,7 @@ class ConformanceItem(pytest.Item):
 
     @property
     def _strict(self) -> bool:
-        """Whether what would be an expected failure is to be one like any other."""
+        """Whether an expected failure must fail like any other (pytest's ``--runxfail``)."""
         return bool(self.config.getoption("runxfail"))
 
     def _remark(self, result: Result) -> None:
@@ -135,11 +135,11 @@ def _fail(result: Result, before: str = "") -> NoReturn:
 
 
 class Trying:
-    """A container, and what is known of it: started at the first check, gone with :meth:`close`.
+    """A container under test, started at the first check and ended by :meth:`close`.
 
     Args:
-        plan: what is checked.
-        only: ids of the checks that will be taken, if any is.
+        plan: which container is checked, and how.
+        only: ids of the checks that may be taken.
     """
 
     def __init__(self, plan: Plan, only: Sequence[str]) -> None:
@@ -155,7 +155,7 @@ class Trying:
         """What becomes of a check.
 
         Raises:
-            AskedWrongly: the container cannot be started, or the image not be read.
+            AskedWrongly: the container cannot be started, or the image cannot be read.
         """
         if self._plan.question.image is not None:
             if not self.results:

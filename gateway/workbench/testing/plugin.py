@@ -1,6 +1,6 @@
 """What partway adds to pytest. Where partway is installed, each start of pytest imports this.
 
-So it imports nothing but pytest: the rest comes with the first file or test that needs it.
+So this module imports nothing but pytest: the rest comes with the first file or test that needs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Conformanc
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what could be better though no test has failed of it."""
+    """Show below the results what could be better, though no test has failed because of it."""
     known = [
         (report.nodeid, text)
         for outcome in ("passed", "xfailed")
@@ -49,7 +49,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Make the mark ``partway`` known to pytest."""
     config.addinivalue_line(
         "markers", "partway(**settings): of the streams of this test's partway_gateway"
     )
@@ -63,7 +63,9 @@ def partway_gateway(request: pytest.FixtureRequest) -> Iterator[RunningGateway]:
     settings: dict[str, object] = {}
     for marker in request.node.iter_markers("partway"):  # the nearest first
         if marker.args:
-            pytest.fail(f"@pytest.mark.partway takes settings by name, not {marker.args[0]!r}")
+            pytest.fail(
+                f"@pytest.mark.partway: {marker.args[0]!r} was given; it must be settings by name"
+            )
         settings = {**marker.kwargs, **settings}
     with log_shown(), RunningGateway(**settings) as gateway:
         yield gateway

@@ -8,8 +8,8 @@
         talk_to(gateway.url, ca=gateway.ca_file)
         assert gateway.container.received == ["hi", "hi again"]
 
-It has a thread and an event loop of its own, so that the test may be synchronous, or run on any
-loop. Everything that a test may want to name is imported from here.
+The gateway has a thread and an event loop of its own, so that the test may be synchronous, or run
+on any loop. Everything that a test may want to name is imported from here.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ __all__ = [
 START_TIMEOUT: Final = 30.0
 STOP_TIMEOUT: Final = 30.0
 
-#: Seconds for the last bytes of streams that the test has left open.
+#: Seconds for the last bytes of the streams that the test has left open.
 _LAST_BYTES: Final = 1.0
 
 #: A machine that is busy with other tests may accept later than in the platform's 250 ms.
@@ -89,9 +89,9 @@ _PATIENT: Final = StreamPolicy(connect_timeout=5.0)
 
 @contextmanager
 def log_shown() -> Iterator[None]:
-    """Let the gateway's log have its INFO lines for a while, unless somebody has set its level.
+    """Let the gateway's log have INFO lines inside the block, unless somebody has set its level.
 
-    pytest then has them for a test that fails: of each stream how it ended, of each refusal why.
+    pytest shows the lines of a test that fails: how each stream ended, why each refusal was made.
     """
     gateway = logging.getLogger("partway")
     unset = gateway.level == logging.NOTSET
@@ -112,7 +112,7 @@ class Faults:
     """The faults of one gateway's streams. May be used from any thread."""
 
     def __init__(self) -> None:
-        #: Those in force.
+        #: The rules in force.
         self.rules = Rules()
 
     def add(
@@ -123,31 +123,31 @@ class Faults:
         path: str | None = None,
         query: str | None = None,
     ) -> Met:
-        """Let streams that open from now on have faults, those of one call at most.
+        """Let streams that open from now on have faults; a stream has those of one call at most.
 
         Args:
-            faults: of different kinds.
-            streams: only so many streams; all if it is left out.
-            every: only each so-manieth stream.
+            faults: what goes wrong; each of another kind.
+            streams: how many streams have the faults, counted from the first; all if left out.
+            every: which streams have the faults: 3 means the third, the sixth, and so on.
             path: only streams on this path of the container.
             query: only streams whose query has these ``key=value`` pairs.
 
         Returns:
-            How often it was met: ``applied`` counts the streams that got the faults.
+            How often the faults were met: ``applied`` counts the streams that got them.
 
         Raises:
-            TypeError: what is no fault.
-            ValueError: faults that do not go together, or a number that is not allowed.
+            TypeError: an argument is not a fault.
+            ValueError: the faults do not go together, or a number is not allowed.
         """
         for fault in faults:
             if not isinstance(fault, Fault):
-                raise TypeError(f"{fault!r} is no fault; one is made like Cut(after=2)")
+                raise TypeError(f"{fault!r} was given; it must be a fault, such as Cut(after=2)")
         if streams is not None and streams < 1:
-            raise ValueError(f"streams: 1 or more is wanted, not {streams}")
+            raise ValueError(f"streams: {streams} was given; it must be 1 or more")
         return self.rules.add(Rule(faults, first=streams, every=every, path=path, query=query))
 
     def clear(self) -> None:
-        """Let streams that open from now on be sound."""
+        """Let streams that open from now on have no faults."""
         self.rules.replace(())
 
 
@@ -157,21 +157,21 @@ class RunningGateway:
     Clients sign their requests with the key, or bring the token; both hold for this gateway alone.
 
     Args:
-        policy: further settings of its streams, by their names in
+        policy: further settings of the gateway's streams, by their names in
             :class:`~partway.gateway.streams.policy.StreamPolicy`, such as
             ``RunningGateway(ping_interval=0.5)``.
 
     Attributes:
         container: what the container says, and what it was told.
-        faults: what goes wrong.
-        endpoint_name: the one endpoint.
-        region: that signatures name.
-        access_key_id: of the one key.
-        secret_access_key: likewise.
+        faults: what goes wrong on streams.
+        endpoint_name: the name of the gateway's one endpoint.
+        region: the region that signatures must name.
+        access_key_id: the id of the one key.
+        secret_access_key: the secret of the one key.
         token: a bearer token for WebSockets.
 
     Raises:
-        TypeError: there is no such setting, or it cannot have this value.
+        TypeError: there is no setting of that name, or the setting cannot have this value.
     """
 
     endpoint_name: Final = "model"
@@ -218,7 +218,7 @@ class RunningGateway:
     def environment(self) -> dict[str, str]:
         """Environment variables that lead AWS's SDKs here, and make them trust the CA.
 
-        An ``AWS_SESSION_TOKEN`` that is set already has to go: it belongs to another key.
+        An ``AWS_SESSION_TOKEN`` that is set already must be removed: it belongs to another key.
         """
         ca = str(self.ca_file)
         return {
@@ -240,9 +240,9 @@ class RunningGateway:
         """Where a WebSocket client connects, a browser for instance.
 
         Args:
-            path: the model's, without a slash in front; empty for the default one.
-            query: the model's, ``key=value`` pairs.
-            tls: ``wss://`` in place of ``ws://``.
+            path: the model invocation path, without a slash in front; empty for the default path.
+            query: the model query string, as ``key=value`` pairs.
+            tls: whether to connect by ``wss://``, in place of ``ws://``.
             token: whether the URL has the token in it, so that nothing else is needed.
         """
         base = (self.url if tls else self.http_url).replace("http", "ws", 1)
@@ -258,17 +258,19 @@ class RunningGateway:
     # --- Its life, seen from the test -------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        """Start.
+        """Start the gateway and its container.
 
         Raises:
-            GatewayDidNotRun: it has failed.
+            GatewayDidNotRun: the gateway did not start.
         """
         self._thread.start()
         try:
             failure = self._started.exception(START_TIMEOUT)
         except TimeoutError:
             self._stop()
-            raise GatewayDidNotRun(f"no gateway within {START_TIMEOUT:g} s") from None
+            raise GatewayDidNotRun(
+                f"the gateway did not start within {START_TIMEOUT:g} s"
+            ) from None
         except BaseException:  # Ctrl+C
             self._stop()
             raise
@@ -283,10 +285,10 @@ class RunningGateway:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End the streams that are open, and everything else.
+        """End the streams that are open, the gateway and its container.
 
         Raises:
-            GatewayDidNotRun: it had failed, or does not come to its end.
+            GatewayDidNotRun: the gateway had failed, or does not come to its end.
         """
         self._stop()
         if self._thread.is_alive():
@@ -341,7 +343,10 @@ class RunningGateway:
             await stop.wait()
 
     def _write_principals(self, path: Path) -> Path:
-        """Who may call: the test. The file is its owner's alone, or the gateway would warn."""
+        """Write the file of principals: the test may call.
+
+        The file is its owner's alone, or the gateway would warn.
+        """
         path.touch(0o600)
         path.write_text(
             '[[principals]]\nname = "test"\n'

@@ -8,7 +8,7 @@
     container.replies_with("What do you mean?")
     container.says_last("bye")
 
-A container with nothing of this is an echo.
+A container whose script is empty is an echo.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class Fragmented:
     """A message in fragments, each of which reaches the client as one part.
 
     Args:
-        fragments: all text or all bytes; empty ones are sent too.
+        fragments: all text or all bytes; empty fragments are sent too.
 
     Raises:
-        TypeError: they are neither, or not all of a kind.
+        TypeError: the fragments are not all text, and not all bytes.
     """
 
     def __init__(self, *fragments: str | bytes) -> None:
         text = all(isinstance(fragment, str) for fragment in fragments)
         if not text and not all(isinstance(fragment, bytes) for fragment in fragments):
-            raise TypeError("a message's fragments are all text, or all bytes")
+            raise TypeError("a message's fragments must be all text, or all bytes")
         if not fragments:
-            raise TypeError("a message has one fragment at least, which may be empty")
+            raise TypeError("a message must have one fragment at least, which may be empty")
         last = len(fragments) - 1
-        #: What it is on the wire.
+        #: The fragments on the wire.
         self.frames = tuple(
             Frame(_opcode(index, text=text), _encoded(fragment), index == last)
             for index, fragment in enumerate(fragments)
@@ -54,10 +54,10 @@ class Fragmented:
 
 @dataclass(frozen=True, slots=True)
 class CloseWith:
-    """The container's own Close, the last that it says.
+    """The container's own Close, behind which it says nothing.
 
     Args:
-        code: 1005 for a Close without a code.
+        code: of the Close; 1005 for a Close without a code.
         reason: for a person.
 
     Raises:
@@ -78,9 +78,10 @@ class CloseWith:
 
 #: What a container may say.
 ScriptedReply = str | bytes | Fragmented | CloseWith
-#: The same, perhaps made of the message that is answered.
+#: What a container may answer: a reply, or a function that makes one of the message.
 ScriptedAnswer = ScriptedReply | Callable[[Message], ScriptedReply]
-#: Which messages a rule is for: those equal to it, those with a match, or those it is true of.
+#: Which messages a rule is for: those equal to a message, those in which a pattern has a match, or
+#: those for which a function returns true.
 Fits = str | bytes | re.Pattern[str] | re.Pattern[bytes] | Callable[[Message], object]
 
 _A = TypeVar("_A", bound=ScriptedAnswer)
@@ -88,7 +89,7 @@ _A = TypeVar("_A", bound=ScriptedAnswer)
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A script as it is at one moment; a stream keeps the one that it began with.
+    """A script as it is at one moment; a stream keeps the script that it began with.
 
     Attributes:
         first: said when a stream opens.
@@ -104,13 +105,13 @@ class Lines:
 
     @property
     def echoes_frames(self) -> bool:
-        """Whether no message is waited for: each frame is said again as it comes."""
+        """Whether each frame is sent back as it comes, without waiting for whole messages."""
         return not self.rules and self.otherwise is None
 
     def answers(self, message: Message) -> Iterator[ScriptedReply] | None:
         """What a message is answered with; None to echo it.
 
-        A test's function that fails ends the stream with Close(1011), and is in the log.
+        Where a test's function fails, the stream ends with Close(1011), and the log says why.
         """
         try:
             chosen = self.otherwise
@@ -127,11 +128,11 @@ class Lines:
 
 
 class ContainerScript:
-    """The vocabulary. What is said here holds for streams that open afterwards.
+    """What a container says; a change holds for streams that open afterwards.
 
-    A reply is a message (``str`` or ``bytes``), one in fragments (:class:`Fragmented`), or
-    ``CloseWith(code, reason)``, which is the last one. An answer may also be a function that makes
-    a reply of the message that came.
+    A reply is a message (``str`` or ``bytes``), a message in fragments (:class:`Fragmented`), or
+    ``CloseWith(code, reason)``, which is the last reply. An answer may also be a function that
+    makes a reply of the message that came.
     """
 
     def __init__(self) -> None:
@@ -139,39 +140,39 @@ class ContainerScript:
         self._lines = Lines()
 
     def replies_with(self, *answers: ScriptedAnswer) -> None:
-        """Answer each message so, in place of an echo; with nothing at all if nothing is given."""
+        """Answer each message with these, in place of an echo; with silence if none are given."""
         self._lines = replace(self._lines, otherwise=_checked(answers))
 
     def on(self, fits: Fits, *answers: ScriptedAnswer) -> None:
-        """Answer messages of one kind so; of several rules that fit the first one counts.
+        """Answer certain messages with these; of several rules that fit the first one counts.
 
         Args:
-            fits: a message equal to it, a pattern that has a match in it, or a function that says
-                so. Text and bytes never fit each other.
-            answers: nothing for silence.
+            fits: which messages: a message that they equal, a pattern that has a match in them, or
+                a function that returns true for them. Text and bytes never fit each other.
+            answers: what to say; silence if none are given.
         """
         rule = (fits, _checked(answers))
         self._lines = replace(self._lines, rules=(*self._lines.rules, rule))
 
     def says_first(self, *replies: ScriptedReply) -> None:
-        """Say this as soon as a stream opens."""
+        """Say these replies as soon as a stream opens."""
         self._lines = replace(self._lines, first=_checked(tuple(map(_reply, replies))))
 
     def says_last(self, *replies: ScriptedReply) -> None:
-        """Say this once the input has ended, before the Close; ``CloseWith`` takes its place."""
+        """Say these replies once the input has ended; a ``CloseWith`` is said as the Close."""
         self._lines = replace(self._lines, last=_checked(tuple(map(_reply, replies))))
 
 
 def frames_of(reply: str | bytes | Fragmented) -> tuple[Frame, ...]:
-    """A reply on the wire."""
+    """The frames that a reply is on the wire."""
     return (reply if isinstance(reply, Fragmented) else Fragmented(reply)).frames
 
 
 def _checked(answers: tuple[_A, ...]) -> tuple[_A, ...]:
-    """Answers that can be given. What a function makes is checked when it has made it.
+    """These answers, once each is seen to be one; a function's reply is checked when it is made.
 
     Raises:
-        TypeError: one is none.
+        TypeError: an answer is neither a reply nor a function.
         ValueError: something is said after a Close.
     """
     for answer in answers:
@@ -186,8 +187,8 @@ def _reply(value: object) -> ScriptedReply:
     if isinstance(value, str | bytes | Fragmented | CloseWith):
         return value
     raise TypeError(
-        f"a reply is text, bytes, Fragmented(…) or CloseWith(…), not {value!r}; "
-        "several replies are several arguments"
+        f"{value!r} was given; a reply must be text, bytes, Fragmented(…) or CloseWith(…), and "
+        "several replies must be several arguments"
     )
 
 

@@ -1,6 +1,6 @@
 """A container that says what a test's script says, and remembers what it was told.
 
-It lives on an event loop; its script and its memory are for tests on any thread.
+The container lives on an event loop; tests on any thread may use its script and its memory.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 log = logging.getLogger("partway.testing")
 
-#: All that one container remembers; what a test sends is far from it.
+#: Bytes that one container remembers; what a test sends is far from that many.
 MEMORY_BYTES = 64 * MIB
 
 #: What a stream costs in that memory beside its path, query and headers.
 _STREAM_OVERHEAD = 1024
 
-#: Seconds that connections have to go when the container does.
+#: Seconds that connections have to end when the container does.
 _SHUTDOWN = 1.0
 
 
@@ -53,10 +53,11 @@ class ReceivedStream:
         path: without its first slash, as in ``connect(path=…)``.
         query: as it came, percent-encoded.
         headers: of the upgrade.
-        parts: every frame so far.
-        close: the Close that the gateway began with: 1000 after the input's end, 1001 after a
-            cancel. None until then, and where the container closed first or the connection broke.
-        ended: whether its connection is gone.
+        parts: the frames so far, each as a part.
+        close: the gateway's Close, where the gateway closed first: 1000 after the input's end,
+            1001 after a cancel. None until then, and where the container closed first or the
+            connection broke.
+        ended: whether the stream's connection is gone.
     """
 
     path: str
@@ -72,7 +73,7 @@ class ReceivedStream:
 
     @property
     def messages(self) -> list[Message]:
-        """Every whole message so far; one that was never finished is seen in ``parts``."""
+        """Every whole message so far; an unfinished message is seen in ``parts`` alone."""
         messages = []
         begun = 0
         parts = list(self.parts)
@@ -84,7 +85,7 @@ class ReceivedStream:
 
 
 class ScriptedContainer(ContainerScript):
-    """The container. It takes streams on every path, and answers ``/ping``."""
+    """A container that takes streams on every path, and answers ``/ping``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +100,7 @@ class ScriptedContainer(ContainerScript):
 
     @property
     def streams(self) -> list[ReceivedStream]:
-        """Every stream that reached it, in the order of their upgrades."""
+        """Every stream that reached the container, in the order of their upgrades."""
         return list(self._streams)
 
     @property
@@ -108,25 +109,25 @@ class ScriptedContainer(ContainerScript):
         return [message for stream in self.streams for message in stream.messages]
 
     def wait_for(self, condition: Callable[[], object], timeout: float = 5.0) -> None:
-        """Wait until something is true, which is tried whenever the container is told something.
+        """Wait until a condition is true; it is tried whenever the container is told something.
 
-        It blocks: from an event loop, ``await asyncio.to_thread(container.wait_for, …)``.
+        The call blocks: from an event loop, ``await asyncio.to_thread(container.wait_for, …)``.
 
         Raises:
-            TimeoutError: it has not come true; says what there is instead.
+            TimeoutError: the condition has not come true; says which streams there are.
         """
         with self._changed:
             if not self._changed.wait_for(condition, timeout):
                 seen = f"there are {self._streams}" if self._streams else "no stream has come"
-                raise TimeoutError(f"not within {timeout:g} s; {seen}")
+                raise TimeoutError(f"the condition is not true after {timeout:g} s; {seen}")
 
     # --- Its life, on its loop --------------------------------------------------------------------
 
     async def start(self) -> Address:
-        """Listen, on a free port of this machine.
+        """Listen on a free port of this machine; returns where.
 
         Raises:
-            OSError: it cannot.
+            OSError: no port can be listened on.
         """
         self._http = Http1Server(self._dispatch)
         loop = asyncio.get_running_loop()
@@ -135,7 +136,7 @@ class ScriptedContainer(ContainerScript):
         return Address(host, port)
 
     async def aclose(self) -> None:
-        """Cut what is open."""
+        """Stop listening, and cut the streams that are open."""
         if self._server is not None and self._http is not None:
             self._server.close()
             for conversation in self._conversations:
@@ -175,7 +176,7 @@ class ScriptedContainer(ContainerScript):
             self._conversations.discard(conversation)
 
     def _remember(self, size: int) -> bool:
-        """Whether there is room for so many bytes, which then are taken."""
+        """Whether there is room for ``size`` more bytes; if so, they are counted."""
         if self._remembered + size > MEMORY_BYTES:
             log.error("the scripted container remembers %d bytes at most", MEMORY_BYTES)
             return False
@@ -186,7 +187,7 @@ class ScriptedContainer(ContainerScript):
 class _Conversation:
     """One stream: a :class:`~partway.protocol.connection.FrameHandler` that follows the script.
 
-    Everything is said within the callback that calls for it: there is no task to look after.
+    Every reply is sent within the callback that calls for it: there is no task to look after.
     """
 
     def __init__(
@@ -233,7 +234,7 @@ class _Conversation:
             self._answer()
 
     def pong_received(self, payload: bytes) -> None:
-        """It sends no pings: liveness is the gateway's to watch (clause 1.4-1)."""
+        """Ignore it: this container sends no Pings; the gateway does (clause 1.4-1)."""
 
     def close_received(self, close: Close) -> None:
         with self._changed:
@@ -262,7 +263,7 @@ class _Conversation:
     # --- What it says -----------------------------------------------------------------------------
 
     def _answer(self) -> None:
-        """Answer a whole message; an echo has its fragments."""
+        """Answer the whole message that has come; an echo has the fragments of its message."""
         parts, self._message = self._message, []
         answers = self._lines.answers(message_of(parts))
         if answers is not None:
@@ -281,13 +282,13 @@ class _Conversation:
                 self._connection.send(frame)
 
     def _finish(self, close: Close) -> None:
-        """Say Close, unless that was done."""
+        """Send a Close, unless that was done."""
         if not self._closing:
             self._closing = True
             self._connection.finish(close)
 
 
 def message_of(parts: Sequence[PayloadPart]) -> Message:
-    """The message that its parts make; text is known to be UTF-8, or the stream had ended."""
+    """The message that these parts make; text must be UTF-8, which the connection has seen to."""
     payload = b"".join(part.payload for part in parts)
     return payload.decode() if parts[0].data_type is DataType.UTF8 else payload

@@ -49,7 +49,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFi
     output, errors = capsys.readouterr()
     assert output == ""
     assert errors == (
-        f"partway-container: {tmp_path} has files in it: name a folder that is new or empty\n"
+        f"partway-container: {tmp_path} has files in it; the folder must be new or empty\n"
     )
 
 

@@ -206,7 +206,7 @@ def test_bad_arguments_are_one_line(refused: Refused, arguments: list[str], says
 
 @pytest.mark.parametrize("port", ["65536", "-1", "http", "", "8080 ", "٣", "1" * 5000])
 def test_a_port_that_is_none(refused: Refused, port: str) -> None:
-    expected = f"{port!r} is no port: give a number from 0 to 65535"
+    expected = f"{port!r} was given; it must be a whole number from 0 to 65535"
     assert refused("serve", f"--port={port}") == (2, f"--port {expected}")
     if port:  # an empty variable is none
         assert refused("serve", SAGEMAKER_BIND_TO_PORT=port) == (
@@ -218,7 +218,7 @@ def test_a_port_that_is_none(refused: Refused, port: str) -> None:
 def test_a_log_level_that_is_none(refused: Refused) -> None:
     assert refused("serve", PARTWAY_LOG_LEVEL="loud") == (
         2,
-        "PARTWAY_LOG_LEVEL 'loud' is none of debug, info, warning, error",
+        "PARTWAY_LOG_LEVEL 'loud' was given; it must be one of debug, info, warning, error",
     )
 
 
@@ -236,11 +236,11 @@ def test_a_folder_of_artifacts_that_is_not_there(refused: Refused) -> None:
 def test_two_things_to_serve(refused: Refused) -> None:
     assert refused("serve", "--model", "echo", "--script", "x.py") == (
         2,
-        "--model echo and --script x.py are given: one container serves one of them",
+        "--model echo and --script x.py are given; a container must serve one of them",
     )
     assert refused("serve", PARTWAY_APP="a:b", PARTWAY_SCRIPT="x.py", PARTWAY_MODEL="") == (
         2,
-        "PARTWAY_APP a:b and PARTWAY_SCRIPT x.py are given: one container serves one of them",
+        "PARTWAY_APP a:b and PARTWAY_SCRIPT x.py are given; a container must serve one of them",
     )
 
 
@@ -271,7 +271,7 @@ def test_a_model_that_cannot_be_found(refused: Refused, own: Path) -> None:
     assert refused("serve", "--model", "./own_model.py:Shouting") == (
         2,
         (
-            "--model ./own_model.py:Shouting: './own_model.py' is no module's name; "
+            "--model ./own_model.py:Shouting: './own_model.py' must be a module's name; "
             "the file model.py is the module model"
         ),
     )
@@ -290,7 +290,7 @@ def test_a_class_that_cannot_be_found_names_those_that_can(refused: Refused, own
     for name in ("helper", "Model", "asyncio"):
         assert refused("serve", "--model", f"own_model:{name}") == (
             2,
-            f"--model own_model:{name}: {name} is no subclass of container.Model; {there}",
+            f"--model own_model:{name}: {name} must be a subclass of partway.Model; {there}",
         )
     assert refused("serve", "--model", "empty_model:Chat") == (
         2,
@@ -374,7 +374,7 @@ def test_a_handler_that_is_not_async(own: Path) -> None:
     assert (code, output) == (1, "")
     assert errors.splitlines()[-1] == (
         "partway-container: --model own_model:NotAsync: "
-        "NotAsync.stream handles streams: make it async def"
+        "NotAsync.stream handles streams: it must be async def"
     )
     assert "Traceback" not in errors
 

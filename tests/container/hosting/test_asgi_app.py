@@ -92,16 +92,18 @@ def test_no_application(module: types.ModuleType) -> None:
     module.number = 5  # type: ignore[attr-defined]
     module.factory = lambda: asgi  # type: ignore[attr-defined]
     module.kind = Asgi  # type: ignore[attr-defined]
-    with pytest.raises(TypeError, match="some_app:number is no application, but of type int"):
+    with pytest.raises(
+        TypeError, match="some_app:number must be an ASGI or WSGI application, not of type int"
+    ):
         load_app("some_app:number")
     for name in ("some_app:factory", "some_app:kind"):
-        with pytest.raises(TypeError, match=r"takes neither .* of a factory, name what it returns"):
+        with pytest.raises(TypeError, match=r"must take .* of a factory, name what it returns"):
             load_app(name)
 
 
 @pytest.mark.parametrize("name", ["", "app", "app:", ":app", "some.app"])
 def test_no_name(name: str) -> None:
-    with pytest.raises(ValueError, match="use module:attribute"):
+    with pytest.raises(ValueError, match="must be named as module:attribute"):
         load_app(name)
 
 

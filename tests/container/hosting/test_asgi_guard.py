@@ -318,7 +318,7 @@ async def test_a_body_that_is_too_slow_is_408() -> None:
         server.guard._body_timeout = 0.05
         client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nh")
         said = await response(client)
-        assert (said.status, said.body) == (408, b"no body within 0.05 s\n")
+        assert (said.status, said.body) == (408, b"the body did not come within 0.05 s\n")
 
 
 async def test_the_time_for_a_body_is_that_for_all_of_it() -> None:
@@ -330,7 +330,7 @@ async def test_the_time_for_a_body_is_that_for_all_of_it() -> None:
     received = [await body.receive() for _ in range(10)]
     assert received[0]["type"] == "http.request"
     assert received[-1]["type"] == "http.disconnect"
-    assert body.fault == (408, "no body within 0.05 s")
+    assert body.fault == (408, "the body did not come within 0.05 s")
 
 
 async def test_a_body_out_of_bounds_is_told_even_by_an_app_that_fails_over_it() -> None:

@@ -144,7 +144,10 @@ async def test_fragments_of_a_message_are_bounded(monkeypatch: pytest.MonkeyPatc
             if count == 2:
                 assert (await client.frame()).payload == b"x"
         end = await client.frame()
-        assert (end.close_code, end.close_reason) == (1009, "over 3 fragments")
+        assert (end.close_code, end.close_reason) == (
+            1009,
+            "a message must have at most 3 fragments",
+        )
         await client.rest()
 
 

@@ -310,7 +310,8 @@ async def test_a_body_that_is_not_what_it_says(
 ) -> None:
     async with served(script(DESCRIBE)) as running:
         answer = await running.invoke(body, content_type)
-        assert (answer.status, answer.body.decode()) == (400, f"the body is no {content_type}\n")
+        told = f"the body is not {content_type}, as its type says\n"
+        assert (answer.status, answer.body.decode()) == (400, told)
         assert (await running.invoke("[1]", JSON)).status == 200
 
 
@@ -318,7 +319,7 @@ async def test_a_body_that_is_not_what_it_says(
 async def test_a_body_of_another_type(script: Scripts, content_type: str) -> None:
     async with served(script(DESCRIBE)) as running:
         answer = await running.invoke("[1]", content_type)
-    known = b"this model reads application/json, text/csv, application/x-npy\n"
+    known = b"the body's type must be one of application/json, text/csv, application/x-npy\n"
     assert (answer.status, answer.body) == (415, known)
 
 
@@ -351,7 +352,7 @@ async def test_answers_are_of_the_first_type_that_can_be_given(
 async def test_an_answer_that_cannot_be_given(script: Scripts) -> None:
     async with served(script(IDENTITY)) as running:
         answer = await running.invoke("[1]", JSON, Accept="image/png, text/html;level=1")
-    known = b"this model answers in application/json, text/csv, application/x-npy\n"
+    known = b"Accept must allow one of application/json, text/csv, application/x-npy\n"
     assert (answer.status, answer.body) == (406, known)
 
 
@@ -395,10 +396,10 @@ async def test_what_lies_beside_it_can_be_imported(script: Scripts) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "has no model_fn(model_dir)"),
-        ("def model_fn(): pass", "model_fn is called as model_fn(model_dir)"),
+        ("", "must define model_fn(model_dir)"),
+        ("def model_fn(): pass", "model_fn must take (model_dir)"),
         ("model_fn = 1", "1 is not a callable object"),
-        (f"{IDENTITY}\ndef input_fn(body): pass", "called as input_fn(body, content_type)"),
+        (f"{IDENTITY}\ndef input_fn(body): pass", "input_fn must take (body, content_type)"),
         (
             f"{IDENTITY}\ndef transform_fn(a, b, c, d): pass\ndef output_fn(a, b): pass",
             "has transform_fn, which leaves nothing to output_fn",

@@ -208,7 +208,7 @@ async def test_a_job_that_is_late_is_killed(
         with pytest.raises(TooSlow):
             await workers.run(model.hang, tmp_path / "sign")
         await eventually(workers.trouble)
-        assert workers.trouble() == "no worker process is up: it is being replaced"
+        assert workers.trouble() == "no worker process is up: the process is being replaced"
         await eventually(lambda: workers.trouble() is None)
         assert await workers.run(model.add, 1, 2) == 3
     assert "still computes what nobody waits for: it is killed" in caplog.text

@@ -59,7 +59,7 @@ async def test_a_load_that_hangs_is_killed(tmp_path: Path) -> None:
     workers = Workers(model)
     starting = asyncio.ensure_future(workers.start(tmp_path))
     await eventually((tmp_path / "loads").exists)
-    assert workers.trouble() == "no worker process is up: it is loading"
+    assert workers.trouble() == "no worker process is up: the model is loading"
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting

@@ -358,9 +358,9 @@ async def test_what_cannot_be_called_on_a_worker() -> None:
                 await workers.run(call)
             with pytest.raises(TypeError, match="is async"):
                 workers.iterate(call)
-        with pytest.raises(TypeError, match=r"is a generator: use iterate\(\)"):
+        with pytest.raises(TypeError, match=r"is a generator: it must be called by iterate\(\)"):
             await workers.run(model.produce)
-        with pytest.raises(TypeError, match="this returned int"):
+        with pytest.raises(TypeError, match="must be a generator, not return int"):
             await anext(workers.iterate(id, model))  # type: ignore[arg-type]  # what is tested
 
 

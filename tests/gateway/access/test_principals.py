@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from partway.gateway.access.principals import Principal, Principals, PrincipalsError
-from partway.protocol.limits import MAX_KEYS_PER_PRINCIPAL, MAX_PRINCIPALS, MAX_PRINCIPALS_BYTES
+from partway.gateway.limits import MAX_KEYS_PER_PRINCIPAL, MAX_PRINCIPALS, MAX_PRINCIPALS_BYTES
 from partway.protocol.sigv4 import Credentials
 from tests.gateway.configuration.documents import as_toml, taken_or_refused, with_any
 

@@ -259,7 +259,7 @@ def test_where_a_container_is_expected_somebody_may_listen(capsys):
         ("", "one of the arguments --url --command --image --platform --matrix is required"),
         ("--url http://a --command b", "not allowed with argument"),
         ("--url http://a --nonsense", "unrecognized arguments: --nonsense"),
-        ("--command a --env A", "'A' is not NAME=VALUE"),
+        ("--command a --env A", "'A' was given; it must be NAME=VALUE"),
         ("--platform a --ping-interval 0", "'0' was given; it must be a number of seconds over 0"),
         ("--platform a --ping-interval x", "'x' was given; it must be a number of seconds over 0"),
     ],
@@ -278,7 +278,7 @@ def test_flags_that_do_not_fit(capsys, flags, why):
         ("--platform http://a:1 --endpoint a", "--platform needs --endpoint NAME, and --listen"),
         (
             "--platform a --endpoint a --listen b",
-            "--platform a: it begins with http:// or https://",
+            "--platform a: must begin with http:// or https://",
         ),
         (
             "--platform http://a --endpoint a --listen b/c",
@@ -290,7 +290,7 @@ def test_flags_that_do_not_fit(capsys, flags, why):
         ),
         (
             "--platform http://a --endpoint a --listen b --probe chat",
-            "--probe is for a container, and --platform is a gateway",
+            "--probe is for a container; --platform checks a gateway",
         ),
         ("--url https://a:1", "--url: 'https://a:1' is not a container's URL: it must begin with"),
         ("--url http://a:1 --env A=1", "--env and --model-dir are for a container started with"),
@@ -306,14 +306,17 @@ def test_flags_that_do_not_fit(capsys, flags, why):
         ("--command a --only image.label", "--only: image.label is tried with --image"),
         ("--image a --only ping", "--only: ping is tried with --url or --command"),
         ("--image /not/there", "--image /not/there: No such file or directory"),
-        ("--image LICENSE", "--image LICENSE: it is no tar archive, or a damaged one"),
+        ("--image LICENSE", "--image LICENSE: the file is not a tar archive, or is damaged"),
         ("--image docs", "--image docs: Is a directory"),
         ("--image 'a\x1b'", "--image a\ufffd: No such file or directory"),
         ("--command a --path 'a b'", "--path or --query: ModelInvocationPath must be up to"),
         ("--command a --query a", "--path or --query: ModelQueryString must be up to"),
-        ("--command a --json /not/there/a", "/not/there/a: no file can be made there"),
-        ("--command a --html docs", "docs: no file can be made there"),
-        ("--command a --html - --json -", "only one of --json, --junit and --html can be standard"),
+        ("--command a --json /not/there/a", "/not/there/a: must be a file in a folder"),
+        ("--command a --html docs", "docs: must be a file in a folder that exists"),
+        (
+            "--command a --html - --json -",
+            "--json, --junit and --html: only one of them can be standard output",
+        ),
     ],
 )
 def test_asked_wrongly(capsys, monkeypatch, flags, why):
@@ -350,4 +353,4 @@ def test_a_log_without_unicode(tmp_path):
     path = written(tmp_path, saved(User="\xe9"))
     done = conform("--image", path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0
-    assert "it runs as '\\xe9'" in done.stdout
+    assert "the image runs as '\\xe9'" in done.stdout

@@ -324,7 +324,7 @@ async def test_files_that_cannot_be_watched(anyio_backend, no_leaks, tmp_path, c
     ("words", "says"),
     [
         (["--port", "70000"], "--port: 70000 was given; it must be a whole number from 0 to 65535"),
-        (["--name", "a_b"], "'a_b' is no endpoint's name: "),
+        (["--name", "a_b"], "'a_b' was given; an endpoint's name must be "),
         (["model:Chat", "--script", "x.py"], "not allowed with argument"),
         (["--app", "a:b", "--script", "x.py"], "not allowed with argument"),
         (["--log-level", "loud"], "--log-level"),

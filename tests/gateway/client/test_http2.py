@@ -31,16 +31,14 @@ from partway.gateway.client import (
     StreamEnded,
     connect,
 )
-from partway.protocol import limits
-from partway.protocol.limits import (
+from partway.gateway.limits import (
     CLIENT_RECEIVE_HIGH_WATER,
+    GATEWAY_PING_INTERVAL,
     HTTP2_CONNECTION_WINDOW,
     HTTP2_STREAM_WINDOW,
-    KIB,
-    MIB,
-    PART_OVERHEAD,
-    WRITE_HIGH_WATER,
 )
+from partway.protocol import limits
+from partway.protocol.limits import KIB, MIB, PART_OVERHEAD, WRITE_HIGH_WATER
 from tests.event_factory import exception, message, part, part_headers, string
 from tests.gateway.client.http2_server import PREFACE, WINDOW, AtGateway, RawGateway, opened
 from tests.gateway.client.peers import all_parts, settled, until, url_of
@@ -457,10 +455,10 @@ def pings_at(at_gateway: AtGateway) -> list[PingFrame]:
 async def test_a_gateway_that_answers_no_ping_is_lost(clock):
     async with stream_and_gateway(pongs=False) as (stream, at_gateway):
         for number in range(1, 7):
-            clock.advance(limits.GATEWAY_PING_INTERVAL)
+            clock.advance(GATEWAY_PING_INTERVAL)
             await until(lambda: len(pings_at(at_gateway)) == number, "a ping")  # noqa: B023
         assert not stream._ended
-        clock.advance(limits.GATEWAY_PING_INTERVAL)
+        clock.advance(GATEWAY_PING_INTERVAL)
         with pytest.raises(ConnectionLost, match="answered none of 6 pings"):
             await soon(stream.receive())
         assert [each.opaque_data for each in pings_at(at_gateway)] == [
@@ -475,7 +473,7 @@ async def test_pings_go_on_while_nobody_reads(clock):
             at_gateway.data(part(bytes(16_000)))
             await asyncio.sleep(0.001)
         for number in range(1, 11):
-            clock.advance(limits.GATEWAY_PING_INTERVAL)
+            clock.advance(GATEWAY_PING_INTERVAL)
             await until(lambda: not stream._pings._liveness.unanswered, "a pong")
             assert len(pings_at(at_gateway)) == number
         assert not stream._ended

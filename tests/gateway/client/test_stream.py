@@ -17,17 +17,9 @@ from partway.gateway.client import (
     StreamRefused,
     connect,
 )
+from partway.gateway.limits import CLIENT_RECEIVE_HIGH_WATER, GATEWAY_PING_INTERVAL, MAX_SOCKET_READ
 from partway.gateway.streams.policy import StreamPolicy
-from partway.protocol import limits
-from partway.protocol.limits import (
-    CLIENT_RECEIVE_HIGH_WATER,
-    KIB,
-    MAX_PART_BYTES,
-    MAX_SOCKET_READ,
-    MIB,
-    PART_OVERHEAD,
-    WRITE_HIGH_WATER,
-)
+from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB, PART_OVERHEAD, WRITE_HIGH_WATER
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, close, frame
 from tests.gateway.client.peers import all_parts, echo_container, iterate, settled, until, url_of
 from tests.wire.peers import ENDPOINT, RawContainer, soon
@@ -260,7 +252,7 @@ async def test_a_silent_stream_goes_on(transport, gateway_for, container, clock)
     async with connect(url_of(gateway), ENDPOINT, transport=transport) as stream:
         model = await container.stream()
         for _ in range(10):
-            clock.advance(limits.GATEWAY_PING_INTERVAL)
+            clock.advance(GATEWAY_PING_INTERVAL)
             await until(lambda: not stream._pings._liveness.unanswered, "a pong")
         model.send(frame(BINARY, b"still there"))
         assert (await soon(stream.receive())).payload == b"still there"
@@ -270,7 +262,7 @@ async def test_nobody_is_lost_while_the_client_does_not_read(
     transport, gateway_for, container, clock
 ):
     """A pong would wait behind what is not read, unseen."""
-    interval = limits.GATEWAY_PING_INTERVAL
+    interval = GATEWAY_PING_INTERVAL
     piece, count = 64 * KIB, 256
     gateway = await gateway_for()
     async with connect(url_of(gateway), ENDPOINT, transport=transport) as stream:

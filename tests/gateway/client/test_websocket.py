@@ -17,9 +17,8 @@ from partway.gateway.client import (
     StreamEnded,
     connect,
 )
-from partway.protocol import limits
+from partway.gateway.limits import CLIENT_RECEIVE_HIGH_WATER, GATEWAY_PING_INTERVAL
 from partway.protocol.limits import (
-    CLIENT_RECEIVE_HIGH_WATER,
     KIB,
     MAX_ENVELOPE_BYTES,
     MAX_ENVELOPE_FRAGMENTS,
@@ -157,9 +156,9 @@ async def test_parts_without_bytes_count_too():
 async def test_a_gateway_that_answers_no_ping_is_lost(clock):
     async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
         at_gateway = await server.stream()
-        clock.advance(6 * limits.GATEWAY_PING_INTERVAL)
+        clock.advance(6 * GATEWAY_PING_INTERVAL)
         assert not stream._ended
-        clock.advance(limits.GATEWAY_PING_INTERVAL)
+        clock.advance(GATEWAY_PING_INTERVAL)
         with pytest.raises(ConnectionLost, match="answered none of 6 pings") as caught:
             await soon(stream.receive())
         with pytest.raises(ConnectionLost):
@@ -171,7 +170,7 @@ async def test_a_gateway_that_answers_no_ping_is_lost(clock):
 
 
 async def test_a_pong_answers_and_data_does_not(clock):
-    interval = limits.GATEWAY_PING_INTERVAL
+    interval = GATEWAY_PING_INTERVAL
     async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
         at_gateway = await server.stream()
         for _ in range(10):
@@ -192,7 +191,7 @@ async def test_a_pong_answers_and_data_does_not(clock):
 
 
 async def test_who_reads_again_pings_again(clock):
-    interval = limits.GATEWAY_PING_INTERVAL
+    interval = GATEWAY_PING_INTERVAL
     full = CLIENT_RECEIVE_HIGH_WATER // PART_OVERHEAD + 1
     async with replying(grant) as server, connect(url_of(server), ENDPOINT) as stream:
         at_gateway = await server.stream()
@@ -219,7 +218,7 @@ async def test_no_ping_follows_the_end(clock):
         at_gateway = await server.stream()
         with pytest.raises(ModelStreamFailed, match="4000: m"):
             await soon(stream.receive())
-        clock.advance(5 * limits.GATEWAY_PING_INTERVAL)
+        clock.advance(5 * GATEWAY_PING_INTERVAL)
         closing = asyncio.create_task(stream.close())
         assert (await at_gateway.frame()).opcode == CLOSE
         at_gateway.abort()

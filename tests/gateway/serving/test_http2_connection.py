@@ -18,6 +18,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
+from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
 from partway.gateway.serving.http2_connection import Http2Connection
 from partway.gateway.serving.http2_connections import Connections
 from partway.protocol import limits
@@ -110,14 +111,14 @@ async def test_it_says_its_settings_and_its_window_at_once(made):
     on = made(max_streams=7)
     settings, window = on.sent()
     assert settings.settings == {
-        SettingsFrame.INITIAL_WINDOW_SIZE: limits.HTTP2_OPENING_WINDOW,
+        SettingsFrame.INITIAL_WINDOW_SIZE: HTTP2_OPENING_WINDOW,
         SettingsFrame.MAX_FRAME_SIZE: limits.HTTP2_MAX_FRAME,
         SettingsFrame.MAX_HEADER_LIST_SIZE: limits.HTTP2_MAX_HEADER_LIST,
         SettingsFrame.ENABLE_PUSH: 0,
         SettingsFrame.MAX_CONCURRENT_STREAMS: 7,
     }
     assert window.stream_id == 0
-    assert window.window_increment == limits.HTTP2_CONNECTION_WINDOW - limits.HTTP2_OPENING_WINDOW
+    assert window.window_increment == HTTP2_CONNECTION_WINDOW - HTTP2_OPENING_WINDOW
     assert len(on.siblings.open) == 1
 
 
@@ -286,7 +287,7 @@ async def test_credit_of_the_connection_comes_back(made):
     await on.read_all()
     updates = of_kind(WindowUpdateFrame, on.sent())
     assert [frame.stream_id for frame in updates] == [0]
-    assert updates[0].window_increment >= limits.HTTP2_CONNECTION_WINDOW // 4
+    assert updates[0].window_increment >= HTTP2_CONNECTION_WINDOW // 4
 
 
 # --- Faults and ends -----------------------------------------------------------------------------

@@ -7,6 +7,12 @@ import asyncio
 import pytest
 from hyperframe.frame import GoAwayFrame
 
+from partway.gateway.limits import (
+    HTTP2_IDLE_TIMEOUT,
+    HTTP2_PREMATURE_AFTER,
+    HTTP2_PREMATURE_SECONDS,
+    HTTP2_PREMATURE_SHARE,
+)
 from partway.protocol import limits
 from tests.gateway.serving.http2_wire import OPENING, Parts, whole
 from tests.wire.http2_streams import Code
@@ -76,7 +82,7 @@ async def test_a_stream_counts_until_the_client_has_ended_it_too(on):
 
 
 async def test_streams_of_all_connections_are_bounded_together(on, monkeypatch):
-    monkeypatch.setattr(limits, "HTTP2_MAX_STREAMS_IN_ALL", 5)
+    monkeypatch.setattr("partway.gateway.serving.http2_connections.HTTP2_MAX_STREAMS_IN_ALL", 5)
     on.siblings.streams = 4
     on.begin()
     assert on.siblings.streams == 5
@@ -106,15 +112,15 @@ async def test_with_a_stream_it_is_not_idle(on):
     on.begin(2)
     on.lifetime.stream_over()
     assert on.clock.armed == []
-    on.clock.advance(limits.HTTP2_IDLE_TIMEOUT * 3)
+    on.clock.advance(HTTP2_IDLE_TIMEOUT * 3)
     assert on.goaways() == []
 
 
 async def test_idle_since_the_last_stream(on):
     on.streams_go(1)
-    on.clock.advance(limits.HTTP2_IDLE_TIMEOUT - 1)
+    on.clock.advance(HTTP2_IDLE_TIMEOUT - 1)
     on.streams_go(1)
-    idle_for(on, limits.HTTP2_IDLE_TIMEOUT)
+    idle_for(on, HTTP2_IDLE_TIMEOUT)
 
 
 @pytest.mark.clause("2.1-4")
@@ -139,16 +145,16 @@ async def test_what_the_gate_has_found_closes_it_to_new_streams(on):
     assert not on.closed
 
 
-SHARE = round(limits.HTTP2_PREMATURE_SHARE * limits.HTTP2_PREMATURE_AFTER)
-EARLY = limits.HTTP2_PREMATURE_SECONDS - 0.1
+SHARE = round(HTTP2_PREMATURE_SHARE * HTTP2_PREMATURE_AFTER)
+EARLY = HTTP2_PREMATURE_SECONDS - 0.1
 
 
 @pytest.mark.parametrize(
     ("early", "others", "closes"),
     [
-        (SHARE + 1, limits.HTTP2_PREMATURE_AFTER - SHARE - 1, True),
-        (SHARE, limits.HTTP2_PREMATURE_AFTER - SHARE, False),
-        (limits.HTTP2_PREMATURE_AFTER - 1, 0, False),
+        (SHARE + 1, HTTP2_PREMATURE_AFTER - SHARE - 1, True),
+        (SHARE, HTTP2_PREMATURE_AFTER - SHARE, False),
+        (HTTP2_PREMATURE_AFTER - 1, 0, False),
     ],
     ids=["more than the share", "the share", "too few to tell"],
 )
@@ -161,7 +167,7 @@ async def test_premature_resets(on, early, others, closes):
 
 
 async def test_streams_that_are_reset_later_are_not_premature(on):
-    on.streams_go(limits.HTTP2_PREMATURE_AFTER, reset_at=limits.HTTP2_PREMATURE_SECONDS)
+    on.streams_go(HTTP2_PREMATURE_AFTER, reset_at=HTTP2_PREMATURE_SECONDS)
     on.lifetime.review()
     assert on.told == []
 

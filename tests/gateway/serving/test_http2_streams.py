@@ -20,6 +20,14 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
+from partway.gateway.limits import (
+    HTTP2_CONNECTION_WINDOW,
+    HTTP2_ENCODER_TABLE,
+    HTTP2_HELD_BACK,
+    HTTP2_HOLD_BACK_FROM,
+    HTTP2_IDLE_TIMEOUT,
+    HTTP2_RESET_DELAY,
+)
 from partway.gateway.serving.http2_library import server_library
 from partway.gateway.serving.http2_streams import Http2Streams
 from partway.protocol import limits
@@ -27,7 +35,7 @@ from partway.protocol.http2_gate import FrameGate
 from tests.gateway.serving.http2_wire import OPENING, PEER, Operation, Parts, head, whole
 from tests.wire.http2_streams import Code
 
-QUARTER = limits.HTTP2_CONNECTION_WINDOW // 4
+QUARTER = HTTP2_CONNECTION_WINDOW // 4
 WINDOW = 65_535
 
 
@@ -122,7 +130,7 @@ async def test_a_request_becomes_an_exchange_and_its_answer_frames(made):
     assert isinstance(answer, HeadersFrame)
     assert (body.data, body.flags) == (b"hi", {"END_STREAM"})
     assert on.streams.open == {}
-    assert on.clock.armed[0].due == on.clock.time() + limits.HTTP2_IDLE_TIMEOUT
+    assert on.clock.armed[0].due == on.clock.time() + HTTP2_IDLE_TIMEOUT
 
 
 async def test_one_stream_too_many_is_refused_by_itself(made):
@@ -213,7 +221,7 @@ async def test_credit_for_a_stream_that_h2_has_forgotten_is_none(made):
 async def test_of_each_window_a_little_is_held_back(made):
     on = await opened(made, 1)
     assert on.streams.window(1, whole=True) == WINDOW
-    assert on.streams.window(1, whole=False) == WINDOW - limits.HTTP2_HELD_BACK
+    assert on.streams.window(1, whole=False) == WINDOW - HTTP2_HELD_BACK
     assert on.streams.window(3, whole=True) == 0
     on.out.lost()
     assert on.streams.window(1, whole=True) == 0
@@ -222,9 +230,9 @@ async def test_of_each_window_a_little_is_held_back(made):
 @pytest.mark.clause("2.3-6")
 @pytest.mark.parametrize("before", [False, True], ids=["while it is open", "before it opens"])
 async def test_of_a_small_window_nothing_is_held_back(made, before):
-    initial = limits.HTTP2_HOLD_BACK_FROM
+    initial = HTTP2_HOLD_BACK_FROM
     on = await opened(made, *([] if before else [1]))
-    for size, held_back in ((initial, limits.HTTP2_HELD_BACK), (initial - 1, 0)):
+    for size, held_back in ((initial, HTTP2_HELD_BACK), (initial - 1, 0)):
         on.receive(SettingsFrame(0, settings={SettingsFrame.INITIAL_WINDOW_SIZE: size}))
         if before:
             on.receive(head(1))
@@ -251,10 +259,10 @@ async def test_a_window_that_opens_lets_the_stream_send(made):
 
 async def test_the_encoder_s_table_is_ours_to_bound(made):
     on = made()
-    for size in (0, limits.HTTP2_ENCODER_TABLE, 1 << 20):
+    for size in (0, HTTP2_ENCODER_TABLE, 1 << 20):
         on.receive(SettingsFrame(0, settings={SettingsFrame.HEADER_TABLE_SIZE: size}))
         table = on.library.encoder.header_table_size
-        assert table == min(size, limits.HTTP2_ENCODER_TABLE)
+        assert table == min(size, HTTP2_ENCODER_TABLE)
 
 
 # --- Ends of streams -----------------------------------------------------------------------------
@@ -343,11 +351,11 @@ async def test_a_reset_that_a_frame_provokes_counts_as_the_client_s(made, provok
 async def test_who_does_not_end_a_stream_that_is_over_is_told_to_after_a_while(made):
     on = await opened(made, 1)
     on.answer_all()
-    on.clock.advance(limits.HTTP2_RESET_DELAY - 0.1)
+    on.clock.advance(HTTP2_RESET_DELAY - 0.1)
     assert on.resets() == []
     on.clock.advance(0.2)
     assert on.resets() == [(1, Code.NO_ERROR)]
-    on.clock.advance(limits.HTTP2_RESET_DELAY)
+    on.clock.advance(HTTP2_RESET_DELAY)
     assert on.resets() == []
 
 
@@ -362,7 +370,7 @@ async def test_who_ends_it_in_time_is_told_nothing(made, end):
     on.receive(end)
     assert on.lifetime.takes_a_stream()
     assert len(on.clock.armed) == 1  # for an idle connection
-    on.clock.advance(limits.HTTP2_RESET_DELAY * 2)
+    on.clock.advance(HTTP2_RESET_DELAY * 2)
     on.receive(DataFrame(1, b"behind its end"))  # h2 would answer with a reset
     assert on.resets() == []
 
@@ -372,7 +380,7 @@ async def test_who_has_said_goaway_is_not_told_to_end_it(made, provoked):
     on = await opened(made, 1)
     on.receive(GoAwayFrame(0))
     on.answer_all()
-    on.clock.advance(limits.HTTP2_RESET_DELAY * 2)
+    on.clock.advance(HTTP2_RESET_DELAY * 2)
     assert on.resets() == []
     on.receive(DataFrame(1, b"late"))
     assert on.gate.owed_credit == 4
@@ -386,7 +394,7 @@ async def test_a_connection_that_closes_waits_for_that_and_no_longer(made):
     on.answer_all()
     await turns()
     assert not on.transport.eof_written
-    on.clock.advance(limits.HTTP2_RESET_DELAY)
+    on.clock.advance(HTTP2_RESET_DELAY)
     assert on.transport.eof_written
     assert on.resets() == [(1, Code.NO_ERROR)]
 
@@ -402,7 +410,7 @@ async def test_streams_of_tiny_frames_are_reset(made):
     assert sorted(on.resets()) == [(1, Code.ENHANCE_YOUR_CALM), (5, Code.NO_ERROR)]
     assert (left.told, other.told) == (["lost"], [])
     assert on.gate.overdoing == set()
-    on.clock.advance(limits.HTTP2_RESET_DELAY)
+    on.clock.advance(HTTP2_RESET_DELAY)
     assert on.resets() == []
 
 

@@ -7,8 +7,9 @@ import struct
 
 import pytest
 
+from partway.gateway.limits import OPENING_TIMEOUT
 from partway.gateway.serving import listener as listener_module
-from partway.protocol.limits import OPENING_TIMEOUT, REQUEST_HEAD_TIMEOUT
+from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
 from tests.frame_factory import TEXT
 from tests.wire.peers import RAW, eventually, soon, upgrade_request
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from partway.gateway.limits import HTTP2_MAX_UNSENT
 from partway.gateway.serving.outlet import Outlet
-from partway.protocol.limits import (
-    FINISH_TIMEOUT,
-    HTTP2_MAX_UNSENT,
-    LINGER_TIMEOUT,
-    WRITE_HIGH_WATER,
-)
+from partway.protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT, WRITE_HIGH_WATER
 from tests.gateway.streams.fakes import FakeClock, FakeTransport
 
 

@@ -13,6 +13,7 @@ import threading
 
 import pytest
 
+from partway.gateway.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
 from partway.gateway.tls.context import (
     CertificateWatch,
     ReloadedContext,
@@ -20,7 +21,6 @@ from partway.gateway.tls.context import (
     TlsFiles,
     server_context,
 )
-from partway.protocol.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
 from tests.gateway.streams.fakes import FakeClock
 from tests.gateway.tls.peers import Ends, careless, trusting, write_pair
 

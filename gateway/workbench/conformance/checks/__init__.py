@@ -21,7 +21,7 @@ _AREAS = (startup, http, upgrade, messages, control, streams, closing, violation
 
 
 def _ordered() -> tuple[Check, ...]:
-    """Area by area, each check behind those that it requires."""
+    """All checks, area by area, each behind the checks that it requires."""
     waiting = [check for area in _AREAS for check in area.checks]
     placed: dict[str, Check] = {}
     while waiting:
@@ -31,9 +31,9 @@ def _ordered() -> tuple[Check, ...]:
                 waiting.remove(check)
                 break
         else:
-            raise ValueError(f"{waiting[0].id} requires what does not exist, or itself")
+            raise ValueError(f"{waiting[0].id} requires a check that does not exist, or itself")
     return tuple(placed.values())
 
 
-#: In the order in which they are tried.
+#: All checks of a container, in the order in which they are tried.
 ALL: Final = _ordered()

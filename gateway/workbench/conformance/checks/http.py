@@ -19,7 +19,7 @@ _PING_TIMEOUT = 2.0
 _INVOCATION_TIMEOUT = 60.0
 _STREAMS_AT_ONCE = 8
 
-#: What the platform, or a proxy on the way, may add. None of them means anything to a container.
+#: Headers that the platform, or a proxy on the way, may add. They mean nothing to a container.
 UNKNOWN_HEADERS: Final = {
     "X-Amzn-SageMaker-Request-Id": "0b5dd6d0-7a2b-4c5e-9f3a-1d2c3b4a5f60",
     "X-Amzn-SageMaker-Custom-Attributes": "trace=" + "1" * 1018,  # 1,024 bytes, the most there is
@@ -132,7 +132,7 @@ async def headers(trial: Trial) -> None:
 
 
 async def _invoke(trial: Trial) -> HttpAnswer:
-    """What the probe says first, as a request."""
+    """Send what the probe says first as a POST to ``/invocations``."""
     first = trial.probe.messages[0]
     body = first.encode() if isinstance(first, str) else first
     content_type = "text/plain" if isinstance(first, str) else "application/octet-stream"

@@ -28,7 +28,7 @@ _WHOLE = (
 
 
 async def send_fragments(peer: Peer, opcode: int, fragments: Sequence[bytes]) -> None:
-    """One message, a frame for each fragment."""
+    """Send one message, in a frame for each fragment."""
     for number, fragment in enumerate(fragments):
         first, last = number == 0, number == len(fragments) - 1
         await peer.send(opcode if first else _CONTINUATION, fragment, fin=last)

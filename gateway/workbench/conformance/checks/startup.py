@@ -15,7 +15,7 @@ from partway.gateway.workbench.conformance.verdict import Broken
 
 checks: Final = Checks()
 
-#: In place of eight minutes, with ``--fast``.
+#: Seconds to be ready in, in place of eight minutes, with ``--fast``.
 _FAST_START = 15.0
 
 #: The platform's patience with a connection, and so many at once (clause 1.1-2).
@@ -103,7 +103,7 @@ async def _slowest(trial: Trial) -> float:
 async def ping(
     trial: Trial, headers: dict[str, str] | None = None, timeout: float = 10
 ) -> HttpAnswer:
-    """``/ping`` by GET, or by POST where that is what it takes."""
+    """Ask ``/ping`` by GET, or by POST where the container refuses GET."""
     answer = await trial.request("GET", "/ping", headers, timeout=timeout)
     if answer.status in (404, 405):
         answer = await trial.request("POST", "/ping", headers, timeout=timeout)

@@ -17,7 +17,7 @@ checks: Final = Checks()
 
 _AT_ONCE = 16
 _CUT = 16
-#: Longer than the platform's ping interval (clause 1.4-1), and in its place with ``--fast``.
+#: Seconds of silence: more than the platform's ping interval (clause 1.4-1); fewer with ``--fast``.
 _IDLE, _FAST_IDLE = 65.0, 3.0
 #: Files that a container may open for reasons of its own while streams come and go.
 _OWN_FILES = 4
@@ -113,7 +113,7 @@ async def leak(trial: Trial) -> None:
 
 
 async def _rounds(trial: Trial) -> None:
-    """Streams, some closed and some cut; then nothing of them is left."""
+    """Open streams, and close half of them and cut the others; returns once all have ended."""
     async with AsyncExitStack() as streams:
         for number in range(_AT_ONCE):
             peer = await streams.enter_async_context(trial.stream(f"stream {number}"))

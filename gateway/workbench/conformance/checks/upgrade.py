@@ -13,14 +13,14 @@ from partway.gateway.workbench.conformance.verdict import Broken, Severity
 checks: Final = Checks()
 
 _UNKNOWN_PATH = "/partway-knows-no-such-path"
-#: After a 101 for a path that is not there: for the Close that takes it back.
+#: Seconds for the Close that takes back a 101 for a path that is not there.
 _TAKEN_BACK = 1.0
-#: For the answer to a Close; whether it comes is another check's to ask.
+#: Seconds for the answer to a Close; whether it comes is another check's to ask.
 _LEAVE_TIMEOUT = 0.3
 
 _OPEN_PATH = "take WebSockets on this path without asking who comes: "
 _HTTP_METHOD = "take the WebSocket by GET: the path is known, and not as one of WebSockets"
-#: Of refusals whose status says what is missing.
+#: Remedies for refusals whose status says what is missing.
 _REFUSALS: Final = {
     400: "ask for no header but RFC 6455's: Origin, subprotocols and extensions are not sent",
     401: _OPEN_PATH + "the platform has asked before, and sends no credentials",

@@ -25,11 +25,11 @@ class _Violation:
     """Bytes that no client may send.
 
     Attributes:
-        name: of the check, behind ``violations.``.
-        what: they are, in words.
+        name: the check's, behind ``violations.``.
+        what: what the bytes are, in words.
         data: the bytes.
-        clauses: of the contract.
-        section: of RFC 6455.
+        clauses: the contract's, that forbid the bytes.
+        section: of RFC 6455, that forbids the bytes.
     """
 
     name: str
@@ -40,7 +40,7 @@ class _Violation:
 
     @property
     def code(self) -> int:
-        """Of the Close that is due."""
+        """The code of the Close that is due."""
         return _NOT_UTF8 if "UTF-8" in self.what else _PROTOCOL_ERROR
 
 
@@ -96,7 +96,7 @@ def _tried(violation: _Violation) -> Callable[[Trial], Awaitable[None]]:
         if close is None or close.code is None:
             return  # which codes it uses at all is violations.code's to ask
         if code_of(close) in _WELL:
-            raise Broken(f"{violation.what} is answered by Close {close.code}, as if it were none")
+            raise Broken(f"{violation.what} is answered by Close {close.code}, as if it were right")
         if violation.code == _NOT_UTF8 and close.code != _NOT_UTF8:
             raise Broken(f"{violation.what} is answered by Close {close.code}, not {_NOT_UTF8}")
 

@@ -9,10 +9,10 @@ from partway.gateway.workbench.conformance.check import Body, Check
 from partway.gateway.workbench.conformance.platform.trial import PlatformTrial
 from partway.gateway.workbench.conformance.verdict import Severity
 
-#: What a check does; it raises ``Broken`` if its clause is not kept.
+#: What a check does: a coroutine that raises ``Broken`` if the clause is not kept.
 PlatformBody = Callable[[PlatformTrial], Awaitable[None]]
 
-#: Every check's id begins with it, so that reports and ``--only`` tell the two sides apart.
+#: What every platform check's id begins with, so that reports and ``--only`` tell both sides apart.
 AREA: Final = "platform"
 
 
@@ -20,7 +20,7 @@ class PlatformChecks:
     """The checks of one area, in the order in which they are tried.
 
     Args:
-        area: behind ``platform.``.
+        area: the area's name, which stands in ids behind ``platform.``.
     """
 
     def __init__(self, area: str) -> None:
@@ -43,13 +43,13 @@ class PlatformChecks:
         """Make a check of a coroutine function; the arguments are :class:`Check`'s.
 
         Args:
-            name: of the check in its area.
-            clauses: of the wire contract.
-            title: what must be so.
-            remedy: what to do when it is not.
-            severity: what it means.
-            requires: ``area.name`` of other checks.
-            limit: seconds.
+            name: the check's, in its area.
+            clauses: of the wire contract, that the check claims.
+            title: what must be so, in one line.
+            remedy: what to do when it is not so, in one line.
+            severity: what a failure of the check means.
+            requires: ``area.name`` of the checks that must pass for this one to say anything.
+            limit: seconds that the check may take.
         """
 
         def take(body: PlatformBody) -> PlatformBody:
@@ -71,5 +71,5 @@ class PlatformChecks:
 
 
 def body_of(check: Check) -> PlatformBody:
-    """A platform check's own body, as it was added."""
+    """The coroutine function that a platform check was made of."""
     return cast("PlatformBody", check.body)

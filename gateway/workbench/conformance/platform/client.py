@@ -1,4 +1,4 @@
-"""The client that drives the platform: its public surface, and every wait bounded."""
+"""The client that drives the platform over its public surface, with every wait bounded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class End:
     """How a stream ended for its client.
 
     Attributes:
-        kind: cleanly, by the model, by the platform, or without a word.
+        kind: cleanly, by the model's error, by the platform's, or without an event.
         code: of the model's error: a close code in decimal.
         message: of the error.
     """
@@ -66,8 +66,8 @@ class Client:
     """One stream's client.
 
     Args:
-        stream: open.
-        exchange: where it is written down.
+        stream: the open stream.
+        exchange: where everything is written down.
         patience: seconds for what is due.
     """
 
@@ -101,7 +101,7 @@ class Client:
             raise Broken(f"the platform ended the stream: {error}") from None
 
     async def end_input(self) -> None:
-        """Say that nothing more will be sent; raises as :meth:`send`."""
+        """Say that nothing more will be sent; raises as :meth:`send` does."""
         self._exchange.note("meanwhile", "the client ends its input")
         try:
             async with asyncio.timeout(self.patience):
@@ -115,7 +115,7 @@ class Client:
         """The next part.
 
         Raises:
-            Broken: none came, or the stream ended.
+            Broken: no part came, or the stream ended.
         """
         found = await self._next()
         if isinstance(found, End):
@@ -123,21 +123,21 @@ class Client:
         return found
 
     async def parts(self, count: int) -> list[PayloadPart]:
-        """So many parts; raises as :meth:`part`."""
+        """The next ``count`` parts; raises as :meth:`part` does."""
         return [await self.part() for _ in range(count)]
 
     async def end(self) -> End:
-        """How the stream ends; parts before that are dropped.
+        """How the stream ends; parts that come before the end are dropped.
 
         Raises:
-            Broken: it goes on.
+            Broken: the stream goes on.
         """
         while not isinstance(found := await self._next(), End):
             continue
         return found
 
     def vanish(self) -> None:
-        """Be gone without a word."""
+        """Cut the client's connection without a word."""
         self._exchange.note("meanwhile", "the client vanishes")
         self._stream.broken("the client vanished")
 
@@ -173,8 +173,8 @@ class RawClient:
     """A client that says what :class:`Client` never would, in msgpack envelopes.
 
     Args:
-        transport: of its WebSocket; what comes on it is not read.
-        exchange: where it is written down.
+        transport: of the client's WebSocket; what comes on it is not read.
+        exchange: where everything is written down.
     """
 
     def __init__(self, transport: asyncio.Transport, exchange: NotedExchange) -> None:
@@ -193,7 +193,7 @@ async def upgraded(request: StreamRequest, patience: float) -> AsyncIterator[asy
     """A WebSocket to the platform that is never read; at the block's end it is cut.
 
     Raises:
-        Broken: it is not granted.
+        Broken: the WebSocket is not granted.
     """
     target, headers = request.upgrade(time.time())
     handshake = ClientHandshake(request.authority, target, headers, subprotocols=[_SUBPROTOCOL])

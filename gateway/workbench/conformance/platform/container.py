@@ -1,7 +1,7 @@
 """A container with instruments: it writes down all that a platform sends it, and when.
 
-It answers as it is told, right or wrong; left alone it does what RFC 6455 asks of a server and
-says nothing of its own.
+The container answers as a check tells it to, right or wrong; left alone it does what RFC 6455 asks
+of a server, and says nothing of its own.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _READ: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class UpgradeHead:
-    """What asks for a stream.
+    """The head of a request for a stream.
 
     Attributes:
         line: the request line.
         fields: the headers in their order, names in lower case.
-        raw: all of it.
+        raw: the bytes of the whole head.
     """
 
     line: str
@@ -62,7 +62,7 @@ class UpgradeHead:
 
 
 def read_head(raw: bytes) -> UpgradeHead:
-    """A head from its bytes; what is no header is one without a value."""
+    """A head from its bytes; a line without a colon counts as a header without a value."""
     line, *lines = raw.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     split = (each.partition(":") for each in lines)
     return UpgradeHead(line, tuple((name.lower(), value.strip()) for name, _, value in split), raw)
@@ -73,11 +73,11 @@ Answer = Callable[[UpgradeHead], bytes | None]
 
 
 def granted(head: UpgradeHead, changed: Mapping[str, str] | None = None) -> bytes:
-    """The 101 that RFC 6455 §4.2.2 asks for, with other headers or further ones.
+    """The 101 that RFC 6455 §4.2.2 asks for, with headers changed or added.
 
     Args:
         head: of the request.
-        changed: by the headers' names.
+        changed: other values, by the headers' names.
     """
     fields = {
         "Upgrade": "websocket",
@@ -90,7 +90,7 @@ def granted(head: UpgradeHead, changed: Mapping[str, str] | None = None) -> byte
 
 
 def refusing(status: str, body: bytes) -> Answer:
-    """An answer that grants nothing: ``403 Forbidden`` and a body."""
+    """An answer that refuses an upgrade, with a status such as ``403 Forbidden`` and a body."""
     head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     return lambda _: head.encode() + body
 
@@ -100,14 +100,14 @@ class ContainerStream:
 
     Args:
         reader: of the connection.
-        writer: likewise.
-        exchange: where it is written down.
+        writer: of the connection.
+        exchange: where everything is written down.
 
     Attributes:
         pongs: whether Pings are answered.
-        closes: whether a Close is answered, and TCP ended once both have been said.
-        frames: all that came, in their order.
-        ended: how the connection ended: ``FIN`` or a reset; empty while it has not.
+        closes: whether a Close is answered, and TCP ended once both Closes have been said.
+        frames: all frames that came, in their order.
+        ended: how the connection ended: ``FIN`` or a reset; empty while it is open.
         behind_close: what came behind the platform's Close, in words.
     """
 
@@ -139,20 +139,20 @@ class ContainerStream:
         """The next data frame; control frames do not count.
 
         Args:
-            timeout: seconds.
-            what: is due, for the message.
+            timeout: seconds to wait.
+            what: what is due, for the message.
 
         Raises:
-            Broken: none came, or the connection ended.
+            Broken: no data frame came, or the connection ended.
         """
         return await self._next(None, timeout, what)
 
     async def control(self, opcode: Opcode, timeout: float) -> SeenFrame:
-        """The next Ping, Pong or Close; raises as :meth:`data`."""
+        """The next Ping, Pong or Close; raises as :meth:`data` does."""
         return await self._next(opcode, timeout, f"a {opcode.name.capitalize()}")
 
     async def until(self, seen: Callable[[], bool], timeout: float, what: str) -> None:
-        """Wait until the record shows something; raises as :meth:`data`."""
+        """Wait until ``seen()`` is true of the record; raises as :meth:`data` does."""
         try:
             async with asyncio.timeout(timeout):
                 while not seen():
@@ -171,7 +171,7 @@ class ContainerStream:
         """Wait for the end of the connection: ``FIN``, or how it broke.
 
         Raises:
-            Broken: it goes on.
+            Broken: the connection goes on.
         """
         await self.until(lambda: bool(self.ended), timeout, "the connection's end")
         return self.ended
@@ -184,19 +184,19 @@ class ContainerStream:
     # --- Sending ---------------------------------------------------------------------------------
 
     def send(self, opcode: int, payload: bytes = b"", *, fin: bool = True) -> None:
-        """Send a frame as RFC 6455 wants it."""
+        """Send a frame as RFC 6455 asks of a server."""
         seen = SeenFrame(0.0, fin, 0, opcode, b"", payload)
         self.send_raw(frame_bytes(opcode, payload, fin=fin, masked=False), str(seen))
 
     def send_close(self, code: int | None = None, reason: str = "") -> None:
-        """Say Close, once."""
+        """Send a Close, unless one was sent."""
         if not self._close_sent:
             self._close_sent = True
             payload = b"" if code is None else code.to_bytes(2, "big") + reason.encode()
             self.send(Opcode.CLOSE, payload)
 
     def send_raw(self, data: bytes, what: str) -> None:
-        """Send bytes as they are; ``what`` says what they are. Behind this side's end, nothing."""
+        """Send bytes as they are, unless this side has ended; ``what`` names them in the record."""
         if self._finished:
             return
         self.exchange.note("sent", what, data)
@@ -221,7 +221,7 @@ class ContainerStream:
         """Read the head that asks for the stream.
 
         Raises:
-            Broken: what came is none.
+            Broken: no whole head came.
         """
         try:
             raw = await self._reader.readuntil(b"\r\n\r\n")
@@ -246,7 +246,7 @@ class ContainerStream:
         self._news.set()
 
     async def close(self) -> None:
-        """Close the connection, and wait until it is."""
+        """Close the connection, and wait until it is closed."""
         self._writer.close()
         with suppress(OSError):
             await self._writer.wait_closed()
@@ -280,10 +280,10 @@ class ContainerStream:
 class InstrumentedContainer:
     """Listens where an endpoint's container should be.
 
-    Its connections are its own, and end with it.
+    The container owns its connections, which end with it.
 
     Args:
-        listen: where; port 0 picks a free one.
+        listen: the address to listen on; port 0 picks a free port.
     """
 
     def __init__(self, listen: Address = Address("127.0.0.1", 0)) -> None:  # noqa: B008 (a value)
@@ -313,7 +313,7 @@ class InstrumentedContainer:
         """The next connection whose request has come, and has been answered.
 
         Raises:
-            Broken: none came.
+            Broken: no request for a stream came.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -322,7 +322,7 @@ class InstrumentedContainer:
             raise Broken(f"no stream was asked for within {timeout:g} s") from None
 
     def forget(self) -> None:
-        """Begin anew: streams of an earlier check are no longer of interest."""
+        """Forget the streams of earlier checks, which are no longer of interest."""
         self.answer = granted
         while not self._asked.empty():
             self._asked.get_nowait()

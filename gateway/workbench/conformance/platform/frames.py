@@ -1,4 +1,4 @@
-"""The platform's frames as they are: nothing that it may have got wrong is refused here."""
+"""Reads the platform's frames as they are: what the platform may have got wrong is not refused."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class SeenFrame:
     """One frame as it was on the wire.
 
     Attributes:
-        at: seconds on the container's clock, when its last byte had come.
-        fin: its first bit.
-        rsv: the three bits behind it, as a number.
-        opcode: any of sixteen.
-        key: that it was masked with; empty where it was not.
-        payload: unmasked.
-        shortest: whether its length was written in the shortest form.
+        at: when the frame's last byte had come, in seconds on the container's clock.
+        fin: the frame's first bit.
+        rsv: the three bits behind FIN, as a number.
+        opcode: any of the sixteen.
+        key: the masking key; empty where the frame was not masked.
+        payload: the payload, unmasked.
+        shortest: whether the payload's length was written in the shortest form.
     """
 
     at: float
@@ -42,12 +42,12 @@ class SeenFrame:
 
     @property
     def is_data(self) -> bool:
-        """Whether it is no control frame."""
+        """Whether the frame is a data frame, and not a control frame."""
         return self.opcode < Opcode.CLOSE
 
     @property
     def close_code(self) -> int | None:
-        """Of a Close; None where it has none."""
+        """The code of a Close; None where the Close has no code."""
         return int.from_bytes(self.payload[:2], "big") if len(self.payload) > 1 else None
 
     def __str__(self) -> str:
@@ -58,9 +58,9 @@ class SeenFrame:
 
 
 class FrameReader:
-    """Bytes in, frames out, whatever they are.
+    """Bytes in, frames out, right or wrong.
 
-    Only an unfinished frame is held, so at most :data:`MAX_FRAME` and one read.
+    Only an unfinished frame is held: at most :data:`MAX_FRAME` bytes and one read.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class FrameReader:
 
         Args:
             data: what was read.
-            at: when, in seconds.
+            at: when they were read, in seconds.
 
         Raises:
             Broken: a frame is too long to be held.

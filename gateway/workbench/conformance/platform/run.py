@@ -25,12 +25,12 @@ from partway.gateway.workbench.conformance.verdict import Untried, Verdict
 
 
 class PlatformRun:
-    """All checks against one platform; its reports are those of a container's run.
+    """All checks against one platform; its reports are of the same kind as a container's.
 
     Args:
-        checks: in an order in which each comes after those it requires.
-        fast: whether what takes minutes is left out.
-        only: ids to try, with what they require; None for all.
+        checks: in an order in which each comes after the checks that it requires.
+        fast: whether checks that take minutes are left out.
+        only: ids of checks to try, with what they require; None for all.
         on_result: called after each check.
     """
 
@@ -49,11 +49,11 @@ class PlatformRun:
         self._kept: dict[str, ContainerStream] = {}
 
     async def run(self, platform: Platform, container: InstrumentedContainer) -> Report:
-        """Try them.
+        """Try all checks.
 
         Args:
             platform: a gateway that runs.
-            container: where its endpoint expects one; it listens.
+            container: listens where the gateway's endpoint expects its container.
         """
         subject = f"{platform.url}, endpoint {platform.endpoint}, container {container.address}"
         report = Report(subject=subject, probe="instruments")

@@ -1,4 +1,4 @@
-"""What a check of a platform works with: a container with instruments, and a client."""
+"""What a platform's check works with: a container with instruments, and a client."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ from partway.gateway.client import (
     connect,
 )
 from partway.gateway.client.request import request_for
+from partway.gateway.limits import (
+    CLOSE_TIMEOUT,
+    CONTAINER_CONNECT_TIMEOUT,
+    CONTAINER_PING_INTERVAL,
+    CONTAINER_PINGS_UNANSWERED,
+)
 from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.platform.client import Client, RawClient, upgraded
 from partway.gateway.workbench.conformance.platform.container import (
@@ -24,28 +30,27 @@ from partway.gateway.workbench.conformance.platform.container import (
     InstrumentedContainer,
 )
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
-from partway.protocol import limits
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What an endpoint's policy says; the documented times by default. Seconds.
+    """The times of an endpoint's policy; by default the documented ones.
 
     Attributes:
-        ping_interval: between Pings (clause 1.4-1).
-        pings_unanswered: that a container may leave.
-        close_timeout: for a container's answer to a Close (clause 1.5-12).
-        connect_timeout: for a container to accept a connection (clause 1.1-2).
+        ping_interval: seconds between Pings (clause 1.4-1).
+        pings_unanswered: how many Pings a container may leave unanswered.
+        close_timeout: seconds for a container's answer to a Close (clause 1.5-12).
+        connect_timeout: seconds for a container to accept a connection (clause 1.1-2).
     """
 
-    ping_interval: float = limits.CONTAINER_PING_INTERVAL
-    pings_unanswered: int = limits.CONTAINER_PINGS_UNANSWERED
-    close_timeout: float = limits.CLOSE_TIMEOUT
-    connect_timeout: float = limits.CONTAINER_CONNECT_TIMEOUT
+    ping_interval: float = CONTAINER_PING_INTERVAL
+    pings_unanswered: int = CONTAINER_PINGS_UNANSWERED
+    close_timeout: float = CLOSE_TIMEOUT
+    connect_timeout: float = CONTAINER_CONNECT_TIMEOUT
 
     @property
     def until_lost(self) -> float:
-        """From a stream's begin to the end of one that answers no Ping."""
+        """Seconds from a stream's begin to its end, where the container answers no Ping."""
         return self.ping_interval * (self.pings_unanswered + 1)
 
 
@@ -54,15 +59,15 @@ class Platform:
     """The platform that is tried: any gateway with this API.
 
     Attributes:
-        url: of its listener, ``http://HOST:PORT``.
-        endpoint: whose container is the one with instruments.
-        hurried: another endpoint with the same container, whose times are short; None where there
-            is none, and times are then as documented.
-        times: of ``hurried``, or of ``endpoint`` where there is none.
+        url: of the gateway's listener, ``http://HOST:PORT``.
+        endpoint: the endpoint whose container is the one with instruments.
+        hurried: an endpoint with the same container, whose times are short; None if no endpoint
+            has short times.
+        times: of ``hurried``, or of ``endpoint`` where ``hurried`` is None.
         transport: which of the gateway's surfaces the client speaks to.
         patience: seconds for what is due at once.
         credentials: to sign with; None to sign nothing.
-        region: that signatures name.
+        region: the region that signatures name.
         ca: PEM file of the roots to trust.
     """
 
@@ -79,7 +84,7 @@ class Platform:
     def connect(
         self, endpoint: str | None = None, *, path: str | None = None, query: str | None = None
     ) -> AbstractAsyncContextManager[ClientStream]:
-        """A stream as any client opens one: see :func:`partway.gateway.client.connect`."""
+        """Open a stream as any client does: see :func:`partway.gateway.client.connect`."""
         return connect(
             self.url,
             endpoint or self.endpoint,
@@ -96,14 +101,14 @@ class Platform:
 
 @dataclass(slots=True)
 class PlatformTrial:
-    """One check, being tried.
+    """One check of a platform, while it is tried.
 
     Attributes:
-        platform: which is tried.
-        container: the endpoint's.
+        platform: the platform that is tried.
+        container: the endpoint's container, with instruments.
         fast: whether what takes minutes is left out.
-        kept: what checks have observed before; several look at the same.
-        exchanges: what went over the wire so far, a stream each.
+        kept: streams that earlier checks have observed, for several checks look at the same one.
+        exchanges: what went over the wire so far, one for each stream.
     """
 
     platform: Platform
@@ -118,10 +123,10 @@ class PlatformTrial:
         return self.platform.patience
 
     def hurried(self) -> str:
-        """The endpoint to look at times with.
+        """The name of the endpoint with short times, for checks that wait for them to pass.
 
         Raises:
-            Untried: its times are minutes, and those are left out.
+            Untried: the endpoint's times are minutes, and those are left out.
         """
         if self.platform.hurried is None and self.fast:
             raise Untried("takes minutes with the documented times: leave --fast out")
@@ -139,7 +144,7 @@ class PlatformTrial:
         """A stream through the platform: its client, and what the container sees.
 
         Raises:
-            Broken: it is not granted, or nothing reaches the container.
+            Broken: the stream is not granted, or nothing reaches the container.
         """
         platform = self.platform
         async with AsyncExitStack() as stack:
@@ -161,7 +166,7 @@ class PlatformTrial:
 
     @asynccontextmanager
     async def raw_stream(self, title: str) -> AsyncIterator[tuple[RawClient, ContainerStream]]:
-        """A stream whose client's envelopes are the check's to choose, over WebSocket."""
+        """A stream over WebSocket, on which the check chooses the client's envelopes."""
         platform = self.platform
         request = request_for(
             platform.url,
@@ -179,10 +184,10 @@ class PlatformTrial:
             yield RawClient(transport, seen.exchange), seen
 
     async def refused(self, endpoint: str | None = None) -> StreamRefused:
-        """Ask for a stream that cannot be had; how the client is refused.
+        """Ask for a stream that must be refused; returns how the client is refused.
 
         Raises:
-            Broken: it is granted, or not answered.
+            Broken: the stream is granted, or the request is not answered.
         """
         try:
             async with self.platform.connect(endpoint):
@@ -195,7 +200,7 @@ class PlatformTrial:
     async def once(
         self, observe: Callable[[PlatformTrial], Awaitable[ContainerStream]]
     ) -> ContainerStream:
-        """What several checks look at: observed by the first of them, and kept for the others."""
+        """A stream that several checks look at: the first one observes it, for the others too."""
         name = observe.__qualname__
         if name not in self.kept:
             self.kept[name] = await observe(self)

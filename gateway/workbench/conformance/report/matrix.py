@@ -1,4 +1,4 @@
-"""Clause by clause, which checks claim it, of either side; and where there is none, why."""
+"""Which checks, of either side, claim each clause; and why a clause has none."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CLAUSES: Final[Mapping[str, str]] = {
     "4-6": "an upgrade that is not granted",
 }
 
-#: The clauses among them that no check claims, and why.
+#: Clauses between platform and container that no check claims, and why.
 UNCLAIMED: Final[Mapping[str, str]] = {
     "1.1-7": "the platform's: it fetches and unpacks artifacts before the start",
     "1.4-2": "the platform's, and no container sees it: when its clock of liveness stands still",
@@ -70,10 +70,10 @@ class Row:
     """One clause.
 
     Attributes:
-        clause: its id.
-        about: it, in a few words.
-        checks: ids of those that claim it, in the order of trying.
-        reason: why there is none; empty where there is one.
+        clause: the clause's id.
+        about: what the clause is about, in a few words.
+        checks: ids of the checks that claim the clause, in the order of trying.
+        reason: why no check claims the clause; empty where one does.
     """
 
     clause: str
@@ -100,7 +100,7 @@ def matrix(checks: Iterable[Check]) -> list[Row]:
 
 
 def show_matrix(rows: Sequence[Row], console: Console) -> None:
-    """Print it: a row for each clause."""
+    """Print the matrix: a row for each clause."""
     about = max(len(row.about) for row in rows)
     indent = " " * (8 + about + 2)
     room = max(console.width - len(indent), 40)

@@ -18,10 +18,10 @@ from partway.gateway.workbench.conformance.report.text import judgement, summary
 from partway.gateway.workbench.conformance.run import Report, Result
 from partway.gateway.workbench.conformance.verdict import Verdict
 
-#: Of a container's output.
+#: Lines of a container's output that are shown.
 _OUTPUT_LINES: Final = 10
 
-#: Titles stand beside the other columns where so much room is left, below them elsewhere.
+#: Columns that must be left for titles to stand beside the other columns, and not below them.
 _TITLE_WIDTH: Final = 40
 
 #: What was said stands below the column of severities.
@@ -38,7 +38,7 @@ _WORDS: Final = {
 
 @contextmanager
 def progress(checks: Sequence[Check], console: Console) -> Iterator[Callable[[Result], object]]:
-    """Show how far it is, on a terminal; gives what is to be called after each check."""
+    """Show on a terminal how far the run is; gives what is to be called after each check."""
     if not console.is_terminal:
         yield id
         return
@@ -111,7 +111,7 @@ class _Columns:
 
 
 def _blocked(said: str, ids: Sequence[str], width: int) -> Text:
-    """One line for all that are blocked by the same: dozens are, where nothing listens."""
+    """One line for all checks that are blocked by the same: dozens, where nothing listens."""
     count = f"{len(ids)} checks" if len(ids) > 1 else "1 check"
     line = cut(safe(f"{count} ({said}): {', '.join(ids)}"), max(width - len(_INDENT), 20))
     word, style = _WORDS[Verdict.BLOCKED]

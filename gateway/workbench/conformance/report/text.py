@@ -22,7 +22,7 @@ _COUNTED: Final = (
 #: An HTTP head's first line.
 _HEAD: Final = re.compile(rb"(HTTP/1\.[01] \d{3}|[A-Z]+ \S+ HTTP/1\.[01]\r\n)")
 
-#: Of an exchange as text: so many steps from its beginning, and from its end.
+#: Steps of an exchange that are shown as text: from its beginning, and from its end.
 _FIRST, _LAST = 6, 14
 _ARROWS: Final = {"sent": "-->", "received": "<--", "meanwhile": " . ", "failed": " ! "}
 
@@ -42,7 +42,7 @@ def summary(report: Report) -> str:
 
 
 def judgement(report: Report) -> str:
-    """``conformant`` or not, and what has to be said to it."""
+    """Whether the subject is conformant, in words, and what else must be said of that."""
     if report.conformant:
         failed = report.count(Verdict.FAIL)
         return "conformant, and could be better" if failed else "conformant"
@@ -55,7 +55,7 @@ def judgement(report: Report) -> str:
 
 
 def failure(result: Result) -> Iterator[str]:
-    """What was wrong, the remedy and the evidence, as lines; the first one says it all."""
+    """What was wrong, the remedy and the evidence, as lines; the first line says what was wrong."""
     check = result.check
     yield safe(result.said)
     yield ""
@@ -73,7 +73,7 @@ def failure(result: Result) -> Iterator[str]:
 
 
 def failing_first(exchanges: tuple[NotedExchange, ...]) -> list[NotedExchange]:
-    """The one on which it failed before the others, which stay in their order."""
+    """The exchange on which a check failed, before the others, which stay in their order."""
     return sorted(exchanges, key=lambda each: not each.failed)
 
 
@@ -89,7 +89,7 @@ def as_text(exchange: NotedExchange) -> Iterator[str]:
 
 
 def telling(exchange: NotedExchange, first: int, last: int) -> Iterator[Step | int]:
-    """Its steps, or how many are left out in between: what failed is at the end."""
+    """An exchange's first and last steps, and the number left out between: it failed at the end."""
     steps = list(exchange.steps)
     failed = [steps.pop()] if exchange.failed else []
     if len(steps) <= first + last:
@@ -104,7 +104,7 @@ def telling(exchange: NotedExchange, first: int, last: int) -> Iterator[Step | i
 
 
 def preview(step: Step, most: int) -> str:
-    """The beginning of its bytes; nothing where the words are the bytes, as of HTTP's heads."""
+    """The beginning of a step's bytes; empty where its words are the bytes, as of HTTP's heads."""
     if not step.data or _HEAD.match(step.data):
         return ""
     return shown(step.data[:most]) + ("…" if step.size > most else "")

@@ -11,7 +11,7 @@ from partway.gateway.plain_text import cut, safe
 from partway.gateway.workbench.conformance.evidence import NotedExchange, Step
 from partway.gateway.workbench.conformance.report.text import fields_of, preview, telling
 
-#: Of the picture, in its own units: as many pixels where there is room for them.
+#: Sizes of the picture, in its own units: as many pixels where there is room for them.
 _WIDTH: Final = 860
 _CHECKER: Final = 90
 _CONTAINER: Final = 840
@@ -32,7 +32,7 @@ LAST: Final = 28
 
 
 def timeline(exchange: NotedExchange) -> str:
-    """Draw it; an SVG element. What was wrong stands where it was seen, at its end."""
+    """Draw an exchange as an SVG element; what was wrong stands where it was seen, at its end."""
     rows: list[str] = []
     y = _TOP
     for step in telling(exchange, FIRST, LAST):
@@ -86,7 +86,7 @@ def _step(step: Step, top: int) -> Iterator[str]:
 
 
 def _failed(step: Step, top: int) -> tuple[int, list[str]]:
-    """The step at which it failed: a bar across both lanes. Its height, and the elements."""
+    """Draw the step at which a check failed, a bar across both lanes: its height, its elements."""
     lines = textwrap.wrap(safe(step.what), _LABEL - 4) or [""]
     if len(lines) > _FAILED_LINES:
         lines[_FAILED_LINES - 1 :] = [f"{lines[_FAILED_LINES - 1]}…"]

@@ -101,11 +101,17 @@ FAULTS = {
     "two by the name": ({"centroids.npy": b"", "centroids.npz": b""}, "several files"),
     "no member by the name": ({"c.npz": zipped(a=b"", b=b"")}, "2 arrays and none .* centroids="),
     "an empty archive": ({"c.npz": zipped()}, "0 arrays"),
-    "one row alone": ({"c.npy": npy(ROWS[0])}, r"c.npy has the shape \(3,\): expected \(centroids"),
+    "one row alone": (
+        {"c.npy": npy(ROWS[0])},
+        r"c.npy has the shape \(3,\); it must be \(centroids",
+    ),
     "three dimensions": ({"c.npy": npy(ROWS[None])}, r"the shape \(1, 2, 3\)"),
     "no rows": ({"c.npy": npy(ROWS[:0])}, r"the shape \(0, 3\)"),
     "no features": ({"c.npy": npy(ROWS[:, :0])}, r"the shape \(2, 0\)"),
-    "objects": ({"c.npy": npy(ROWS.astype(object))}, "holds object, not numbers: .* dtype float32"),
+    "objects": (
+        {"c.npy": npy(ROWS.astype(object))},
+        "holds object; it must hold numbers: .* dtype float32",
+    ),
     "booleans": ({"c.npy": npy(ROWS > 1)}, "holds bool"),
     "complex": ({"c.npy": npy(ROWS * 1j)}, "holds complex128"),
     "text": ({"c.npy": npy(ROWS.astype(str))}, "holds <U"),
@@ -116,9 +122,9 @@ FAULTS = {
     "empty": ({"c.npy": b""}, "c.npy cannot be read: "),
     "no npy": ({"c.npy": b"1,2,3\n4,5,6\n"}, "c.npy cannot be read: .*magic"),
     "no npz": ({"c.npz": npy(ROWS)}, "c.npz cannot be read: .*zip"),
-    "cut": ({"c.npy": npy(ROWS)[:-1]}, r"c.npy is not as long .* \(2, 3\)"),
+    "cut": ({"c.npy": npy(ROWS)[:-1]}, r"c.npy must be as long .* \(2, 3\)"),
     "cut in its header": ({"c.npy": npy(ROWS)[:40]}, "cannot be read"),
-    "too long": ({"c.npy": npy(ROWS) + b"x"}, "not as long"),
+    "too long": ({"c.npy": npy(ROWS) + b"x"}, "must be as long"),
     "a number changed": (
         {"c.npz": zipped(zipfile.ZIP_STORED, c=npy(ROWS)).replace(ROWS[1, 2].tobytes(), bytes(8))},
         "cannot be read: Bad CRC",
@@ -128,9 +134,12 @@ FAULTS = {
         "compressed in a way that numpy does not use",
     ),
     "a negative shape": ({"c.npz": zipped(c=announcing((-1, 2)))}, r"the shape \(-1, 2\)"),
-    "too many": ({"c.npy": announcing((MIB + 1, 1))}, "1048577 centroids: at most 1048576"),
-    "too large": ({"c.npy": announcing((1, 1 << 60))}, "more than 1073741824 bytes"),
-    "too large, zipped": ({"c.npz": zipped(c=announcing((1024, 1 << 40)))}, "more than 1073741824"),
+    "too many": (
+        {"c.npy": announcing((MIB + 1, 1))},
+        "1048577 centroids; it must have at most 1048576",
+    ),
+    "too large": ({"c.npy": announcing((1, 1 << 60))}, "at most 1073741824 bytes of float64"),
+    "too large, zipped": ({"c.npz": zipped(c=announcing((1024, 1 << 40)))}, "at most 1073741824"),
 }
 
 
@@ -149,7 +158,7 @@ def test_what_is_small_on_disk_alone_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "c.npz").write_bytes(bomb)
     tracemalloc.start()
     try:
-        with pytest.raises(CentroidsError, match="not as long"):
+        with pytest.raises(CentroidsError, match="must be as long"):
             load_centroids(tmp_path)
         _, peak = tracemalloc.get_traced_memory()
     finally:

@@ -187,50 +187,54 @@ JSON_FAULTS = {
     "{": "the body is not JSON: ",
     '{"instances": [\n{"features": [1, 2, 3, 4]},\n]}': "is not JSON: ",
     "[" * 100_000: "the body is nested too deeply",
-    "[]": 'the body is no request; expected {"instances": [',
-    '{"features": [1, 2, 3, 4]}': "the body is no request; expected",
-    '{"instances": {}}': "the body: instances: an object in place of an array",
+    "[]": 'the body must be {"instances": [',
+    '{"features": [1, 2, 3, 4]}': "the body must be {",
+    '{"instances": {}}': "the body: instances: an object was given; it must be an array",
     '{"instances": []}': "the body has no record",
     '{"instances": [], "more": 1}': "the body: instances: an object has an unknown member",
-    '{"instances": [], "configuration": {"k": 1}}': "its configuration is not empty",
+    '{"instances": [], "configuration": {"k": 1}}': "configuration must be empty",
     '{"instances": [], "instances": []}': "an object has a member twice",
-    '{"instances": [{"features": [NaN]}]}': "NaN is no number of JSON",
-    '{"instances": [{"features": [-Infinity]}]}': "-Infinity is no number of JSON",
-    _SECOND_IS.format("[1, 2, 3, 4]"): "record 1: an array in place of an object",
-    _SECOND_IS.format("{}"): "record 1: it has to have one of features and data",
-    _SECOND_IS.format('{"features": [1], "data": {}}'): "record 1: it has to have one of",
+    '{"instances": [{"features": [NaN]}]}': "NaN is not a number in JSON",
+    '{"instances": [{"features": [-Infinity]}]}': "-Infinity is not a number in JSON",
+    _SECOND_IS.format("[1, 2, 3, 4]"): "record 1: an array was given; it must be an object",
+    _SECOND_IS.format("{}"): "record 1: the record must have either features or data",
+    _SECOND_IS.format('{"features": [1], "data": {}}'): "record 1: the record must have",
     _SECOND_IS.format('{"features": [1], "uid": 1}'): "record 1: an object has an unknown member",
-    _SECOND_IS.format('{"features": [1, 2, 3]}'): "record 1: it has 3 features; expected 4, as",
-    _SECOND_IS.format('{"features": [1, 2, 3, 4, 5]}'): "record 1: features are 5; expected 4",
-    _SECOND_IS.format('{"features": []}'): "record 1: it has 0 features; expected 4",
-    _SECOND_IS.format('{"features": 1}'): "record 1: features: a number in place of an array of",
+    _SECOND_IS.format(
+        '{"features": [1, 2, 3]}'
+    ): "record 1: the record has 3 features; it must have 4, as",
+    _SECOND_IS.format('{"features": [1, 2, 3, 4, 5]}'): "record 1: features are 5; they must be 4",
+    _SECOND_IS.format('{"features": []}'): "record 1: the record has 0 features; it must have 4",
+    _SECOND_IS.format(
+        '{"features": 1}'
+    ): "record 1: features: a number was given; it must be an array of",
     _SECOND_IS.format('{"features": [1, "2", 3, 4]}'): "record 1: features[1] is a string",
     _SECOND_IS.format('{"features": [1, 2, true, 4]}'): "record 1: features[2] is a boolean",
     _SECOND_IS.format('{"features": [null, 2, 3, 4]}'): "record 1: features[0] is null",
     _SECOND_IS.format('{"features": [[1, 2, 3, 4]]}'): "record 1: features[0] is an array",
     _SECOND_IS.format('{"features": [1e999, 2, 3, 4]}'): "record 1: a number is NaN, infinite or",
     _SECOND_IS.format('{"features": [-1%s, 2, 3, 4]}' % ("0" * 5000)): "record 1: a number is NaN",
-    _SECOND_IS.format('{"data": 1}'): "record 1: a number in place of an object",
-    _SECOND_IS.format('{"data": {}}'): "record 1: features: null in place of an array",
+    _SECOND_IS.format('{"data": 1}'): "record 1: a number was given; it must be an object",
+    _SECOND_IS.format('{"data": {}}'): "record 1: features: null was given; it must be an array",
     _SECOND_IS.format('{"data": {"values": [1]}}'): "record 1: an object has an unknown member",
-    tensor(keys=[0]): "record 0: its features have no values",
-    tensor(keys=[0, 1], values=[1]): "record 0: it has 2 keys and 1 values",
-    tensor(keys=[4], values=[1]): "record 0: a key is not a whole number from 0 to 3",
-    tensor(keys=[-1], values=[1]): "record 0: a key is not a whole number",
-    tensor(keys=[0.5], values=[1]): "record 0: a key is not a whole number",
+    tensor(keys=[0]): "record 0: features must have values",
+    tensor(keys=[0, 1], values=[1]): "record 0: there are 2 keys and 1 values",
+    tensor(keys=[4], values=[1]): "record 0: keys must be whole numbers from 0 to 3",
+    tensor(keys=[-1], values=[1]): "record 0: keys must be whole numbers",
+    tensor(keys=[0.5], values=[1]): "record 0: keys must be whole numbers",
     tensor(keys=[1, 1], values=[1, 2]): "record 0: a key comes twice",
-    tensor(keys=[0], values=[1], shape=[5]): "record 0: its shape is not [4]",
-    tensor(keys=[0], values=[1], shape=[2, 2]): "record 0: its shape is not [4]",
+    tensor(keys=[0], values=[1], shape=[5]): "record 0: shape must be [4]",
+    tensor(keys=[0], values=[1], shape=[2, 2]): "record 0: shape must be [4]",
     tensor(keys=["0"], values=[1]): "record 0: keys[0] is a string",
-    tensor(values=[1, 2, 3]): "record 0: it has 3 features",
+    tensor(values=[1, 2, 3]): "record 0: the record has 3 features",
 }
 CSV_FAULTS = {
     "": "the body has no record",
     "\r\n\n": "the body has no record",
-    "a,b,c,d\n1,2,3,4": "record 0 (line 1): column 1 is not a number; expected numbers, and no",
-    "1,2,3,4\n1,2,3": "record 1 (line 2): it has 3 columns; expected 4 features",
-    "1,2,3,4\n\n1,2,3,4": "record 1 (line 2): it has 1 columns",
-    "1,2,3,4,": "record 0 (line 1): it has 5 columns",
+    "a,b,c,d\n1,2,3,4": "record 0 (line 1): column 1 is not a number; lines must be numbers",
+    "1,2,3,4\n1,2,3": "record 1 (line 2): the line has 3 columns; it must have 4",
+    "1,2,3,4\n\n1,2,3,4": "record 1 (line 2): the line has 1 columns",
+    "1,2,3,4,": "record 0 (line 1): the line has 5 columns",
     "1,2,,4": "record 0 (line 1): column 3 is not a number",
     "1,2,1_0,4": "record 0 (line 1): column 3 is not a number",
     "1,2,3,٤": "record 0 (line 1): column 4 is not a number",
@@ -245,7 +249,7 @@ LINES_FAULTS = {
     LINES.replace('} } }\n{ "features', '} }\n{ "features'): "record 1 (line 2) is not JSON: ",
     LINES.replace("\n", ",\n"): "record 0 (line 1) is not JSON: Extra data at column 83",
     '{"features": [1, 2, 3, 4]}\n\n{"features": []}': "record 1 (line 2) is not JSON: Expecting",
-    '{"features": [1, 2, 3, 4]}\n{"features": [1]}': "record 1 (line 2): it has 1 features",
+    '{"features": [1, 2, 3, 4]}\n{"features": [1]}': "record 1 (line 2): the record has 1 features",
     '{"instances": []}': "record 0 (line 1): an object has an unknown member",
 }
 
@@ -271,11 +275,16 @@ async def test_what_is_wrong_is_told_to_its_client_alone(
 @pytest.mark.parametrize(
     ("content_type", "accept", "status", "reason"),
     [
-        ("text/plain", "*/*", 415, b"this model reads application/json, application/jsonlines, "),
-        ("", "*/*", 415, b"this model reads"),
-        ("text/csv; label_size=1", "*/*", 415, b"label_size is not 0"),
-        ("text/csv", "image/png", 406, b"this model answers in application/json, "),
-        ("text/csv", "application/json;q=0", 406, b"this model answers in"),
+        (
+            "text/plain",
+            "*/*",
+            415,
+            b"the body's type must be one of application/json, application/jsonlines, ",
+        ),
+        ("", "*/*", 415, b"the body's type must be"),
+        ("text/csv; label_size=1", "*/*", 415, b"label_size must be 0"),
+        ("text/csv", "image/png", 406, b"Accept must allow one of application/json, "),
+        ("text/csv", "application/json;q=0", 406, b"Accept must allow one of"),
     ],
 )
 async def test_types_that_are_not_spoken(
@@ -333,7 +342,7 @@ async def test_bodies_that_wait_are_bounded_together(
 async def test_each_message_of_a_stream_is_answered_in_its_format(tmp_path: Path) -> None:
     one = '{"closest_cluster": 5, "distance_to_cluster": 36.5}'
     too_short = json.dumps(
-        {"error": "record 0 (line 1): it has 3 columns; expected 4 features, as the centroids have"}
+        {"error": "record 0 (line 1): the line has 3 columns; it must have 4, one for each feature"}
     )
     async with kmeans(tmp_path) as served, served.stream() as client:
         for message, answer in (

@@ -191,10 +191,10 @@ async def test_a_control_message_in_fragments() -> None:
 # --- Faults --------------------------------------------------------------------------------------
 
 FAULTS = [
-    pytest.param(["{"], 1007, "a control message is no JSON", id="no JSON"),
-    pytest.param([""], 1007, "a control message is no JSON", id="nothing"),
-    pytest.param(["[" * 1000], 1007, "a control message is no JSON", id="deep"),
-    pytest.param(["[true]"], 1008, "a control message is an object", id="no object"),
+    pytest.param(["{"], 1007, "a control message must be JSON", id="no JSON"),
+    pytest.param([""], 1007, "a control message must be JSON", id="nothing"),
+    pytest.param(["[" * 1000], 1007, "a control message must be JSON", id="deep"),
+    pytest.param(["[true]"], 1008, "a control message must be an object", id="no object"),
     pytest.param(
         ['{"level": true, "gain": 2}'],
         1008,
@@ -204,7 +204,7 @@ FAULTS = [
     pytest.param(
         [json.dumps({"é" * 200: 1})],
         1009,
-        f"a control message is larger than {MAX_CONTROL_BYTES} bytes",
+        f"a control message must have at most {MAX_CONTROL_BYTES} bytes",
         id="a large message",
     ),
     pytest.param(
@@ -214,9 +214,14 @@ FAULTS = [
         id="a strange member",
     ),
     pytest.param(
-        ['{"level": 1}'], 1008, 'a control message is {"level": true} or false', id="a number"
+        ['{"level": 1}'],
+        1008,
+        'a control message must be {"level": true} or {"level": false}',
+        id="a number",
     ),
-    pytest.param(["{}"], 1008, 'a control message is {"level": true} or false', id="empty"),
+    pytest.param(
+        ["{}"], 1008, 'a control message must be {"level": true} or {"level": false}', id="empty"
+    ),
     pytest.param([b"\0"], 1007, "the audio ends in the middle of a sample", id="half a sample"),
 ]
 

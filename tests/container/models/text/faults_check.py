@@ -143,7 +143,12 @@ REFUSED: dict[str, tuple[str | bytes, int, int, str]] = {
         400,
         f"the prompt has {CONTEXT + 3} tokens; the context holds {CONTEXT}, with the reply",
     ),
-    "1 MB of text": ("x" * 1_000_000, 1009, 413, "too much text: the limit is 262144 bytes"),
+    "1 MB of text": (
+        "x" * 1_000_000,
+        1009,
+        413,
+        "too much text: it must have at most 262144 bytes",
+    ),
     "invalid JSON": ('{"prompt": ', 1007, 400, "JSON"),
     "not UTF-8": (b"\xff\xfe", 1007, 400, "not UTF-8: a bad byte at 0"),
     "an unknown parameter": ('{"prompt": "a", "tempo": 2}', 1008, 400, "not a parameter"),

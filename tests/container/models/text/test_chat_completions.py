@@ -84,13 +84,13 @@ def test_what_is_not_said(members: dict[str, object]) -> None:
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 def test_both_names_of_the_limit_of_tokens(name: str) -> None:
     assert chat_of(body(**{name: 7})).ask.sampling.max_new_tokens == 7
-    assert refusal_of(body(**{name: 0})).startswith(f"{name}: from 1 to ")
-    assert refusal_of(body(**{name: True})) == f"{name}: a whole number"
+    assert refusal_of(body(**{name: 0})).startswith(f"{name}: must be from 1 to ")
+    assert refusal_of(body(**{name: True})) == f"{name}: must be a whole number"
 
 
 def test_two_limits_of_tokens_are_one_too_many() -> None:
     data = body(max_tokens=7, max_completion_tokens=7)
-    assert refusal_of(data) == "max_tokens, max_completion_tokens: one of them, not both"
+    assert refusal_of(data) == "max_tokens, max_completion_tokens: must be one of them, not both"
 
 
 @pytest.mark.parametrize(
@@ -116,21 +116,21 @@ def test_a_content_in_parts_of_text() -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ([], "messages[0].content: empty"),
-        ([{"type": "text", "text": ""}], "messages[0].content: empty"),
-        (["hi"], 'messages[0].content[0]: text is all there is, {"type": "text", "text": …}'),
+        ([], "messages[0].content: must not be empty"),
+        ([{"type": "text", "text": ""}], "messages[0].content: must not be empty"),
+        (["hi"], 'messages[0].content[0]: must be text, {"type": "text", "text": …}'),
         (
             [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "u"}}],
-            'messages[0].content[1]: text is all there is, {"type": "text", "text": …}',
+            'messages[0].content[1]: must be text, {"type": "text", "text": …}',
         ),
         (
             [{"type": "text", "text": "a", "more": 1}],
-            'messages[0].content[0]: text is all there is, {"type": "text", "text": …}',
+            'messages[0].content[0]: must be text, {"type": "text", "text": …}',
         ),
-        ([{"type": "text", "text": 5}], "messages[0].content[0].text: a string"),
+        ([{"type": "text", "text": 5}], "messages[0].content[0].text: must be a string"),
         (
             [{"type": "text", "content": "a"}],
-            "messages[0].content[0].text: a string",
+            "messages[0].content[0].text: must be a string",
         ),
     ],
 )
@@ -142,21 +142,27 @@ def test_other_parts_are_refused(content: object, reason: str) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"hi", "the body of a chat completion is a JSON object"),
-        (b"[]", "the body of a chat completion is a JSON object"),
+        (b"hi", "the body of a chat completion must be a JSON object"),
+        (b"[]", "the body of a chat completion must be a JSON object"),
         (b'{"model": "m"}', "messages: missing"),
-        (body(model=5), "model: a string"),
-        (body(model=""), f"model: a name of 1 to {MAX_MODEL_CHARACTERS} characters"),
-        (body(model="m" * 257), f"model: a name of 1 to {MAX_MODEL_CHARACTERS} characters"),
-        (body(model="\ud83d"), "model: half a surrogate pair"),
-        (body(stream=1), "stream: true or false"),
-        (body(stream_options={}), "stream_options: only where stream is true"),
-        (body(stream=True, stream_options=1), "stream_options: an object with include_usage alone"),
+        (body(model=5), "model: must be a string"),
+        (body(model=""), f"model: must be a name of 1 to {MAX_MODEL_CHARACTERS} characters"),
+        (body(model="m" * 257), f"model: must be a name of 1 to {MAX_MODEL_CHARACTERS} characters"),
+        (body(model="\ud83d"), "model: must be text, and has half a surrogate pair"),
+        (body(stream=1), "stream: must be true or false"),
+        (body(stream_options={}), "stream_options: must be left out unless stream is true"),
+        (
+            body(stream=True, stream_options=1),
+            "stream_options: must be an object with include_usage alone",
+        ),
         (
             body(stream=True, stream_options={"include": True}),
-            "stream_options: an object with include_usage alone",
+            "stream_options: must be an object with include_usage alone",
         ),
-        (body(stream=True, stream_options={"include_usage": 1}), "include_usage: true or false"),
+        (
+            body(stream=True, stream_options={"include_usage": 1}),
+            "include_usage: must be true or false",
+        ),
         (body(max_new_tokens=5), "max_new_tokens: say max_completion_tokens"),
         (body(prompt="hi"), "prompt: say messages"),
         (body(queue=True), "queue: a request interrupts no other; leave it out"),
@@ -164,8 +170,8 @@ def test_other_parts_are_refused(content: object, reason: str) -> None:
         (body(n=2), f"n: {IMPOSSIBLE['n']}"),
         (body(tools=[{}]), f"tools: {IMPOSSIBLE['tools']}"),
         (body(whatever=1), "'whatever': not a parameter of this model"),
-        (body(temperature=3), "temperature: a number from 0, which is greedy, to 2"),
-        (b'{"messages": [], "messages": []}', "'messages': there twice"),
+        (body(temperature=3), "temperature: must be a number from 0, which is greedy, to 2"),
+        (b'{"messages": [], "messages": []}', "'messages': must be there once, not twice"),
     ],
 )
 def test_why_a_body_is_refused(data: bytes, reason: str) -> None:

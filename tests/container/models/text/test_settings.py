@@ -28,13 +28,13 @@ def test_each_is_a_variable() -> None:
 
 @pytest.mark.parametrize("value", ["-1", "1.5", "many", "１", "9" * 30, " 1"])
 def test_one_that_is_no_number(value: str) -> None:
-    with pytest.raises(ValueError, match=r"PARTWAY_TEXT_CONTEXT is .*: use a whole number"):
+    with pytest.raises(ValueError, match=r"PARTWAY_TEXT_CONTEXT is .*; it must be a whole number"):
         TextSettings.from_environment({"PARTWAY_TEXT_CONTEXT": value})
 
 
 @pytest.mark.parametrize("name", ["MAX_NEW_TOKENS", "GENERATIONS", "QUEUED"])
 def test_one_that_must_not_be_none(name: str) -> None:
-    with pytest.raises(ValueError, match=f"PARTWAY_TEXT_{name} is 0: use 1 or more"):
+    with pytest.raises(ValueError, match=f"PARTWAY_TEXT_{name} is 0; it must be 1 or more"):
         TextSettings.from_environment({f"PARTWAY_TEXT_{name}": "0"})
 
 

@@ -93,31 +93,34 @@ def _circle() -> dict[str, bytes]:
     ("members", "why"),
     [
         ({"etc/passwd": b"root"}, "neither manifest.json nor index.json"),
-        ({"manifest.json": b"{}"}, "not a list of images"),
-        ({"manifest.json": b"[1]"}, "not a list of images"),
+        ({"manifest.json": b"{}"}, "manifest.json must be a list of images"),
+        ({"manifest.json": b"[1]"}, "manifest.json must be a list of images"),
         ({"manifest.json": b"[]"}, "0 images"),
         ({"manifest.json": b"[{}, {}]"}, "2 images"),
-        ({"manifest.json": b"[{}]"}, "None is not in it"),
-        ({"manifest.json": b"[{"}, "is no JSON"),
-        ({"manifest.json": b"[" * 100_000}, "is no JSON"),
-        ({"manifest.json": b'[{"Config": "../../etc/passwd"}]'}, "'../../etc/passwd' is not in it"),
-        ({"manifest.json": b'[{"Config": ["a"]}]'}, "is not in it"),
+        ({"manifest.json": b"[{}]"}, "None is missing"),
+        ({"manifest.json": b"[{"}, "is not JSON"),
+        ({"manifest.json": b"[" * 100_000}, "is not JSON"),
+        ({"manifest.json": b'[{"Config": "../../etc/passwd"}]'}, "'../../etc/passwd' is missing"),
+        ({"manifest.json": b'[{"Config": ["a"]}]'}, "is missing"),
         (
             {"manifest.json": b'[{"Config": "c"}]', "c": b"[]"},
-            "no configuration of an image",
+            "the image's configuration must be an object that has",
         ),
         (
             {"manifest.json": b'[{"Config": "c"}]', "c": b'{"config": {"Labels": []}}'},
-            "Labels in its configuration is no dict",
+            "Labels in the image's configuration must be an object",
         ),
         (
             {"manifest.json": b'[{"Config": "c"}]', "c": b'{"config": {"Entrypoint": "a b"}}'},
-            "Entrypoint in its configuration is no list",
+            "Entrypoint in the image's configuration must be a list",
         ),
         ({"index.json": b"[]"}, "leads to no image"),
         ({"index.json": b'{"manifests": []}'}, "lists no image"),
-        ({"index.json": b'{"manifests": [{}]}'}, "None is no digest"),
-        ({"index.json": b'{"manifests": [{"digest": "sha256:../x"}]}'}, "is no digest"),
+        ({"index.json": b'{"manifests": [{}]}'}, "None stands where a digest must be"),
+        (
+            {"index.json": b'{"manifests": [{"digest": "sha256:../x"}]}'},
+            "stands where a digest must be",
+        ),
         (_layout({"layers": []}), "leads to no image"),
         (_circle(), "leads to no image"),
     ],
@@ -142,7 +145,7 @@ def test_what_is_no_image(tmp_path, members, why):
 def test_what_is_no_archive(tmp_path, data):
     path = tmp_path / "image.tar"
     path.write_bytes(data)
-    with pytest.raises(ImageError, match=r"no tar archive|neither manifest.json"):
+    with pytest.raises(ImageError, match=r"not a tar archive|neither manifest.json"):
         read_image(path)
 
 
@@ -171,7 +174,7 @@ def test_documents_that_are_too_big_are_not_read(tmp_path):
 def test_too_much_that_might_be_a_document(tmp_path, monkeypatch):
     monkeypatch.setattr(image, "MAX_DOCUMENTS", 1000)
     members = {f"{n}.json": b"{" + b" " * 400 for n in range(3)}
-    with pytest.raises(ImageError, match="its documents have more than 1000 bytes"):
+    with pytest.raises(ImageError, match="the archive's documents have more than 1000 bytes"):
         read_image(written(tmp_path, {**members, **saved()}))
 
 

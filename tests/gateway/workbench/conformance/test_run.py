@@ -142,7 +142,7 @@ async def test_one_that_takes_too_long() -> None:
 
     run = Run([check("a", hang, limit=0.01)], ECHO)
     (result,) = (await run.run(NOWHERE)).results
-    assert (result.verdict, result.said) == (Verdict.FAIL, "not done within 0.01 s")
+    assert (result.verdict, result.said) == (Verdict.FAIL, "the check was not done within 0.01 s")
 
 
 async def test_what_was_wrong_comes_with_its_evidence() -> None:

@@ -372,6 +372,9 @@ async def test_the_end_drops_what_is_open(container, anyio_backend):
     await eventually(lambda: len(open_sockets()) <= before)
 
 
+# asyncio forgets what it has accepted for a server that is closed; from 3.13 on such a transport
+# stumbles over that server when it is deleted (a TypeError of Server._wakeup's).
+@pytest.mark.filterwarnings("ignore:.*_SelectorTransport.__del__")
 @pytest.mark.parametrize("turns", range(5))
 async def test_a_connection_that_comes_with_the_end_is_not_taken(anyio_backend, turns):
     before = running_tasks()
@@ -384,7 +387,7 @@ async def test_a_connection_that_comes_with_the_end_is_not_taken(anyio_backend, 
         for _ in range(5):
             await asyncio.sleep(0)
         assert running_tasks() == before
-    gc.collect()  # asyncio forgets a socket that it has accepted for a server that is closed
+    gc.collect()  # so that it is this test's warning
 
 
 async def test_a_flood_of_frames_that_is_watched_leaves_others_their_turn():

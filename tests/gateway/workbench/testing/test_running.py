@@ -310,10 +310,10 @@ def test_faults_that_do_not_go_together_are_refused_where_they_are_written(
 ) -> None:
     with pytest.raises(ValueError, match="alone"):
         gateway.faults.add(Refuse(), Delay())
-    with pytest.raises(ValueError, match="streams: 1 or more is wanted, not 0"):
+    with pytest.raises(ValueError, match="streams: 0 was given; it must be 1 or more"):
         gateway.faults.add(Delay(), streams=0)
     for no_fault in (Delay, {"cut": True}):
-        with pytest.raises(TypeError, match="is no fault; one is made like Cut"):
+        with pytest.raises(TypeError, match="was given; it must be a fault, such as Cut"):
             gateway.faults.add(no_fault)
 
 
@@ -444,5 +444,5 @@ def test_a_stranger_follows_the_page_with_processes_side_by_side(tmp_path: Path)
     )
     assert len(tests) == 3
     assert "1 failed, 3 passed, 1 error" in done.stdout, done.stdout + done.stderr
-    assert "@pytest.mark.partway takes settings by name, not 5" in done.stdout
+    assert "@pytest.mark.partway: 5 was given; it must be settings by name" in done.stdout
     assert "error=MissingAuthenticationTokenException" in done.stdout  # the failed test's log

@@ -19,7 +19,7 @@ from partway.gateway.workbench.conformance.platform.checks import (
 
 _AREAS = (upgrade, frames, parts, replies, pongs, closing, ends, violations, pings)
 
-#: In the order in which they are tried; each stands behind those that it requires.
+#: All checks of a platform, in the order of trying; each stands behind those that it requires.
 ALL: Final[tuple[Check, ...]] = tuple(check for area in _AREAS for check in area.checks)
 
 #: Clauses of the contract's container side that no check here claims, and why.

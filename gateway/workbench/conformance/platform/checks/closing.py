@@ -148,7 +148,7 @@ async def inside(trial: PlatformTrial) -> None:
 
 
 async def _both_closes(trial: PlatformTrial, client: Client, seen: ContainerStream) -> str:
-    """Both have said Close, and the container ends TCP; how the platform ends it."""
+    """How the platform ends TCP, once both have said Close and the container has ended it."""
     await client.send(b"before")
     await client.end_input()
     await seen.control(Opcode.CLOSE, trial.patience)

@@ -12,7 +12,7 @@ from partway.protocol.frames import Opcode
 
 checks: Final = PlatformChecks("ends")
 
-#: What a machine may take beyond a time that is waited for.
+#: Seconds that a machine may take beyond a time that is waited for.
 _SLACK: Final = 1.0
 
 

@@ -26,9 +26,9 @@ async def _sent(trial: PlatformTrial, title: str, parts: Sequence[PayloadPart]) 
     """The data frames that parts become; a fence behind them shows where they end.
 
     Args:
-        trial: of the check.
-        title: of the exchange.
-        parts: to send.
+        trial: the check's.
+        title: what the stream is for, for the record.
+        parts: the parts to send.
     """
     async with trial.stream(title) as (client, seen):
         for part in parts:
@@ -47,7 +47,7 @@ async def _until_fence(trial: PlatformTrial, seen: ContainerStream) -> list[Seen
 
 
 def _same(frames: Sequence[SeenFrame], payloads: Sequence[bytes], what: str) -> None:
-    """Parts and frames are one for one, byte for byte."""
+    """See that there is one frame for each part, with the part's bytes."""
     if len(frames) != len(payloads):
         raise Broken(f"{what}: {len(payloads)} parts became {len(frames)} frames")
     for number, (seen, payload) in enumerate(zip(frames, payloads, strict=True), 1):
@@ -190,5 +190,5 @@ async def unread(trial: PlatformTrial) -> None:
         PayloadPart(euro[1:], TEXT, COMPLETE),
         PayloadPart(b"\xed\xa0\x80", TEXT, COMPLETE),
     ]
-    frames = await _sent(trial, "text that is split, and text that is none", parts)
-    _same(frames, [part.payload for part in parts], "text that is split, and text that is none")
+    title = "text that is split, and text that is not UTF-8"
+    _same(await _sent(trial, title, parts), [part.payload for part in parts], title)

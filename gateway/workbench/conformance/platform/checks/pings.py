@@ -25,7 +25,7 @@ def _pings(seen: ContainerStream) -> list[SeenFrame]:
 
 
 async def _answered(trial: PlatformTrial) -> ContainerStream:
-    """A stream that lives for two Pings more than may go unanswered; each is answered."""
+    """A stream on which two Pings more come than may go unanswered, and each is answered."""
     times = trial.platform.times
     async with trial.stream("pings, each answered", endpoint=trial.hurried()) as (_, seen):
         for _ in range(times.pings_unanswered + 2):
@@ -62,7 +62,7 @@ async def counter(trial: PlatformTrial) -> None:
 
 
 async def _lost(trial: PlatformTrial, client: Client, seen: ContainerStream, what: str) -> None:
-    """The platform gives a container up, and says so on both sides (row 1.5-8)."""
+    """See that the platform gives a container up, and says so on both sides (row 1.5-8)."""
     times = trial.platform.times
     close = await seen.control(Opcode.CLOSE, times.until_lost * 1.5 + _SLACK)
     count = len(_pings(seen))

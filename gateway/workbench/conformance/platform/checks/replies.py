@@ -18,7 +18,7 @@ checks: Final = PlatformChecks("replies")
 _SIZES: Final = (1, 125, 126, 65_535, 65_536, 1 << 20)
 _MOST: Final = 1 << 24
 _TEXT, _BINARY, _CONTINUATION = Opcode.TEXT, Opcode.BINARY, Opcode.CONTINUATION
-#: Bytes in a second that a machine moves at the least.
+#: Bytes that a machine moves in a second at the least.
 _SLOWEST: Final = 2 << 20
 _Frame = tuple[Opcode, bytes, bool]
 
@@ -26,10 +26,10 @@ _Frame = tuple[Opcode, bytes, bool]
 async def _replied(
     trial: PlatformTrial, title: str, frames: Sequence[_Frame], wanted: Sequence[PayloadPart]
 ) -> None:
-    """Send frames to the client; they are to come as these parts.
+    """Send frames to the client, and see that they come as the wanted parts.
 
     Raises:
-        Broken: others came, or none.
+        Broken: other parts came, or no part came.
     """
     async with trial.stream(title) as (client, seen):
         client.patience += sum(len(payload) for _, payload, _ in frames) / _SLOWEST
@@ -149,4 +149,4 @@ async def unread(trial: PlatformTrial) -> None:
         PayloadPart(euro[1:], TEXT, COMPLETE),
         PayloadPart(b"\xed\xa0\x80", TEXT, COMPLETE),
     ]
-    await _replied(trial, "text that is split, and text that is none", frames, wanted)
+    await _replied(trial, "text that is split, and text that is not UTF-8", frames, wanted)

@@ -22,7 +22,7 @@ checks: Final = PlatformChecks("upgrade")
 
 DEFAULT_TARGET: Final = "/invocations-bidirectional-stream"
 
-#: All that goes along (clause 1.6-1); a name for who asks is nobody's harm.
+#: All headers that may go along (clause 1.6-1); a User-Agent does no harm.
 _KNOWN: Final = frozenset(
     {
         *("host", "upgrade", "connection", "user-agent", "x-amzn-sagemaker-request-id"),
@@ -32,10 +32,10 @@ _KNOWN: Final = frozenset(
 )
 _REQUEST_ID: Final = "x-amzn-sagemaker-request-id"
 
-#: For bytes that should not come.
+#: Seconds to wait for bytes that should not come.
 _QUIET: Final = 0.05
 
-#: What a machine may take beyond a time that is waited for.
+#: Seconds that a machine may take beyond a time that is waited for.
 _SLACK: Final = 1.0
 
 
@@ -220,7 +220,7 @@ async def waits(trial: PlatformTrial) -> None:
 
 
 async def _opened(trial: PlatformTrial) -> float:
-    """Open a stream and leave; the seconds that it took."""
+    """Open a stream and leave it; returns the seconds that opening took."""
     began = time.monotonic()
     async with trial.platform.connect():
         return time.monotonic() - began

@@ -26,11 +26,11 @@ class _Violation:
     """Bytes that no server may send.
 
     Attributes:
-        name: of the check.
-        what: they are, in words.
+        name: the check's.
+        what: what the bytes are, in words.
         data: the bytes.
-        code: of the Close, and of the client's error.
-        clause: of the contract.
+        code: the code of the Close that is due, and of the client's error.
+        clause: the contract's, that forbids the bytes.
     """
 
     name: str

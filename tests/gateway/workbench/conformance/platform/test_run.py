@@ -81,7 +81,7 @@ async def test_a_check_that_does_not_end_is_ended():
     async with InstrumentedContainer() as container:
         platform = Platform(NOWHERE, "model", times=Times(ping_interval=0.001))
         report = await PlatformRun(checks).run(platform, container)
-    assert report.results[0].said == "not done within 0.01 s"
+    assert report.results[0].said == "the check was not done within 0.01 s"
 
 
 async def test_a_platform_that_is_not_there_is_said_to_be_so():
