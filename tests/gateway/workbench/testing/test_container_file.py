@@ -81,7 +81,7 @@ def test_a_wrong_value_is_named_with_its_place(refused, text, place, found, want
         ),
         ("command = 'a'\nonly = ['image.label']", "only: image.label is tried with image"),
         ("image = 'a'\nonly = ['ping']", "only: ping is tried with url or command"),
-        ("url = 'ftp://a'", "url: 'ftp://a' is not a container's URL: it begins with http://"),
+        ("url = 'ftp://a'", "url: 'ftp://a' is not a container's URL: it must begin with http://"),
         (
             "url = 'http://a'\nmodel_dir = '.'",
             "env and model_dir are for a container started with command",
