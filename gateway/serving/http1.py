@@ -81,8 +81,13 @@ class Http1Server:
 
     async def shutdown(self, timeout: float) -> None:
         """Close idle connections now, others with their response, or after ``timeout`` seconds."""
+        transports = [each.transport for each in self._server.connections if each.transport]
+        encrypted = [each for each in transports if each.get_extra_info("sslcontext") is not None]
         self._server.pre_shutdown()
         await self._server.shutdown(timeout)
+        for transport in encrypted:
+            # A client need not answer TLS's close_notify, and the loop may end before it does.
+            transport.abort()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         exchange = Http1Exchange(request)
