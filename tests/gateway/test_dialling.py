@@ -23,6 +23,7 @@ from partway.gateway.dialling import (
     _Dialling,
     dial,
 )
+from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.streams.container_leg import dial as dial_container
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import ContainerError, ServiceUnavailable
@@ -108,11 +109,6 @@ def resolves_to(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(type(asyncio.get_running_loop()), "getaddrinfo", getaddrinfo)
 
     return set_addresses
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 # --- It works ------------------------------------------------------------------------------------

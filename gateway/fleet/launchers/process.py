@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,6 +29,11 @@ log = logging.getLogger("partway.fleet")
 
 #: Where containers listen: a process of this machine is for this machine alone.
 HOST: Final = "127.0.0.1"
+
+#: Ports that no system hands out by itself: Linux begins at 32768, others at 49152.
+_PORTS: Final = range(20_000, 32_768)
+#: So many of them are tried before the system is asked for one of its own.
+_PORT_TRIALS: Final = 100
 
 #: Waits until the container at an address is ready for streams, however long that takes.
 Readiness = Callable[[Address, Clock], Awaitable[object]]
@@ -256,8 +262,16 @@ async def launch(
 
 
 def free_port() -> int:
-    """A port that nobody listens on now; somebody else may take it before the container does."""
+    """A port that nobody listens on now; somebody else may take it before the container does.
+
+    It is not one of those that the system hands out by itself, to whoever listens on any port or
+    connects: on a busy machine one of them would soon be somebody's.
+    """
+    for _ in range(_PORT_TRIALS):
+        port = _PORTS[secrets.randbelow(len(_PORTS))]
+        with socket.socket() as taken, suppress(OSError):
+            taken.bind((HOST, port))
+            return port
     with socket.socket() as taken:
         taken.bind((HOST, 0))
-        port: int = taken.getsockname()[1]
-        return port
+        return int(taken.getsockname()[1])

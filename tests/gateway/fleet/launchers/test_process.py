@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
@@ -117,6 +118,20 @@ async def test_what_cannot_be_started_is_no_process(anyio_backend, no_leaks, lea
 def test_a_free_port_can_be_listened_on():
     with socket.create_server((HOST, free_port())):
         pass
+
+
+def test_a_free_port_is_none_that_somebody_may_be_given_meanwhile():
+    given = [free_port() for _ in range(50)]
+    assert max(given) < 32_768, "where Linux begins to hand them out"
+    assert len(set(given)) > 40
+
+
+def test_a_port_that_is_taken_is_not_given(monkeypatch):
+    with socket.create_server((HOST, 0)) as taken:
+        ports = (taken.getsockname()[1],)
+        monkeypatch.setattr("partway.gateway.fleet.launchers.process._PORTS", ports)
+        with socket.create_server((HOST, free_port())):
+            pass
 
 
 # --- Getting ready -------------------------------------------------------------------------------
@@ -342,7 +357,8 @@ async def test_one_that_cannot_be_killed_is_left(start, clock, output, monkeypat
     assert caplog.messages == [f"process {pid} does not end by SIGKILL: it is left"]
     assert (process.pid, clock.armed) == (None, [])
     process.terminate()  # nothing more is asked of it
-    os.kill(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # uvloop kills what it lets go of, and not by os.kill
+        os.kill(pid, signal.SIGKILL)
     await until_gone(pid)
 
 

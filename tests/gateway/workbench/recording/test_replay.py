@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeAnswer, UpgradeRequest
 from partway.gateway.workbench.recording import replay as module
 from partway.gateway.workbench.recording.comparison import (
@@ -347,19 +347,13 @@ async def test_refusals(path):
         assert not compare(refused.answers, await replay(refused, address, TARGET)).same
 
 
-async def test_nobody_there(path, free_port):
+async def test_nobody_there(path):
+    port = free_port()
     plan = plan_of(load_recording(whole(path, *HELLO, *both_close(0.5))))
-    now = await replay(plan, Address("127.0.0.1", free_port), TARGET)
+    now = await replay(plan, Address("127.0.0.1", port), TARGET)
     assert now.status == 0
-    assert now.trouble == f"no stream with 127.0.0.1:{free_port}: Connection refused"
+    assert now.trouble == f"no stream with 127.0.0.1:{port}: Connection refused"
     assert not compare(plan.answers, now).same
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 async def test_pings_are_answered_and_none_is_said_again(path):

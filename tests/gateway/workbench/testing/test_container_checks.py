@@ -275,8 +275,14 @@ def test_however_pytest_ends_the_container_is_gone(tmp_path, number):
     deaf = shlex.join([sys.executable, "deaf.py"])
     tmp_path.joinpath("conformance.toml").write_text(f"command = {json.dumps(deaf)}")
     pids = tmp_path / "pids"
-    words = command("conformance.toml")
-    with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=tmp_path, env=ENVIRONMENT) as process:
+    with subprocess.Popen(
+        command("conformance.toml"),
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        # As from a terminal: a shell has its background processes, the suite perhaps, ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         try:
             deadline = time.monotonic() + 20
             while not pids.exists() and time.monotonic() < deadline:
