@@ -191,7 +191,9 @@ def test_a_name_of_many_megabytes(tmp_path):
     long.size = MAX_DOCUMENT + 1
     path = tmp_path / "image.tar.gz"
     path.write_bytes(gzip.compress(long.tobuf() + bytes(MAX_DOCUMENT + 1024)))
-    with pytest.raises(ImageError, match="a head of many megabytes"):
+    # From 3.14 on tarfile reads such a head in pieces, and sees by itself that nothing follows it.
+    refused = "a head of many megabytes|end of file header"
+    with pytest.raises(ImageError, match=refused):
         read_image(path)
 
 
