@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from partway.gateway.access.authentication import ANYBODY, Authenticator, Identity
 from partway.gateway.access.origins import check_origin
+from partway.gateway.plain_text import safe
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.routes import Access, Route, find
@@ -93,15 +94,9 @@ class Dispatcher:
             exchange.peer,
             error.status,
             error.name,
-            _loggable(error.message),
+            safe(error.message[:LOGGED_CHARACTERS]),  # a client may have had a say in it
         )
         if exchange.answered:
             exchange.abort()  # a second answer would be taken for the first one's content
         else:
             exchange.fail(error, errors)
-
-
-def _loggable(message: str) -> str:
-    """Return a message as one printable line: a client may have had a say in it."""
-    shown = message[:LOGGED_CHARACTERS]
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in shown)

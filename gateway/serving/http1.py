@@ -81,8 +81,11 @@ class Http1Server:
 
     async def shutdown(self, timeout: float) -> None:
         """Close idle connections now, others with their response, or after ``timeout`` seconds."""
-        transports = [each.transport for each in self._server.connections if each.transport]
-        encrypted = [each for each in transports if each.get_extra_info("sslcontext") is not None]
+        encrypted = [
+            transport
+            for connection in self._server.connections
+            if (transport := connection.transport) and transport.get_extra_info("sslcontext")
+        ]
         self._server.pre_shutdown()
         await self._server.shutdown(timeout)
         for transport in encrypted:

@@ -14,7 +14,7 @@ import posixpath
 import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -39,8 +39,9 @@ MAX_UNPACKED: Final = 64 << 30
 #: Bytes that are read of an archive: documents, and the heads of all files. Layers are passed over.
 MAX_READ: Final = 64 << 20
 
-#: Bytes of one read. tarfile asks for all of a long name at once, however long it says it is.
-_MAX_AT_ONCE: Final = MAX_DOCUMENT
+#: Bytes that are read one after the other, of a head or of a document. tarfile keeps all of a long
+#: name, however long it says it is; from Python 3.14 on it asks for the name in pieces.
+_MAX_IN_A_ROW: Final = MAX_DOCUMENT
 
 #: How many indexes may lie within each other.
 _MAX_DEPTH: Final = 4
@@ -116,8 +117,9 @@ def _documents(path: Path) -> dict[str, bytes]:
         file.seek(0)
         whole: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if packed else file
         try:
-            with tarfile.open(fileobj=_Bounded(whole), mode="r:") as archive:
-                for member in archive:
+            bounded = _Bounded(whole)
+            with tarfile.open(fileobj=bounded, mode="r:") as archive:
+                for member in _members(archive, bounded):
                     count += 1
                     if count > MAX_MEMBERS:
                         raise ImageError(f"the archive has more than {MAX_MEMBERS} files")
@@ -140,11 +142,16 @@ def _documents(path: Path) -> dict[str, bytes]:
 
 
 class _Bounded(io.RawIOBase):
-    """A file of which little is read at once, a bounded number of bytes in all, and forward."""
+    """A file of which little is read in a row, a bounded number of bytes in all, and forward."""
 
     def __init__(self, file: BinaryIO | gzip.GzipFile) -> None:
         self._file = file
         self._left = MAX_READ
+        self._in_a_row = 0
+
+    def begin(self) -> None:
+        """Note that the head of another file of the archive is read from here on."""
+        self._in_a_row = 0
 
     def readable(self) -> bool:
         return True
@@ -156,16 +163,25 @@ class _Bounded(io.RawIOBase):
         return self._file.tell()
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= min(_MAX_AT_ONCE, self._left):
+        if not 0 <= size <= min(_MAX_IN_A_ROW - self._in_a_row, self._left):
             raise ImageError("the archive has a file with a head of many megabytes")
         data = self._file.read(size)
+        self._in_a_row += len(data)
         self._left -= max(len(data), 1)  # who reads at the end again and again gets there as well
         return data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if whence != io.SEEK_SET or not 0 <= offset <= MAX_UNPACKED:
             raise ImageError(f"the archive has more than {MAX_UNPACKED >> 30} GiB")
+        self._in_a_row = 0
         return self._file.seek(offset)
+
+
+def _members(archive: tarfile.TarFile, bounded: _Bounded) -> Iterator[tarfile.TarInfo]:
+    """The files of an archive, in their order; each has a head of its own."""
+    for member in archive:
+        yield member
+        bounded.begin()
 
 
 def _saved(documents: Mapping[str, bytes]) -> Any:
