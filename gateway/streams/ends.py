@@ -128,7 +128,7 @@ def container_broke_protocol(error: FrameError) -> Ending:
 
 
 def container_unresponsive(pings: int) -> Ending:
-    """Row 1.5-8: liveness lost."""
+    """Row 1.5-8: liveness lost, as clause 1.4-1 has it."""
     return _failed(
         Cause.CONTAINER_UNRESPONSIVE,
         f"the container answered none of {pings} pings",
