@@ -199,11 +199,17 @@ AMAZONAWS_COM_REGION: Final = re.compile(r"(?!cn-)[a-z]{2}(?:-gov)?-[a-z]{1,20}-
 
 # --- Ending a stream -----------------------------------------------------------------------------
 
-#: No Close from the container this long after ours ends the stream (clause 1.5-12).
+#: A container that has our Close, and says neither its own nor anything else for so long, has
+#: failed (clause 1.5-12).
 CLOSE_TIMEOUT: Final = 10.0
 
-#: ``input_end = "drain"``: silence from the container that ends the stream (clause 1.5-12).
-DRAIN_TIMEOUT: Final = 10.0
+#: Silence behind an answer after which nothing more is expected of a container that does not know
+#: of the input's end (clause 1.5-12).
+DRAIN_TIMEOUT: Final = 3.0
+
+#: Silence of a container whose answer has not come, or that finishes before it answers a Close
+#: (clause 1.5-12; an invocation's answer has 60 s too: 1.1-2).
+ANSWER_SILENCE: Final = 60.0
 
 # --- Signatures ----------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class Streams:
         first = session.first_part_at
         stream_log.info(
             "stream ended endpoint=%s request_id=%s duration=%.3f parts_in=%d bytes_in=%d "
-            "parts_out=%d bytes_out=%d first_part=%s cause=%s",
+            "parts_out=%d bytes_out=%d first_part=%s parts_saved=%d cause=%s",
             session.endpoint,
             session.request_id,
             ended_at - session.started_at,
@@ -101,6 +101,7 @@ class Streams:
             session.from_container.parts,
             session.from_container.bytes,
             "-" if first is None else f"{first - session.started_at:.4f}",
+            session.parts_saved,
             ending.cause.value,
         )
 
