@@ -282,7 +282,7 @@ GOOD = '[endpoints.a]\nurl = "http://a"\n'
             "the number 1.5",
             "a whole number of bytes, 1 or more",
         ),
-        ('[stream]\ninput_end = "shut"', "stream.input_end", "'shut'", "'close' or 'drain'"),
+        ('[stream]\ninput_end = "shut"', "stream.input_end", "'shut'", "'auto', 'close' or 'drain'"),
         (
             "[stream]\nnormal_close = true",
             "stream.normal_close",
