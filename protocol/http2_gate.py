@@ -263,7 +263,7 @@ class FrameGate:
             self._headers_lost = True
         elif (
             self._block_frames > 1 + limits.HTTP2_MAX_CONTINUATIONS
-            or self._block_size > limits.HTTP2_MAX_HEADER_LIST
+            or self._block_size > limits.HTTP2_MAX_HEADER_BLOCK
         ):
             self._headers_lost = True
             self._overdo("a header block")
