@@ -1,8 +1,9 @@
 """A container that speaks as Deepgram's do, whose words a test can foresee.
 
-Audio is 16-bit PCM, and the first sample of a message is the word that is heard in it. ``v1/listen`` and
-``v1/speak`` take the messages that Deepgram's clients send, refuse a query that has anything else in it, and
-give up a client that says nothing for a while (section 6 of the contract).
+Audio is 16-bit PCM, and the first sample of a message is the word that is heard in it.
+``v1/listen`` and ``v1/speak`` take the messages that Deepgram's clients send, refuse a query with a
+parameter that Deepgram does not know, and give up a client that says nothing for a while (section 6
+of the contract).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ MODELS = {"nova-3", "aura-2-helena-en", "aura-2-thalia-en"}
 
 
 def spoken(word: str, size: int = 640) -> bytes:
-    """Audio in which a word is heard: 20 ms at 16 kHz, unless another size in bytes is asked for."""
+    """Audio in which a word is heard: 20 ms at 16 kHz unless another size is asked for."""
     return WORDS.index(word).to_bytes(2, "little") + bytes(size - 2)
 
 
@@ -52,7 +53,7 @@ class Deepgram(Model):
 
     Attributes:
         streams: those that were accepted and are not over, in their order.
-        told: what has been said to it in text, by the messages' types, and ``audio`` for each that was none.
+        told: the types of the messages in text that have come, and ``audio`` for each binary one.
         refuses: how many streams are refused next, with 503.
         silence: seconds after which a client that says nothing is given up.
     """
@@ -90,7 +91,9 @@ class Deepgram(Model):
                 "speech_final": final,
                 "from_finalize": finalized,
                 "channel": {
-                    "alternatives": [{"transcript": " ".join(heard), "confidence": 1.0, "words": []}]
+                    "alternatives": [
+                        {"transcript": " ".join(heard), "confidence": 1.0, "words": []}
+                    ]
                 },
                 "metadata": {
                     "request_id": stream.id,

@@ -27,7 +27,7 @@ HOST = f"runtime.sagemaker.{REGION}.amazonaws.com"
 PORT = 8443
 
 #: A loopback address of this process's own: the port is given, and others may run the same check.
-ADDRESS = "127.{}.{}.{}".format(84, os.getpid() >> 8 & 255, os.getpid() & 255 or 1)
+ADDRESS = f"127.84.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
 
 #: Seconds for what pipecat does by itself, and at once; importing it takes a while.
 PATIENCE = 20.0
@@ -87,7 +87,7 @@ class Bot:
         return await self._do("next", patience)
 
     async def meets(self, *whats: str, patience: float = PATIENCE) -> list[dict[str, Any]]:
-        """What it meets next is all of these, in any order, and nothing else; returns them in yours."""
+        """It meets all of these next, in any order, and nothing else; returns them in yours."""
         met: dict[str, dict[str, Any]] = {}
         for _ in whats:
             thing = await self.next(patience)
@@ -117,7 +117,7 @@ class Pipecat(Sdk):
         self,
         listens: dict[str, Any] | None = None,
         speaks: dict[str, Any] | None = None,
-        patience: float = PATIENCE,
+        **worker: Any,
     ) -> Bot:
         """Start a pipeline.
 
@@ -125,8 +125,8 @@ class Pipecat(Sdk):
             listens: arguments of its service that transcribes, and the ``model`` that it asks for;
                 None for no such service.
             speaks: arguments of its service that speaks.
-            patience: seconds until its start has gone through.
+            worker: more for its ``PipelineWorker``.
         """
         bot = Bot(self, f"bot-{next(self._numbers)}")
-        await bot._do("start", patience, region=REGION, listens=listens, speaks=speaks)
+        await bot._do("start", region=REGION, listens=listens, speaks=speaks, **worker)
         return bot

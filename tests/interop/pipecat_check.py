@@ -1,7 +1,8 @@
 """Pipecat at SageMaker's own host name, which is a gateway here: voices in and out, errors, ends.
 
-Run by ``make interop-pipecat PIPECAT_PYTHON=…``; docs/how-to/pipecat.md says how to get an interpreter.
-Its services are used as they are in a bot; the container is ``deepgram_container``, behind ``partway serve``.
+Run by ``make interop-pipecat PIPECAT_PYTHON=…``; docs/how-to/pipecat.md says how to get an
+interpreter. Pipecat's services are used as bots use them; the container behind ``partway serve`` is
+``deepgram_container``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pytest
 
 from partway.container.testing import serving
 from partway.protocol.closing import NORMAL
-from tests.interop.aws_sdk import KEY, PRINCIPALS, REGION, ROOT, Sdk, ServedGateway
+from tests.interop.aws_sdk import KEY, PRINCIPALS, ROOT, ServedGateway
 from tests.interop.deepgram_container import Deepgram, speech, spoken
 from tests.interop.pipecat_bot import (
     ADDRESS,
@@ -36,7 +37,8 @@ from tests.wire.peers import RawContainer, eventually, switching
 LISTENS = {"endpoint_name": "deepgram"}
 SPEAKS = {"endpoint_name": "deepgram"}
 
-#: Seconds in which a pipeline has to end, whatever has happened to its streams; pipecat itself gives up after 20.
+#: Seconds in which a pipeline has to end, whatever has happened to its streams. Pipecat itself cuts
+#: a cancelled one short after 20, so one that hangs is told from one that ends.
 SOON = 10.0
 
 #: Seconds after which a stream that has ended in an error is old: another KeepAlive has been said.
@@ -239,9 +241,7 @@ End = Callable[[Bot, float], Awaitable[object]]
 @pytest.mark.parametrize("end", [Bot.end, Bot.cancel])
 @pytest.mark.parametrize("start", [listener, speaker])
 @pytest.mark.clause("1.5-1", "2.3-6")
-async def test_a_models_error(
-    pipecat: Pipecat, deepgram: Deepgram, start: Start, end: End
-) -> None:
+async def test_a_models_error(pipecat: Pipecat, deepgram: Deepgram, start: Start, end: End) -> None:
     """Whenever the user hangs up, with audio and KeepAlive sent meanwhile, all comes to its end."""
     bots = [await start(pipecat) for _ in range(3)]
     deepgram.fail("out of memory")
@@ -279,24 +279,54 @@ async def test_a_container_that_dies(pipecat: Pipecat, raw: RawContainer) -> Non
     await bot.end(SOON)
 
 
-@pytest.mark.parametrize("when", ["at once", "later"])
 @pytest.mark.clause("1.5-9", "2.3-5")
 async def test_a_gateway_that_drains(
-    python: str, config: str, deepgram: Deepgram, tmp_path: Path, when: str
+    python: str, config: str, deepgram: Deepgram, tmp_path: Path
 ) -> None:
+    """Who ends while the gateway is there ends at once; after that there is only ``cancel()``."""
+    address = ADDRESS.replace("127.84.", "127.85.")
+    config = config.replace(ADDRESS, address)
     async with AsyncExitStack() as running:
-        address = ADDRESS.replace("127.84.", "127.85.")
         gateway = await running.enter_async_context(
-            ServedGateway.start(
-                tmp_path, config.replace(ADDRESS, address), PRINCIPALS, *SERVING
-            )
+            ServedGateway.start(tmp_path, config, PRINCIPALS, *SERVING)
         )
         pipecat = await running.enter_async_context(pipecat_at(gateway, python, tmp_path, address))
-        bot = await listener(pipecat)
+        bots = [await pipecat.bot(listens=LISTENS, cancel_timeout_secs=3) for _ in range(2)]
+        for bot in bots:
+            await bot.meets("on_connected")
         gateway.terminate()
-        (told,) = await bot.meets("on_pipeline_error")
-        assert "draining" in told["text"]
-        if when == "later":
-            await gateway.ended()
-        await bot.end(SOON)
+        for bot in bots:
+            (told,) = await bot.meets("on_pipeline_error")
+            assert "draining" in told["text"]
+        await bots[0].end(SOON)
+        await gateway.ended()
+        await bots[1].cancel(SOON)
     assert not deepgram.streams
+
+
+# --- The page ------------------------------------------------------------------------------------
+
+
+async def test_the_bot_of_the_page(gateway: ServedGateway, python: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "pipecat.md").read_text("utf-8")
+    program, _ = re.findall(r"^```python\n(.*?)^```\n", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "bot.py").write_text(program, "utf-8")
+    words = map(spoken, ("hello", "from", "a", "gateway"))
+    (tmp_path / "hello.pcm").write_bytes(b"".join(words))
+    process = await asyncio.create_subprocess_exec(
+        *with_hosts(hosts_file(tmp_path, ADDRESS)), python, "bot.py", "hello.pcm",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=tmp_path,
+        env={
+            **environment(tmp_path),
+            "PATH": os.environ["PATH"],
+            "SSL_CERT_FILE": str(gateway.ca),
+        },
+    )  # fmt: skip
+    try:
+        output, errors = await asyncio.wait_for(process.communicate(), 40)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, errors.decode()
+    assert f"```\n{output.decode()}```" in page

@@ -1,9 +1,9 @@
 """Real pipecat, told what to do line by line. Run by an interpreter that has it.
 
-Speaks as :mod:`tests.interop.aws_sdk_client` does: a JSON object a line, commands side by side. What a bot
-meets is told one thing at a time, by ``next``::
+Speaks as :mod:`tests.interop.aws_sdk_client` does: a JSON object a line, commands side by side.
+What a bot meets is told one thing at a time, by ``next``::
 
-    {"id": 1, "do": "start", "bot": "b", "region": "us-east-1", "listens": {"endpoint_name": "deepgram"}}
+    {"id": 1, "do": "start", "bot": "b", "region": "us-east-1", "listens": {"endpoint_name": "d"}}
     {"id": 2, "do": "hear", "bot": "b", "audio": "AAAA..."}
     {"id": 3, "do": "next", "bot": "b"}
     {"id": 3, "result": {"what": "TranscriptionFrame", "text": "hello"}}
@@ -65,7 +65,9 @@ class Notes(FrameProcessor):
 class Bot:
     """A pipeline of the services that are asked for, and the runner that runs it."""
 
-    def __init__(self, region: str, listens: dict[str, Any], speaks: dict[str, Any]) -> None:
+    def __init__(
+        self, region: str, listens: dict[str, Any], speaks: dict[str, Any], **worker: Any
+    ) -> None:
         self.met: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         services: list[Any] = []
         if listens:
@@ -82,6 +84,7 @@ class Bot:
             Pipeline([*services, Notes(self.met)]),
             params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=RATE),
             cancel_on_idle_timeout=False,
+            **worker,
         )
         self.worker.add_event_handler("on_pipeline_error", self._error)
         self.runner = WorkerRunner(handle_sigint=False)
@@ -145,9 +148,10 @@ class Driver:
         region: str,
         listens: dict[str, Any] | None = None,
         speaks: dict[str, Any] | None = None,
+        **worker: Any,
     ) -> None:
         """Begin a pipeline; returns when its start has gone through."""
-        self.bots[bot] = Bot(region, listens or {}, speaks or {})
+        self.bots[bot] = Bot(region, listens or {}, speaks or {}, **worker)
         await self.bots[bot].start()
 
     async def hear(self, bot: str, audio: str) -> None:
