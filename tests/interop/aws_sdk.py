@@ -186,7 +186,8 @@ class Sdk:
         try:
             answer = await asyncio.wait_for(answered, patience)
         except TimeoutError:
-            raise Hung(f"{do} {arguments.get('stream', '')}: nothing in {patience:g} s") from None
+            of = arguments.get("stream") or arguments.get("bot", "")
+            raise Hung(f"{do} {of}: nothing in {patience:g} s") from None
         if "error" in answer:
             raise SdkError(answer["error"])
         return answer["result"]

@@ -20,7 +20,7 @@ import pytest
 from partway.container.testing import serving
 from partway.protocol.closing import NORMAL
 from tests.interop.aws_sdk import KEY, PRINCIPALS, ROOT, ServedGateway
-from tests.interop.deepgram_container import Deepgram, speech, spoken
+from tests.interop.deepgram_container import SILENCE, Deepgram, speech, spoken
 from tests.interop.pipecat_bot import (
     ADDRESS,
     CLIENT,
@@ -33,6 +33,9 @@ from tests.interop.pipecat_bot import (
     with_hosts,
 )
 from tests.wire.peers import RawContainer, eventually, switching
+
+#: The first one imports pipecat, which is large.
+pytestmark = pytest.mark.timeout(120)
 
 LISTENS = {"endpoint_name": "deepgram"}
 SPEAKS = {"endpoint_name": "deepgram"}
@@ -128,8 +131,10 @@ async def pipecat(
 
 
 @pytest.fixture(autouse=True)
-def untold(deepgram: Deepgram) -> None:
+def afresh(deepgram: Deepgram) -> None:
+    """The container as it was at first."""
     deepgram.told.clear()
+    deepgram.silence = SILENCE
 
 
 async def listener(pipecat: Pipecat) -> Bot:
@@ -194,7 +199,7 @@ async def test_both_at_once_and_many_of_them(pipecat: Pipecat, deepgram: Deepgra
 
 async def test_a_silent_user_is_waited_for(pipecat: Pipecat, deepgram: Deepgram) -> None:
     """The container gives up whoever says nothing for a while; pipecat says KeepAlive instead."""
-    deepgram.silence = 7.0
+    deepgram.silence = 9.0
     bot = await listener(pipecat)
     await eventually(lambda: deepgram.told == ["KeepAlive"] * 2)
     await bot.hear(spoken("hello"))
