@@ -75,6 +75,9 @@ async def connect(
 ) -> AsyncIterator[ClientStream]:
     """Open a stream; leaving the block closes it, and gives up what has not come yet.
 
+    A block that is left by an exception, or whose task is cancelled, cancels its stream; one that
+    comes to its end has finished with it. The gateway's log tells the two apart.
+
     Args:
         url: the gateway's URL, ``http://HOST:PORT`` or ``https://HOST:PORT``.
         endpoint: the name of the endpoint whose model to talk to.
@@ -121,5 +124,8 @@ async def connect(
     wire.start(stream)
     try:
         yield stream
-    finally:
+    except BaseException:
+        await stream.close(cancel=True)
+        raise
+    else:
         await stream.close()

@@ -196,11 +196,13 @@ class Http2Wire(asyncio.Protocol, Wire):
     def flushed(self, position: int) -> bool:
         return self._written - self._unsent() >= position
 
-    def finish(self) -> None:
+    def finish(self, *, cancel: bool) -> None:
         transport = self._transport
         if transport is None or self._finishing is not None:
             return
         self._finishing = self._loop.call_later(limits.LINGER_TIMEOUT, self.abort)
+        # What waits for credit is not waited for; a part may be cut then, which is no good order.
+        cancel = cancel or self._body.held_bytes > 0
         self._body.drop()
         if self._over:
             self._leave(transport)
@@ -208,7 +210,8 @@ class Http2Wire(asyncio.Protocol, Wire):
         # Whoever closes with unread input sends TCP's RST, which may erase what was said before
         # it: so the answer to a ping behind the reset is waited for, or the gateway's own end.
         self._over = True
-        self._h2.reset_stream(_STREAM, ErrorCodes.CANCEL)
+        # No END_STREAM before it: the gateway would have the container finish what nobody hears.
+        self._h2.reset_stream(_STREAM, ErrorCodes.CANCEL if cancel else ErrorCodes.NO_ERROR)
         self._h2.ping(_LEAVING)
         self._flush()
 

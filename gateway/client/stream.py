@@ -145,10 +145,17 @@ class ClientStream:
             self._wire.resume_reading()
         return part
 
-    async def close(self) -> None:
-        """Close the connection; the gateway then ends the stream if that has not ended yet."""
+    async def close(self, *, cancel: bool = False) -> None:
+        """Leave the stream, and close the connection; what has not come yet is given up.
+
+        Either way the gateway tells the container that nobody is left to answer.
+
+        Args:
+            cancel: whether the gateway counts a stream that has not ended as ``client_cancelled``,
+                in place of ``client_finished``.
+        """
         self.ended(None)
-        self._wire.finish()
+        self._wire.finish(cancel=cancel)
         await self._lost.wait()  # bounded by the connection's lingering
 
     # --- WireOwner -------------------------------------------------------------------------------

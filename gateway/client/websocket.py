@@ -9,7 +9,7 @@ from partway.gateway.client.request import StreamRequest
 from partway.gateway.client.wire import Wire, WireOwner
 from partway.gateway.dialling import Unreachable, Upgraded, dial
 from partway.protocol import limits
-from partway.protocol.closing import NORMAL, Close
+from partway.protocol.closing import GOING_AWAY, NORMAL, Close
 from partway.protocol.connection import FrameConnection, Side
 from partway.protocol.envelopes import (
     EnvelopeError,
@@ -115,8 +115,8 @@ class WebSocketWire(Wire):
     def flushed(self, position: int) -> bool:
         return self._connection.flushed(position)
 
-    def finish(self) -> None:
-        self._connection.finish(Close(NORMAL))
+    def finish(self, *, cancel: bool) -> None:
+        self._connection.finish(Close(GOING_AWAY if cancel else NORMAL))
 
     def abort(self) -> None:
         self._connection.abort()

@@ -85,8 +85,12 @@ class Wire(ABC):
         """Whether the socket has taken everything up to ``position``."""
 
     @abstractmethod
-    def finish(self) -> None:
-        """Take leave, and see the connection to its end, in bounded time."""
+    def finish(self, *, cancel: bool) -> None:
+        """Take leave, and see the connection to its end, in bounded time.
+
+        Args:
+            cancel: whether the stream is given up, in place of left in good order.
+        """
 
     @abstractmethod
     def abort(self) -> None:

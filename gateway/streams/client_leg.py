@@ -90,7 +90,11 @@ class WebSocketClientLeg(WebSocketLeg, ClientLeg):
     # --- FrameHandler ----------------------------------------------------------------------------
 
     def close_received(self, close: Close) -> None:
-        self._session.client_gone(Cause.CLIENT_CANCELLED)
+        if close.code in (None, NORMAL):  # clauses 3-1, 3-2
+            self._session.client_finished()
+            self._connection.finish()  # it hears nothing more, so TCP need not wait
+        else:
+            self._session.client_gone(Cause.CLIENT_CANCELLED)
 
     def peer_failed(self, error: FrameError) -> None:
         fault = ClientFault(
@@ -101,7 +105,8 @@ class WebSocketClientLeg(WebSocketLeg, ClientLeg):
         self._session.client_failed(fault)
 
     def _lost(self) -> None:
-        self._session.client_gone(Cause.CLIENT_LOST)
+        if not self._connection.closed_by_peer:
+            self._session.client_gone(Cause.CLIENT_LOST)
 
     def writing_paused(self) -> None:
         self._session.client_blocked()
@@ -123,17 +128,6 @@ class RawClientLeg(WebSocketClientLeg):
 
     def _receive(self, frame: Frame) -> None:
         self._session.part_from_client(self._to_parts.part(frame))
-
-    def close_received(self, close: Close) -> None:
-        if close.code in (None, NORMAL):
-            self._session.client_finished()
-            self._connection.finish()  # it hears nothing more, so TCP need not wait
-        else:
-            self._session.client_gone(Cause.CLIENT_CANCELLED)
-
-    def _lost(self) -> None:
-        if not self._connection.closed_by_peer:
-            super()._lost()
 
     def _last_words(self, ending: Ending) -> Close:
         own = ending.model_close

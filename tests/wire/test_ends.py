@@ -16,6 +16,7 @@ from partway.protocol.frames import FramesToParts, PartsToFrames
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT, close, frame
 from tests.wire.dialects import (
     CLEAN,
+    COMPLETE,
     PARTIAL,
     UTF8,
     End,
@@ -349,29 +350,15 @@ async def test_a_client_that_leaves_cancels_the_stream(
     assert await model.eof() == b""
 
 
-@pytest.mark.clause("1.5-9", "3-1")
-@pytest.mark.parametrize("code", [None, 1000])
-async def test_a_close_is_no_end_of_input_where_input_end_is_an_event(
-    gateway_for, envelope, caplog, code
-):
-    gateway = await gateway_for()
-    client, model = await gateway.open(envelope.name)
-    client.send_close(code)
-    assert (await model.frame()).close_code == 1001
-    assert (await client.frame()).close_code == code
-    assert await client.eof() == b""
-    assert_ended(gateway, caplog, "client_cancelled")
-
-
-@pytest.mark.clause("3-2", "1.5-11")
+@pytest.mark.clause("3-1", "3-2", "1.5-11")
 @pytest.mark.parametrize("input_end", ["close", "drain"])
 @pytest.mark.parametrize("code", [None, 1000])
-async def test_a_raw_clients_close_ends_its_input_and_abandons_the_response(
-    gateway_for, caplog, code, input_end
+async def test_a_close_in_good_order_ends_the_input_and_abandons_the_response(
+    gateway_for, subprotocol, caplog, code, input_end
 ):
     gateway = await gateway_for(StreamPolicy(input_end=input_end))
-    client, model = await gateway.open(RAW)
-    client.send_frame(TEXT, b"all")
+    client, model = await gateway.open(subprotocol.name)
+    client.send(subprotocol.part(Part(b"all", UTF8, COMPLETE)))
     client.send_close(code)
     assert (await client.frame()).close_code == code
     assert await client.eof() == b""  # at once: whoever closed hears nothing more
@@ -649,8 +636,8 @@ async def test_a_client_that_leaves_after_its_input_ended_is_gone(
     client, model = await gateway.open(envelope.name)
     client.send(envelope.end())
     await client.caught_up()
-    client.send_close(1000)
-    assert await client.frames(1) == [(True, CLOSE, False, b"", NORMALLY)]
+    client.send_close(1001)
+    assert await client.frames(1) == [(True, CLOSE, False, b"", AWAY)]
     # One Close to the container at most: its first word stands.
     expected = NORMALLY if input_end == "close" else AWAY
     assert (await model.frame()).payload[:2] == expected

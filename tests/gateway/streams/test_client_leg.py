@@ -257,10 +257,11 @@ def test_input_end_ends_the_input_and_nothing_may_follow():
     assert client.container.sent == []
 
 
-@pytest.mark.clause("3-2")
+@pytest.mark.clause("3-1", "3-2")
+@pytest.mark.parametrize("subprotocol", LEGS)
 @pytest.mark.parametrize("code", [None, 1000])
-def test_a_raw_client_that_closes_has_ended_its_input(code):
-    client = Connected(RAW)
+def test_a_client_that_closes_in_good_order_has_finished(subprotocol, code):
+    client = Connected(subprotocol)
     client.send(close(code, mask=KEY))
     assert client.container.closes == [Close(1000)]
     assert client.session.state is State.CLOSING
