@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from partway.gateway.client.errors import (
+    BadMessage,
     ConnectionLost,
     GatewayUnreachable,
     ModelStreamFailed,
@@ -38,6 +39,7 @@ from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from partway.protocol.sigv4 import Credentials
 
 __all__ = [
+    "BadMessage",
     "ClientStream",
     "CompletionState",
     "ConnectionLost",

@@ -84,7 +84,11 @@ class ConnectionLost(PartwayError):
 
 
 class StreamEnded(PartwayError):
-    """Something was to be sent on a stream that has ended cleanly, or whose input has ended."""
+    """Something was to be sent, or answered, on a stream or an input that has ended cleanly."""
+
+
+class BadMessage(PartwayError):
+    """A message cannot be given whole: too large, text that is not UTF-8, or cut by the end."""
 
 
 def refused(status: int, headers: Mapping[str, str], body: bytes) -> StreamRefused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 
 from partway.gateway.client.errors import (
     ConnectionLost,
@@ -12,9 +13,11 @@ from partway.gateway.client.errors import (
     PlatformStreamFailed,
     StreamEnded,
 )
+from partway.gateway.client.messages import MessageReader, Messages
 from partway.gateway.client.wire import Wire
 from partway.gateway.clock import LoopClock
 from partway.gateway.limits import (
+    CLIENT_MAX_MESSAGE,
     CLIENT_RECEIVE_HIGH_WATER,
     GATEWAY_PING_INTERVAL,
     GATEWAY_PINGS_UNANSWERED,
@@ -59,6 +62,7 @@ class ClientStream:
         self._writable = asyncio.Event()
         self._writable.set()
         self._lost = asyncio.Event()
+        self._messages = MessageReader(self.receive)
         self._input_ended = False
         self._ended = False
         self._error: PartwayError | None = None
@@ -144,6 +148,46 @@ class ClientStream:
                 self._pings.reading_resumed()
             self._wire.resume_reading()
         return part
+
+    def messages(self, *, max_message: int = CLIENT_MAX_MESSAGE) -> Messages:
+        """Return an iterator of whole messages: text as ``str``, binary ones as ``bytes``.
+
+        The messages' parts are taken by :meth:`receive`: whoever calls that too takes parts out of
+        messages. The iterator may be left and another one made; it goes on where that was.
+
+        Args:
+            max_message: most bytes of a message. One that is larger, or is no UTF-8, raises
+                :class:`~partway.gateway.client.errors.BadMessage`; the next one can be read then.
+        """
+        return Messages(self._messages, max_message)
+
+    async def ask(
+        self, message: str | bytes, *, max_message: int = CLIENT_MAX_MESSAGE
+    ) -> str | bytes:
+        """Send one whole message, and return the next one that comes.
+
+        That is its answer, if the model answers each message with one. Those who ask at once take
+        turns: each message goes up when the answer to the one before it has come.
+
+        Args:
+            message: what to send, as ``UTF8`` or as ``BINARY``.
+            max_message: as of :meth:`messages`.
+
+        Raises:
+            StreamEnded: the stream has ended cleanly before an answer came.
+            PartwayError: as :meth:`send`, :meth:`receive` and :meth:`messages`.
+            RuntimeError: another task waits in :meth:`messages`, or the answer to a question that
+                was given up is still to come.
+            TypeError: ``message`` is neither text nor bytes.
+        """
+        match message:
+            case str():
+                send = partial(self.send_text, message)
+            case bytes():
+                send = partial(self.send_bytes, message)
+            case _:
+                raise TypeError(f"ask: {type(message).__name__} was given; it must be str or bytes")
+        return await self._messages.ask(send, max_message)
 
     async def close(self, *, cancel: bool = False) -> None:
         """Leave the stream, and close the connection; what has not come yet is given up.

@@ -63,7 +63,7 @@ class DuplexHandler(Protocol):
         """Unsent bytes are below the low-water mark again."""
 
     def connection_lost(self, how: Parting) -> None:
-        """The exchange is over; ``how`` counts only if its owner has neither finished nor aborted."""
+        """The exchange is over; ``how`` counts if the owner has neither finished nor aborted it."""
 
 
 class Duplex(ABC):
