@@ -9,8 +9,11 @@
         async for part in stream:
             print(part.payload, part.data_type, part.completion)
 
-Reconnecting is the caller's: what to send again only the caller knows. Every exception says in
-``reconnect`` whether it makes sense.
+Whole messages are what :meth:`ClientStream.messages` and :meth:`ClientStream.ask` give. Code
+without asyncio takes ``partway.connect_sync``.
+
+Every exception says in ``reconnect`` whether opening the stream again makes sense;
+``partway.reconnecting`` does. What to send again only the caller knows.
 """
 
 from __future__ import annotations

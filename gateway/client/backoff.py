@@ -4,7 +4,7 @@
 
     async for attempt in reconnecting(lambda: connect("http://127.0.0.1:8090", "echo")):
         async with attempt as stream:
-            print(await stream.ask("hello"))
+            print(await stream.ask("hello"))  # hello
 """
 
 from __future__ import annotations

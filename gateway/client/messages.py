@@ -128,7 +128,7 @@ class MessageReader:
         self._gathered = bytearray()
 
 
-class Messages:
+class MessageIterator:
     """An async iterator of a stream's whole messages; made by ``ClientStream.messages``.
 
     Args:

@@ -13,7 +13,7 @@ from partway.gateway.client.errors import (
     PlatformStreamFailed,
     StreamEnded,
 )
-from partway.gateway.client.messages import MessageReader, Messages
+from partway.gateway.client.messages import MessageIterator, MessageReader
 from partway.gateway.client.wire import Wire
 from partway.gateway.clock import LoopClock
 from partway.gateway.limits import (
@@ -149,7 +149,7 @@ class ClientStream:
             self._wire.resume_reading()
         return part
 
-    def messages(self, *, max_message: int = CLIENT_MAX_MESSAGE) -> Messages:
+    def messages(self, *, max_message: int = CLIENT_MAX_MESSAGE) -> MessageIterator:
         """Return an iterator of whole messages: text as ``str``, binary ones as ``bytes``.
 
         The messages' parts are taken by :meth:`receive`: whoever calls that too takes parts out of
@@ -159,7 +159,7 @@ class ClientStream:
             max_message: most bytes of a message. One that is larger, or is no UTF-8, raises
                 :class:`~partway.gateway.client.errors.BadMessage`; the next one can be read then.
         """
-        return Messages(self._messages, max_message)
+        return MessageIterator(self._messages, max_message)
 
     async def ask(
         self, message: str | bytes, *, max_message: int = CLIENT_MAX_MESSAGE

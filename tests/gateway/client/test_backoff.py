@@ -39,9 +39,7 @@ class Series:
         self.asked: list[float] = []
         self.left: list[type[BaseException] | None] = []
         numbers = {"attempts": None, "first_delay": 1.0, "longest_delay": 60.0} | numbers
-        self.attempts = Reconnecting(
-            self.open, **numbers, clock=self.clock, chance=lambda: chance
-        )
+        self.attempts = Reconnecting(self.open, **numbers, clock=self.clock, chance=lambda: chance)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[str]:

@@ -17,7 +17,7 @@ from partway.gateway.client import (
     StreamEnded,
     connect,
 )
-from partway.gateway.client.messages import MessageReader, Messages
+from partway.gateway.client.messages import MessageIterator, MessageReader
 from partway.gateway.limits import CLIENT_MAX_MESSAGE
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
 from tests.gateway.client.peers import echo_container, until, url_of
@@ -60,8 +60,8 @@ class Parts:
 
 def messages_of(
     *parts: PayloadPart | Exception | None, max_message: int = CLIENT_MAX_MESSAGE
-) -> Messages:
-    return Messages(MessageReader(Parts(*parts).receive), max_message)
+) -> MessageIterator:
+    return MessageIterator(MessageReader(Parts(*parts).receive), max_message)
 
 
 async def collected(messages: AsyncIterator[str | bytes]) -> list[str | bytes]:
@@ -114,13 +114,13 @@ async def test_both_wires_bring_whole_messages(transport, gateway_for, container
 async def test_who_gives_up_in_a_message_loses_nothing_of_it():
     parts = Parts(text(b"the ", PARTIAL))
     reader = MessageReader(parts.receive)
-    messages = Messages(reader)
+    messages = MessageIterator(reader)
     for _ in range(2):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(messages), 0.01)
     parts.add(text(b"whole"), text(b"next"), ENDED)
     assert await anext(messages) == "the whole", "a cancelled iterator has not ended"
-    assert await collected(Messages(reader)) == ["next"], "another one goes on where it was"
+    assert await collected(MessageIterator(reader)) == ["next"], "another one goes on where it was"
 
 
 async def test_errors_of_the_stream_come_through():
