@@ -13,13 +13,25 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
-from partway.protocol.handshake import Accepted, ClientHandshake, HandshakeBroken, HandshakeRefused
+from partway.protocol.handshake import (
+    Accepted,
+    ClientHandshake,
+    HandshakeBroken,
+    HandshakeCut,
+    HandshakeRefused,
+)
 from partway.protocol.limits import LINGER_TIMEOUT
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
+
+#: OpenSSL's codes for a certificate that holds another host name, e-mail or IP address.
+_MISNAMED: Final = frozenset({62, 63, 64})
+
+#: OpenSSL's names, by version, for an answer whose first bytes are no record of TLS.
+_CLEARTEXT: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +55,28 @@ class Upgraded:
 
 
 class Unreachable(Exception):
-    """A server gave no connection, or no valid answer to the upgrade; the message says why."""
+    """A server gave no connection, or no valid answer to the upgrade; the message says why.
+
+    Attributes:
+        passing: whether a later attempt may fare better. It will not where the name is unknown, the
+            certificate is not to be trusted, or the server speaks something else.
+    """
+
+    def __init__(self, why: str, *, passing: bool = True) -> None:
+        super().__init__(why)
+        self.passing = passing
+
+
+class Untrusted(Unreachable):
+    """The server's certificate is not to be trusted.
+
+    Attributes:
+        misnamed: whether all that is wrong with the certificate is that it is another host's.
+    """
+
+    def __init__(self, why: str, *, misnamed: bool) -> None:
+        super().__init__(f"the server's certificate is not to be trusted: {why}", passing=False)
+        self.misnamed = misnamed
 
 
 class OutOfDescriptors(Unreachable):
@@ -83,7 +116,8 @@ async def dial(
         raise Unreachable(f"no answer to the upgrade within {handshake_timeout:g} s") from None
     except (HandshakeBroken, OSError) as error:
         transport.abort()
-        raise Unreachable(str(error)) from None
+        passing = isinstance(error, HandshakeCut | OSError)
+        raise Unreachable(str(error), passing=passing) from None
     except BaseException:
         transport.abort()
         raise
@@ -116,8 +150,11 @@ async def reach(
     except OSError as error:  # a TimeoutError is one
         _check_descriptors(error)
         _try_descriptor()
-        raise Unreachable(f"the host {address.host} has no address: {error}") from None
-    trouble = f"the host {address.host} has no address"
+        passing = not isinstance(error, socket.gaierror) or error.errno == socket.EAI_AGAIN
+        raise Unreachable(
+            f"the host {address.host} has no address: {error}", passing=passing
+        ) from None
+    troubles: list[Unreachable] = []
     for _, _, _, _, place in found:
         try:
             async with asyncio.timeout(timeout):
@@ -132,18 +169,33 @@ async def reach(
                 )
         except TimeoutError:
             what = "accepted" if tls is None else "accepted, its TLS included,"
-            trouble = f"no connection was {what} within {timeout * 1000:g} ms"
-        except ssl.SSLCertVerificationError as error:
-            trouble = f"the server's certificate is not to be trusted: {error.verify_message}"
+            troubles.append(Unreachable(f"no connection was {what} within {timeout * 1000:g} ms"))
         except ssl.SSLError as error:
-            trouble = f"no TLS with the server: {error.reason or 'the handshake failed'}"
+            troubles.append(_without_tls(error))
         except OSError as error:
             _check_descriptors(error)
             # Not strerror: asyncio's says "Connect call failed", whatever the reason.
-            trouble = (
-                os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
-            )
-    raise Unreachable(trouble)
+            why = os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
+            troubles.append(Unreachable(why))
+    if not troubles:
+        raise Unreachable(f"the host {address.host} has no address", passing=False)
+    # A server that answered wrongly says more than an address where there is none.
+    raise next((each for each in troubles if not each.passing), troubles[-1])
+
+
+def _without_tls(error: ssl.SSLError) -> Unreachable:
+    """What is said of a handshake of TLS that failed, and whether the next one may not."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Untrusted(error.verify_message, misnamed=error.verify_code in _MISNAMED)
+    reason = error.reason or "the handshake failed"
+    if reason in _CLEARTEXT:
+        return Unreachable(
+            f"the server answers TLS in clear ({reason}): the URL must begin with http://, or have "
+            "the port on which it speaks TLS",
+            passing=False,
+        )
+    cut = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError)
+    return Unreachable(f"no TLS with the server: {reason}", passing=cut)
 
 
 def _check_descriptors(error: OSError) -> None:
@@ -189,7 +241,7 @@ class _Dialling(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._fail(exc or HandshakeBroken("the connection ended before the upgrade was answered"))
+        self._fail(exc or HandshakeCut("the connection ended before the upgrade was answered"))
 
     def _receive(self, data: bytes) -> None:
         if self._outcome.done():

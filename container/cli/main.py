@@ -29,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.run(options)
     except CommandError as error:
-        print(f"{_PROG}: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"{_PROG}: {line}", file=sys.stderr)
         return error.status
     return status
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from partway.container.cli.environment import VARIABLES
 from partway.container.cli.errors import CommandError
 from partway.container.cli.target import (
     KINDS,
@@ -32,6 +33,7 @@ from partway.container.limits import CANCEL_GRACE, MAX_RUNNING
 from partway.container.model import Model
 from partway.container.models import MODELS
 from partway.container.server import MODEL_DIR, ModelServer
+from partway.variables import unknown_variables
 
 try:
     import uvloop
@@ -135,6 +137,8 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: the command cannot do what it was asked.
     """
+    if unknown := unknown_variables(os.environ, VARIABLES):
+        raise CommandError(unknown)
     logging.basicConfig(
         level=_log_level(options.log_level, os.environ).upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from partway import __version__, completion
+from partway.variables import unknown_variables
 
 COMMANDS: Final = ("serve", "invoke", "certs", "dev", "conform", "replay")
+
+#: Those that read variables, or hand them on to a container that they start.
+_READERS: Final = frozenset({"serve", "invoke", "dev", "conform"})
 
 _PROG: Final = "partway"
 
@@ -21,6 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The one that is asked for is all that is imported: the others take half a second.
     known = given[:1] if set(given[:1]) & set(COMMANDS) else COMMANDS
     options = _parser(known).parse_args(given)
+    if options.command in _READERS and (unknown := unknown_variables(os.environ)):
+        for line in unknown.splitlines():
+            print(f"{_PROG} {options.command}: {line}", file=sys.stderr)
+        return 2
     status: int = options.run(options)
     return status
 

@@ -25,11 +25,11 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from partway.gateway.client.errors import ConnectionLost, GatewayUnreachable, PartwayError, refused
+from partway.gateway.client.errors import ConnectionLost, PartwayError, refused, unreachable
 from partway.gateway.client.http2_request import RequestBody
 from partway.gateway.client.request import Headers, StreamRequest
 from partway.gateway.client.server_frames import BadFrames, ServerFrames
-from partway.gateway.client.wire import Wire, WireOwner
+from partway.gateway.client.wire import INPUT_END_HEADER, Wire, WireOwner
 from partway.gateway.dialling import Unreachable, reach
 from partway.gateway.limits import (
     HTTP2_CONNECTION_WINDOW,
@@ -39,6 +39,7 @@ from partway.gateway.limits import (
 )
 from partway.protocol import limits
 from partway.protocol.eventstream import CONTENT_TYPE
+from partway.protocol.handshake import SPEAKS_TLS
 from partway.protocol.http2_frames import goaway
 from partway.protocol.part_events import EventFault, ResponseEvents, encode_part
 from partway.protocol.parts import PayloadPart
@@ -87,7 +88,7 @@ async def open_http2(
             wire.abort()
             raise
     except Unreachable as error:
-        raise GatewayUnreachable(f"no stream with {request.url}: {error}") from None
+        raise unreachable(request.url, error) from None
     return wire
 
 
@@ -95,7 +96,8 @@ def _check_alpn(transport: asyncio.Transport) -> None:
     agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
     if agreed != "h2":  # RFC 9113 §3.2
         raise Unreachable(
-            f"the server does not speak HTTP/2: TLS agreed on {agreed or 'no protocol'}"
+            f"the server does not speak HTTP/2: TLS agreed on {agreed or 'no protocol'}",
+            passing=False,
         )
 
 
@@ -110,7 +112,7 @@ class Http2Wire(asyncio.Protocol, Wire):
     pongs_wait = False
 
     def __init__(self) -> None:
-        self.request_id = ""
+        self.request_id = self.input_end = ""
         self._loop = asyncio.get_running_loop()
         self._h2 = _library()
         self._frames = ServerFrames()
@@ -267,11 +269,13 @@ class Http2Wire(asyncio.Protocol, Wire):
         said = self._frames.goaway
         if said is not None and said.error_code:
             self._gone = f"the gateway ended the connection with GOAWAY({_name(said.error_code)})"
+        elif self._frames.speaks_tls:
+            self._gone = SPEAKS_TLS
         elif not self._frames.begun:
             self._gone = "the connection ended before a word of HTTP/2 came back"
         else:
             self._gone = "the connection to the gateway ended before the stream did"
-        self._ended_by(self._gone)
+        self._ended_by(self._gone, passing=not self._frames.speaks_tls)
         self._deliver()
         if self._owner is not None:
             self._owner.lost()
@@ -306,12 +310,13 @@ class Http2Wire(asyncio.Protocol, Wire):
         content_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
         if status == "200" and content_type == CONTENT_TYPE:
             self.request_id = self._headers.get("x-amzn-requestid", "")
+            self.input_end = self._headers.get(INPUT_END_HEADER, "")
             if not self._head.done():
                 self._head.set_result(None)
         elif status.isascii() and status.isdigit():
             self._status = int(status)
         else:
-            self._ended_by("the gateway's answer has no status")
+            self._ended_by("the gateway's answer has no status", passing=False)
 
     def _data_received(self, data: bytes) -> None:
         if self._status:
@@ -331,19 +336,22 @@ class Http2Wire(asyncio.Protocol, Wire):
             self._over = True
             self._body.drop()
 
-    def _ended_by(self, why: str) -> None:
-        """Note that the stream is over for ``why``, unless it has ended before."""
+    def _ended_by(self, why: str, *, passing: bool = True) -> None:
+        """Note that the stream is over for ``why``, unless it has ended before.
+
+        Before the stream is granted, ``passing`` says whether another attempt may fare better.
+        """
         if not self._head.done():
             if self._status:
                 self._fail(refused(self._status, self._headers, bytes(self._refusal)))
-            self._fail(Unreachable(why))
+            self._fail(Unreachable(why, passing=passing))
         if not self._over:
             self._over = True
             self._outcome = ConnectionLost(why)
             self._body.drop()
 
     def _broken(self, why: str) -> None:
-        self._ended_by(why)
+        self._ended_by(why, passing=False)
         self.abort()
 
     def _fail(self, error: Exception) -> None:

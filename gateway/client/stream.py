@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
-from functools import partial
 
+from partway.gateway.client.arguments import check_part, wrong_type
 from partway.gateway.client.errors import (
     ConnectionLost,
     ModelStreamFailed,
@@ -43,10 +44,14 @@ class ClientStream:
 
     Attributes:
         request_id: the gateway's id of the stream, as in its log.
+        input_end: what the gateway does when the input ends, ``close``, ``drain`` or ``auto``
+            (clause 1.5-12); ``close`` too where the container says that it finishes first, empty
+            where the server does not say.
     """
 
     def __init__(self, wire: Wire) -> None:
         self.request_id = wire.request_id
+        self.input_end = wire.input_end
         self._wire = wire
         unanswered = GATEWAY_PINGS_UNANSWERED
         self._pings = PingWatch(
@@ -76,8 +81,10 @@ class ClientStream:
 
         Raises:
             PartwayError: the stream has ended; the error says how.
+            TypeError: ``part`` is no PayloadPart, or one of its members is not what it must be.
             ValueError: the part is over 16 MiB (clause 1.3-3).
         """
+        check_part(part)
         if len(part.payload) > limits.MAX_PART_BYTES:
             raise ValueError(
                 f"part: {len(part.payload)} bytes were given; "
@@ -87,12 +94,25 @@ class ClientStream:
         self._wire.send(part)
 
     async def send_text(self, text: str, *, partial: bool = False) -> None:
-        """Send text; ``partial`` if more of the same message follows."""
+        """Send text; ``partial`` if more of the same message follows.
+
+        Raises:
+            TypeError: ``text`` is no str.
+        """
+        if not isinstance(text, str):
+            raise wrong_type("text", text, "a str", "send_bytes()")
         await self.send(PayloadPart(text.encode(), DataType.UTF8, _completion(partial)))
 
     async def send_bytes(self, data: bytes, *, partial: bool = False) -> None:
-        """Send bytes; ``partial`` if more of the same message follows."""
-        await self.send(PayloadPart(data, DataType.BINARY, _completion(partial)))
+        """Send bytes; ``partial`` if more of the same message follows.
+
+        Raises:
+            TypeError: ``data`` is neither bytes nor a bytearray or memoryview.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise wrong_type("data", data, "bytes", "send_text()")
+        # Of its own: a buffer may change before it is written.
+        await self.send(PayloadPart(bytes(data), DataType.BINARY, _completion(partial)))
 
     async def end_input(self) -> None:
         """Say that nothing more will be sent; what the model still says goes on arriving.
@@ -180,13 +200,12 @@ class ClientStream:
                 was given up is still to come.
             TypeError: ``message`` is neither text nor bytes.
         """
-        match message:
-            case str():
-                send = partial(self.send_text, message)
-            case bytes():
-                send = partial(self.send_bytes, message)
-            case _:
-                raise TypeError(f"ask: {type(message).__name__} was given; it must be str or bytes")
+        if isinstance(message, str):
+            send = functools.partial(self.send_text, message)
+        elif isinstance(message, bytes | bytearray | memoryview):
+            send = functools.partial(self.send_bytes, message)
+        else:
+            raise wrong_type("message", message, "a str or bytes", "ask()")
         return await self._messages.ask(send, max_message)
 
     async def close(self, *, cancel: bool = False) -> None:

@@ -114,10 +114,15 @@ class SyncStream:
     Args:
         stream: the stream, which lives on ``thread``.
         thread: carries the stream.
+
+    Attributes:
+        request_id: as of the twin.
+        input_end: as of the twin.
     """
 
     def __init__(self, stream: ClientStream, thread: LoopThread) -> None:
         self.request_id = stream.request_id
+        self.input_end = stream.input_end
         self._stream = stream
         self._thread = thread
 

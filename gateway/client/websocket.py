@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import time
 
-from partway.gateway.client.errors import ConnectionLost, GatewayUnreachable, refused
+from partway.gateway.client.errors import (
+    ConnectionLost,
+    GatewayUnreachable,
+    refused,
+    unreachable,
+)
 from partway.gateway.client.request import StreamRequest
-from partway.gateway.client.wire import Wire, WireOwner
+from partway.gateway.client.wire import INPUT_END_HEADER, Wire, WireOwner
 from partway.gateway.dialling import Unreachable, Upgraded, dial
 from partway.protocol import limits
 from partway.protocol.closing import GOING_AWAY, NORMAL, Close
@@ -55,11 +60,12 @@ async def open_websocket(
     except HandshakeRefused as refusal:
         raise refused(refusal.status, refusal.headers, refusal.body) from None
     except Unreachable as error:
-        raise GatewayUnreachable(f"no stream with {request.url}: {error}") from None
+        raise unreachable(request.url, error) from None
     if upgraded.accepted.subprotocol != _SUBPROTOCOL:
         upgraded.transport.abort()
         raise GatewayUnreachable(
-            f"no stream with {request.url}: the server takes WebSockets, but not {_SUBPROTOCOL}"
+            f"no stream with {request.url}: the server takes WebSockets, but not {_SUBPROTOCOL}",
+            reconnect=False,
         )
     return WebSocketWire(upgraded)
 
@@ -75,6 +81,7 @@ class WebSocketWire(Wire):
 
     def __init__(self, upgraded: Upgraded) -> None:
         self.request_id = upgraded.accepted.headers.get("x-amzn-requestid", "")
+        self.input_end = upgraded.accepted.headers.get(INPUT_END_HEADER, "")
         self._upgraded = upgraded
         self._connection = FrameConnection(self, Side.CLIENT, max_payload=limits.MAX_ENVELOPE_BYTES)
         self._assembler = MessageAssembler(limits.MAX_ENVELOPE_BYTES)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import Final, Protocol
 
 from partway.gateway.client.errors import PartwayError
 from partway.protocol.parts import PayloadPart, StreamEvent
+
+#: Header of the answer to a request for a stream: what the gateway does when the input ends.
+INPUT_END_HEADER: Final = "x-partway-input-end"
 
 
 class WireOwner(Protocol):
@@ -39,12 +42,14 @@ class Wire(ABC):
 
     Attributes:
         request_id: the gateway's id of the stream.
+        input_end: what the gateway does when the input ends; empty where it does not say.
     """
 
     #: Whether pongs wait behind events that are not read; the clock of pings has to stop then.
     pongs_wait: bool
 
     request_id: str
+    input_end: str
 
     @abstractmethod
     def start(self, owner: WireOwner) -> None:
