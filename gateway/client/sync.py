@@ -15,10 +15,10 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, contextmanager
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from partway.gateway.client import connect
 from partway.gateway.client.errors import StreamEnded
@@ -30,12 +30,17 @@ from partway.protocol.parts import PayloadPart
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+#: Seconds for a resolver that has nothing to do to say so.
+_RESOLVER_PATIENCE: Final = 1.0
+
 
 class LoopThread:
     """A thread with an event loop of its own, from the beginning of a ``with`` block to its end."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._resolver = ThreadPoolExecutor(1, "partway-client-resolver")
+        self._loop.set_default_executor(self._resolver)
         # A daemon: an interpreter that is to end does not wait for a block that nobody leaves.
         self._thread = threading.Thread(target=self._serve, name="partway-client", daemon=True)
         self._leaving = threading.Lock()
@@ -93,8 +98,20 @@ class LoopThread:
             if remaining:
                 loop.run_until_complete(asyncio.gather(*remaining, return_exceptions=True))
             loop.run_until_complete(loop.shutdown_asyncgens())
-            # asyncio.run() would wait for the resolver too, which may ask dead servers for minutes.
+            self._end_resolver()
             loop.close()
+
+    def _end_resolver(self) -> None:
+        """End the thread that looks up names, unless it asks a server that does not answer.
+
+        That may take minutes, nothing can stop it, and ``asyncio.run()`` would wait for it.
+        """
+        try:
+            self._resolver.submit(int).result(_RESOLVER_PATIENCE)
+        except TimeoutError:
+            self._resolver.shutdown(wait=False, cancel_futures=True)
+        else:
+            self._resolver.shutdown()
 
 
 def _left() -> StreamEnded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import signal
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -39,7 +40,7 @@ T = TypeVar("T")
 def _no_threads():
     """No thread of the client's outlives its block."""
     yield
-    assert [each for each in threading.enumerate() if each.name == "partway-client"] == []
+    assert [each for each in threading.enumerate() if each.name.startswith("partway-client")] == []
 
 
 async def elsewhere(talk: Callable[[], T]) -> T:
@@ -159,6 +160,23 @@ async def test_nobody_there(transport):
         connect_sync("http://127.0.0.1:1", ENDPOINT, transport=transport),
     ):
         pytest.fail("a stream opened")
+
+
+def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
+    answered = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answered.wait() and [])
+    monkeypatch.setattr("partway.gateway.dialling.CONTAINER_RESOLVE_TIMEOUT", 0.01)
+    monkeypatch.setattr("partway.gateway.client.sync._RESOLVER_PATIENCE", 0.01)
+    try:
+        with (
+            pytest.raises(GatewayUnreachable, match="no address"),
+            connect_sync("http://gateway.example", ENDPOINT),
+        ):
+            pytest.fail("a stream opened")
+        (resolver,) = [each for each in threading.enumerate() if "resolver" in each.name]
+    finally:
+        answered.set()
+    resolver.join(PATIENCE)
 
 
 # --- Threads --------------------------------------------------------------------------------------
