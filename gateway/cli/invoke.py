@@ -197,7 +197,7 @@ async def _send(
         # Nothing more will be sent, so nothing more is waited for. Who iterates learns of the end
         # first and cancels this; the error must not be lost over it.
         with suppress(asyncio.CancelledError):
-            await stream.close()
+            await stream.close(cancel=True)
         raise
 
 

@@ -290,7 +290,10 @@ def test_whatever_still_runs_is_cancelled_and_nothing_runs_after():
 PROGRAM = """\
 import gc, sys, threading
 from partway import connect_sync
+from partway.protocol.connection import FrameConnection
 
+# Whoever waits for a goodbye does so beyond the test's patience.
+FrameConnection.__init__.__kwdefaults__["linger"] = 3600.0
 try:
     with connect_sync(sys.argv[1], "model") as stream:
         print("open", flush=True)
