@@ -158,9 +158,25 @@ HTTP2_MAX_UNSENT: Final = 1 * MIB
 #: client's window holds 5 KiB, its response besides.
 HTTP2_MAX_STREAMS_IN_ALL: Final = 4 * MAX_STREAMS
 
-#: A client that has its whole response, and has not ended its request, is told to (clause 2.3-6)
-#: after this long.
-HTTP2_RESET_DELAY: Final = 1.0
+#: A client that has its whole response may go on with its request. What comes is dropped and
+#: credited; a reset tells the client to stop when nothing has come for this long (clause 2.3-6: a
+#: reset after 1 s hangs SDKs that close later than that) …
+HTTP2_LATE_QUIET: Final = 30.0
+#: … or when so much has come, as much as the largest part: five minutes of speech at 16 kHz have
+#: 9.6 MB …
+HTTP2_LATE_BYTES: Final = 16 * MIB
+#: … or after this long in all, however little has come (Envoy's stream idle timeout: 5 minutes) …
+HTTP2_LATE_TIMEOUT: Final = 300.0
+#: … or where there are more such streams: of one connection, never more than half of those that it
+#: may have open, and of all connections. They hold 5 KiB each.
+HTTP2_LATE_STREAMS: Final = 100
+HTTP2_LATE_STREAMS_IN_ALL: Final = MAX_STREAMS
+#: A client that had its whole response, an error for one, before it sent any of its body is told
+#: to stop this soon: version 0.4 of the Python SDK tells its caller of the error only then.
+HTTP2_LATE_QUIET_UNBEGUN: Final = 1.0
+#: On a connection that closes they are waited for no longer than this: a process that stops has 5 s
+#: for it.
+HTTP2_LATE_QUIET_AT_CLOSE: Final = 1.0
 
 #: A connection without a stream closes after this long; one that has never had any, after
 #: REQUEST_HEAD_TIMEOUT (nginx: 75 s; Envoy: 1 h).

@@ -262,10 +262,10 @@ class SdkStream:
         part = await self._sdk.call("receive", stream=self.name, patience=patience)
         return None if part is None else Part(base64.b64decode(part[0]), *part[1:])
 
-    async def rest(self) -> list[Part]:
+    async def rest(self, patience: float = PATIENCE) -> list[Part]:
         """All further parts, up to a clean end."""
         parts = []
-        while (part := await self.receive()) is not None:
+        while (part := await self.receive(patience)) is not None:
             parts.append(part)
         return parts
 
@@ -277,9 +277,9 @@ class SdkStream:
             return error
         raise AssertionError(f"no exception, but {part}")
 
-    async def end_input(self) -> None:
+    async def end_input(self, patience: float = PATIENCE) -> None:
         """``input_stream.close()``."""
-        await self._sdk.call("end_input", stream=self.name)
+        await self._sdk.call("end_input", stream=self.name, patience=patience)
 
     async def close_output(self) -> None:
         """``output_stream.close()``."""

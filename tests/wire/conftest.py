@@ -46,8 +46,9 @@ def _fresh_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _reset_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that do not end their side are told to at once, and not after a second."""
-    monkeypatch.setattr("partway.gateway.serving.http2_streams.HTTP2_RESET_DELAY", 0.01)
+    """Clients that do not end their side are told to at once, and not after half a minute."""
+    for limit in ("HTTP2_LATE_QUIET", "HTTP2_LATE_QUIET_UNBEGUN", "HTTP2_LATE_QUIET_AT_CLOSE"):
+        monkeypatch.setattr(f"partway.gateway.serving.http2_late_input.{limit}", 0.01)
 
 
 @pytest.fixture
