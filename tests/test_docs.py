@@ -286,6 +286,9 @@ def test_the_demo():
     assert "partway stopped with status 0" in output
     assert "partway-container stopped with status 0" in output
     assert output.count("↑") == output.count("↓") == 7
+    assert "\\x" not in output, (
+        "a code point that is cut shows its bytes, and no escapes of Python's"
+    )
     shown = re.search(r"^`make demo` shows.*?^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     assert shown, "the README shows a piece of it"
     timeless = re.sub(r"\d\.\d{4} s", "#", output)

@@ -86,6 +86,18 @@ async def test_no_answer_that_is_one(answer, why, reconnect):
     assert caught.value.reconnect is reconnect
 
 
+@pytest.mark.parametrize("says", ["auto", "drain", "close", ""])
+async def test_what_the_gateway_does_at_the_end_of_input(says):
+    async with RawGateway(grants=False) as server:
+        opening = asyncio.create_task(soon(opened(server).__aenter__()))
+        at_gateway = await server.stream()
+        at_gateway.send(at_gateway.head(**({"x_partway_input_end": says} if says else {})))
+        stream = await opening
+        assert stream.input_end == says
+        at_gateway.send(DataFrame(1, b"", flags=["END_STREAM"]))
+        await soon(stream.close())
+
+
 @pytest.mark.parametrize(
     ("says", "why"),
     [

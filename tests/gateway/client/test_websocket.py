@@ -64,6 +64,18 @@ async def test_a_base_path_stands_in_front(base, prefix):
     assert asked.target == expected
 
 
+@pytest.mark.parametrize("says", ["auto", "drain", "close", ""])
+async def test_what_the_gateway_does_at_the_end_of_input(says):
+    more = [f"X-Partway-Input-End: {says}"] if says else []
+
+    def answer(request: bytes) -> bytes:
+        return switching(request, f"Sec-WebSocket-Protocol: {MSGPACK}", *more)
+
+    async with replying(answer) as server, connect(url_of(server), ENDPOINT) as stream:
+        assert stream.input_end == says
+        (await server.stream()).abort()
+
+
 @asynccontextmanager
 async def held_up() -> AsyncIterator[tuple[ClientStream, ModelStream, int]]:
     """A stream to a gateway that takes nothing, and how many parts of 64 KiB it has been sent."""
