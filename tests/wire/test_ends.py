@@ -16,7 +16,6 @@ from partway.protocol.frames import FramesToParts, PartsToFrames
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT, close, frame
 from tests.wire.dialects import (
     CLEAN,
-    COMPLETE,
     PARTIAL,
     UTF8,
     End,
@@ -350,15 +349,31 @@ async def test_a_client_that_leaves_cancels_the_stream(
     assert await model.eof() == b""
 
 
-@pytest.mark.clause("3-1", "3-2", "1.5-11")
+@pytest.mark.clause("1.5-9", "3-1")
+@pytest.mark.parametrize("code", [None, 1000])
+async def test_a_close_abandons_the_response_where_input_end_is_an_event(
+    gateway_for, envelope, caplog, code
+):
+    gateway = await gateway_for()
+    client, model = await gateway.open(envelope.name)
+    client.send_close(code)
+    assert (await client.frame()).close_code == code
+    assert await client.eof() == b""
+    await model.until_close()
+    model.send(close(1000))
+    await eventually(lambda: bool(gateway.causes()))
+    assert_ended(gateway, caplog, "client_finished")
+
+
+@pytest.mark.clause("3-2", "1.5-11")
 @pytest.mark.parametrize("input_end", ["close", "drain"])
 @pytest.mark.parametrize("code", [None, 1000])
-async def test_a_close_in_good_order_ends_the_input_and_abandons_the_response(
-    gateway_for, subprotocol, caplog, code, input_end
+async def test_a_raw_clients_close_ends_its_input_and_abandons_the_response(
+    gateway_for, caplog, code, input_end
 ):
     gateway = await gateway_for(StreamPolicy(input_end=input_end))
-    client, model = await gateway.open(subprotocol.name)
-    client.send(subprotocol.part(Part(b"all", UTF8, COMPLETE)))
+    client, model = await gateway.open(RAW)
+    client.send_frame(TEXT, b"all")
     client.send_close(code)
     assert (await client.frame()).close_code == code
     assert await client.eof() == b""  # at once: whoever closed hears nothing more

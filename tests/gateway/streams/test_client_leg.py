@@ -257,11 +257,10 @@ def test_input_end_ends_the_input_and_nothing_may_follow():
     assert client.container.sent == []
 
 
-@pytest.mark.clause("3-1", "3-2")
-@pytest.mark.parametrize("subprotocol", LEGS)
+@pytest.mark.clause("3-2")
 @pytest.mark.parametrize("code", [None, 1000])
-def test_a_client_that_closes_in_good_order_has_finished(subprotocol, code):
-    client = Connected(subprotocol)
+def test_a_raw_client_that_closes_has_ended_its_input(code):
+    client = Connected(RAW)
     client.send(close(code, mask=KEY))
     assert client.container.closes == [Close(1000)]
     assert client.session.state is State.CLOSING
@@ -283,6 +282,20 @@ def test_any_other_close_is_a_cancel(subprotocol):
     assert client.session.ending.cause is Cause.CLIENT_CANCELLED
     assert [seen.close_code for seen in client.frames()] == [1001]
     assert client.transport.closing
+
+
+@pytest.mark.clause("3-1")
+@pytest.mark.parametrize("subprotocol", [MSGPACK, JSON])
+@pytest.mark.parametrize("code", [None, 1000])
+def test_a_client_that_leaves_in_good_order_has_finished(subprotocol, code):
+    client = Connected(subprotocol)
+    client.send(close(code, mask=KEY))
+    assert [seen.close_code for seen in client.frames()] == [code]
+    assert client.transport.closing
+    client.session.container_closed(Close(1000))
+    assert client.session.ending.cause is Cause.CLIENT_FINISHED
+    client.transport.lose()
+    assert len(client.frames()) == 1
 
 
 @pytest.mark.clause("1.5-9")
