@@ -133,8 +133,8 @@ class SyncStream:
         thread: carries the stream.
 
     Attributes:
-        request_id: as of the twin.
-        input_end: as of the twin.
+        request_id: the gateway's id of the stream, as in its log.
+        input_end: what the gateway does when the input ends, as of the twin.
     """
 
     def __init__(self, stream: ClientStream, thread: LoopThread) -> None:
