@@ -37,6 +37,7 @@ from partway.gateway.configuration.reader import checked, read_toml
 from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address
 from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS
 from partway.gateway.streams.policy import StreamPolicy
+from partway.log_lines import LogFormat
 from partway.protocol import limits
 
 _DAY = 86_400
@@ -89,6 +90,7 @@ class _TopLevel:
     principals: FilePath | None = None
     insecure: Flag = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: LogFormat = "text"
     allow_origins: Strings = frozenset()
     max_streams: _Streams = MAX_STREAMS
     max_streams_per_connection: _Streams = limits.HTTP2_MAX_STREAMS
@@ -135,6 +137,7 @@ class Settings(_TopLevel):
         principals: file of those who may sign, for ``sigv4``.
         insecure: whether to listen beyond loopback without authentication all the same.
         log_level: of the log on standard error.
+        log_format: how the log's lines look.
         allow_origins: web pages' origins that may open streams; ``*`` for all.
         max_streams: open at once.
         max_streams_per_connection: open at once on one HTTP/2 connection.

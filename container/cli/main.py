@@ -10,6 +10,7 @@ from typing import NoReturn
 from partway import __version__, completion
 from partway.container.cli import new, serve
 from partway.container.cli.errors import CommandError
+from partway.log_lines import say_failure
 
 _PROG = "partway-container"
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.run(options)
     except CommandError as error:
-        print(f"{_PROG}: {error}", file=sys.stderr)
+        say_failure(_PROG, str(error))
         return error.status
     return status
 

@@ -32,6 +32,11 @@ class Endpoint:
     policy: StreamPolicy
     variant: str = DEFAULT_VARIANT
 
+    @property
+    def url(self) -> str:
+        """Where the container is, for the operator to read."""
+        return f"http://{self.container}"
+
 
 class Endpoints:
     """The endpoints of this gateway."""

@@ -44,6 +44,7 @@ SOURCES = [
     ("host", "127.0.0.1", '"127.0.0.2"', "127.0.0.3", "127.0.0.4", "127.0.0.2", "127.0.0.3"),
     ("port", 8090, "1", "2", 3, 1, 2),
     ("log_level", "info", '"debug"', "warning", "error", "debug", "warning"),
+    ("log_format", "text", '"json"', "text", "json", "json", "text"),
     (
         "allow_origins", frozenset(), '["https://a", "https://b"]', "https://c, https://d,",
         ["https://e"], frozenset({"https://a", "https://b"}), frozenset({"https://c", "https://d"}),

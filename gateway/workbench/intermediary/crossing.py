@@ -19,6 +19,7 @@ from partway.gateway.workbench.intermediary.observer import (
 )
 from partway.gateway.workbench.intermediary.side import READ_BYTES, TcpSide, Watch
 from partway.gateway.workbench.intermediary.streams import PassedStream, SpoiledStream, splice
+from partway.log_lines import LogLine
 from partway.protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT, REQUEST_HEAD_TIMEOUT
 
 log = logging.getLogger("partway.intermediary")
@@ -87,7 +88,7 @@ class Crossing:
                 await side.close()
         except OSError as error:  # a TimeoutError is one
             # What has failed on one side has failed on both: neither is left to wait.
-            log.debug("dropped endpoint=%s: %s", self._between.name, error)
+            log.debug(LogLine("dropped", endpoint=self._between.name, reason=str(error)))
         finally:
             for side in self._sides:
                 side.reset()
@@ -124,9 +125,8 @@ class Crossing:
                 timeout=self._between.policy.connect_timeout,
             )
         except Unreachable as error:
-            log.warning(
-                "no connection endpoint=%s container=%s: %s", self._between.name, where, error
-            )
+            at = {"endpoint": self._between.name, "container": str(where)}
+            log.warning(LogLine("no connection", **at, reason=str(error)))
             Watch(self._observer, Sender.CONTAINER).ended(str(error))
             gateway.reset()
             return None
@@ -173,6 +173,7 @@ class Crossing:
         def applied(fault: Fault) -> None:
             if fault not in said:
                 said.add(fault)
-                log.info("fault %s endpoint=%s stream=%s", fault, self._between.name, stream)
+                whose = {"endpoint": self._between.name, "request_id": stream}
+                log.info(LogLine("fault", what=str(fault), **whose))
 
         return applied

@@ -15,6 +15,7 @@ from partway.gateway.workbench.intermediary.crossing import Between, Crossing
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.observer import Observe
 from partway.gateway.workbench.intermediary.side import READ_BYTES
+from partway.log_lines import LogLine
 from partway.protocol.limits import ACCEPT_BACKLOG
 
 log = logging.getLogger("partway.intermediary")
@@ -101,4 +102,4 @@ class Intermediary:
         self._crossings.discard(crossing)
         writer.transport.abort()  # cancelled before it began, a crossing does nothing itself
         if not crossing.cancelled() and (error := crossing.exception()) is not None:
-            log.error("a crossing failed endpoint=%s", self._between.name, exc_info=error)
+            log.error(LogLine("a crossing failed", endpoint=self._between.name), exc_info=error)
