@@ -13,13 +13,16 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
 from partway.protocol.handshake import Accepted, ClientHandshake, HandshakeBroken, HandshakeRefused
 from partway.protocol.limits import LINGER_TIMEOUT
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
+
+#: Where ``https://`` leads, unless a URL says otherwise (RFC 9110 §4.2.2).
+HTTPS_PORT: Final = 443
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,16 @@ class Upgraded:
 
 
 class Unreachable(Exception):
-    """A server gave no connection, or no valid answer to the upgrade; the message says why."""
+    """A server gave no connection, or no valid answer to the upgrade; the message says why.
+
+    Args:
+        message: why, for whoever may know which server it is.
+        unnamed: the same for others, where the message names the server.
+    """
+
+    def __init__(self, message: str, unnamed: str | None = None) -> None:
+        super().__init__(message)
+        self.unnamed = message if unnamed is None else unnamed
 
 
 class OutOfDescriptors(Unreachable):
@@ -116,8 +128,9 @@ async def reach(
     except OSError as error:  # a TimeoutError is one
         _check_descriptors(error)
         _try_descriptor()
-        raise Unreachable(f"the host {address.host} has no address: {error}") from None
-    trouble = f"the host {address.host} has no address"
+        trouble = f"the host {address.host} has no address: {error}"
+        raise Unreachable(trouble, "its host has no address") from None
+    trouble, unnamed = f"the host {address.host} has no address", "its host has no address"
     for _, _, _, _, place in found:
         try:
             async with asyncio.timeout(timeout):
@@ -132,18 +145,20 @@ async def reach(
                 )
         except TimeoutError:
             what = "accepted" if tls is None else "accepted, its TLS included,"
-            trouble = f"no connection was {what} within {timeout * 1000:g} ms"
+            trouble = unnamed = f"no connection was {what} within {timeout * 1000:g} ms"
         except ssl.SSLCertVerificationError as error:
-            trouble = f"the server's certificate is not to be trusted: {error.verify_message}"
+            unnamed = "the server's certificate is not to be trusted"
+            trouble = f"{unnamed}: {error.verify_message}"  # of another host, it names ours
         except ssl.SSLError as error:
-            trouble = f"no TLS with the server: {error.reason or 'the handshake failed'}"
+            reason = error.reason or "the handshake failed"
+            trouble = unnamed = f"no TLS with the server: {reason}"
         except OSError as error:
             _check_descriptors(error)
             # Not strerror: asyncio's says "Connect call failed", whatever the reason.
-            trouble = (
+            trouble = unnamed = (
                 os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
             )
-    raise Unreachable(trouble)
+    raise Unreachable(trouble, unnamed)
 
 
 def _check_descriptors(error: OSError) -> None:

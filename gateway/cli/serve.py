@@ -18,6 +18,7 @@ from partway.gateway.cli.process import raise_descriptor_limit, run_loop, stop_o
 from partway.gateway.clock import LoopClock
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.dialler import Dialler, dial_container
+from partway.gateway.fleet.ping import tell_which_answer
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
@@ -67,7 +68,13 @@ def add_to(commands: Commands) -> None:
         action="append",
         metavar="NAME=URL",
         dest="endpoints",
-        help="an endpoint and its running container; may be repeated",
+        help="an endpoint and its running container, http:// or https://; may be repeated",
+    )
+    parser.add_argument(
+        "--container-ca",
+        type=Path,
+        metavar="FILE",
+        help="roots to trust at https:// containers, PEM (the system's, or SSL_CERT_FILE's)",
     )
     parser.add_argument(
         "--tls-port", type=int, help="port to listen on with TLS too, 0 for a free one (no TLS)"
@@ -222,7 +229,10 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
     if tls is not None:
         print(f"listening on https://{shown}:{listening.tls_port}{tls.authority}", flush=True)
         tls.watch.start()
+    telling = asyncio.create_task(tell_which_answer(loaded.endpoints, LoopClock()))
     await stop.wait()
+    telling.cancel()
+    await asyncio.wait((telling,))
     await gateway.drain()
     if tls is not None:
         tls.watch.stop()

@@ -94,7 +94,7 @@ class Dispatcher:
     ) -> None:
         """Answer with an API error, and log it in one line; a fault of ours with its traceback."""
         self._on_refused(error.name)
-        reason = cut(error.message, LOGGED_CHARACTERS)
+        reason = cut(error.for_operator, LOGGED_CHARACTERS)
         log.log(
             _level(error),
             _line("refused", exchange, status=error.status, error=error.name, reason=reason),

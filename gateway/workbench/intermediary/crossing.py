@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from partway.gateway.dialling import Address, Unreachable, reach
+from partway.gateway.limits import CONTAINER_TLS_TIMEOUT
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.trust import Trust
 from partway.gateway.workbench.intermediary import heads
 from partway.gateway.workbench.intermediary.faults import Fault, Refuse, Rules
 from partway.gateway.workbench.intermediary.observer import (
@@ -35,6 +37,7 @@ class Between:
         rules: which streams have which faults.
         observe: asked who wants to watch a stream.
         policy: the endpoint's, whose times bound the intermediary's too.
+        tls: whom to believe that the container is who it says; None without TLS.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Between:
     rules: Rules
     observe: Observe | None
     policy: StreamPolicy
+    tls: Trust | None = None
 
 
 class Crossing:
@@ -117,12 +121,14 @@ class Crossing:
     async def _dial(self, gateway: TcpSide) -> TcpSide | None:
         """Connect to the container; None if that fails, and the gateway's side is then reset."""
         reader = asyncio.StreamReader(READ_BYTES)
-        where = self._between.container
+        where, tls = self._between.container, self._between.tls
         try:
             transport, protocol = await reach(
                 where,
                 lambda: asyncio.StreamReaderProtocol(reader),
-                timeout=self._between.policy.connect_timeout,
+                timeout=self._between.policy.connect_timeout
+                + (0 if tls is None else CONTAINER_TLS_TIMEOUT),
+                tls=None if tls is None else tls.context(),
             )
         except Unreachable as error:
             at = {"endpoint": self._between.name, "container": str(where)}

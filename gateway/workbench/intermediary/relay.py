@@ -11,6 +11,7 @@ from typing import Final
 
 from partway.gateway.dialling import Address
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.trust import Trust
 from partway.gateway.workbench.intermediary.crossing import Between, Crossing
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.observer import Observe
@@ -35,6 +36,7 @@ class Intermediary:
         observe: asked for each stream who wants to watch it.
         policy: the endpoint's. Its ``connect_timeout`` holds for the container's connections;
             ``stall_timeout`` and ``lifetime`` bound what nobody else ends.
+        tls: whom to believe that the container is who it says; None without TLS.
     """
 
     def __init__(
@@ -44,9 +46,10 @@ class Intermediary:
         rules: Rules | None = None,
         observe: Observe | None = None,
         policy: StreamPolicy | None = None,
+        tls: Trust | None = None,
     ) -> None:
         self._between = Between(
-            name, container, rules or Rules(), observe, policy or StreamPolicy()
+            name, container, rules or Rules(), observe, policy or StreamPolicy(), tls
         )
         self._server: asyncio.Server | None = None
         self._crossings: set[asyncio.Task[None]] = set()

@@ -304,7 +304,7 @@ def test_beyond_loopback_if_that_is_meant(start):
         (
             ["--endpoint", "echo=tcp://h:1"],
             {},
-            "--endpoint echo: 'tcp://h:1' was given; it must be an http:// URL",
+            "--endpoint echo: 'tcp://h:1' was given; it must be an http:// or https:// URL",
         ),
         ([], {"PARTWAY_PORT": "http"}, "PARTWAY_PORT: 'http' was given; it must be a whole number"),
         (
@@ -351,6 +351,22 @@ def test_flags_that_are_wrong(refused, flags):
     assert code == 2
     assert flags[0] in errors
     assert "Traceback" not in errors
+
+
+def test_the_start_says_which_endpoints_answer_and_waits_for_none(start, container):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        process = start("--endpoint", f"silent={where}")
+        assert ready_url(process)
+        assert process.stderr is not None
+        said = [process.stderr.readline().decode().split(" ", 1)[1].strip() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        assert ended(process)[0] == 0
+    why = 'reason="/ping was not answered within 2 s"'
+    assert said == [
+        f"INFO partway.fleet endpoint answers endpoint=echo container={container}",
+        f"WARNING partway.fleet endpoint does not answer endpoint=silent container={where} {why}",
+    ]
 
 
 # --- The log -------------------------------------------------------------------------------------
