@@ -20,11 +20,11 @@ ALLOWED = {
     "protocol": {"partway.protocol"},
     "gateway": {
         "partway.gateway", "partway.protocol", "partway.__version__", "partway.completion",
-        "partway.log_lines",
+        "partway.documentation", "partway.log_lines",
     },
     "container": {
         "partway.container", "partway.protocol", "partway.__version__", "partway.completion",
-        "partway.log_lines",
+        "partway.documentation", "partway.log_lines",
     },
     "src/partway": {"partway"},
 }  # fmt: skip

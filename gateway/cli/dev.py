@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from partway.documentation import page
 from partway.gateway import settings
 from partway.gateway.cli.process import raise_descriptor_limit, run_loop, stop_on_signals
 from partway.gateway.configuration.messages import SettingsError
@@ -46,7 +47,8 @@ def add_to(commands: Commands) -> None:
         help="run a model with a gateway and a page to talk to it",
         description=(
             "Run a model's container and a gateway before it, on this machine alone, with a web "
-            "page to talk to it: see docs/how-to/develop.md."
+            "page to talk to it: "
+            f"see {page('how-to/develop.md')}"
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

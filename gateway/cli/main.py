@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from partway import __version__, completion
+from partway.documentation import page
 
 COMMANDS: Final = ("serve", "invoke", "certs", "dev", "conform", "replay")
 
@@ -28,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser(names: Iterable[str]) -> argparse.ArgumentParser:
     """Make the parser of the commands of these names."""
     parser = argparse.ArgumentParser(
-        prog=_PROG, description="The open gateway for bidirectional model streams."
+        prog=_PROG,
+        description="The open gateway for bidirectional model streams.",
+        epilog=f"documentation: {page('README.md')}",
     )
     parser.add_argument(
         "--version",

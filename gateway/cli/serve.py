@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from partway.documentation import page
 from partway.gateway import settings
 from partway.gateway.access.principals import PrincipalsError
 from partway.gateway.cli.process import raise_descriptor_limit, run_loop, stop_on_signals
@@ -49,7 +50,7 @@ def add_to(commands: Commands) -> None:
     parser = commands.add_parser(
         "serve",
         help="run the gateway",
-        description="Run the gateway until SIGTERM, then drain: see docs/how-to/operate.md.",
+        description=f"Run the gateway until SIGTERM, then drain: see {page('how-to/operate.md')}",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,  # only what is given goes before the other sources
@@ -119,7 +120,8 @@ def add_to(commands: Commands) -> None:
         type=Path,
         metavar="FILE",
         default=None,
-        help="what is to go wrong with which streams, as TOML: see docs/how-to/break-a-stream.md",
+        help="what is to go wrong with which streams, as TOML: "
+        f"see {page('how-to/break-a-stream.md')}",
     )
     parser.add_argument(
         "--record",
