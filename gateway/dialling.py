@@ -27,6 +27,11 @@ from partway.protocol.limits import LINGER_TIMEOUT
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
+#: Where ``https://`` leads, unless a URL says otherwise (RFC 9110 §4.2.2).
+HTTPS_PORT: Final = 443
+#: What is said of a name that leads nowhere to whoever may not know the name.
+_NO_ADDRESS: Final = "its host has no address"
+
 #: OpenSSL's codes for a certificate that holds another host name, e-mail or IP address.
 _MISNAMED: Final = frozenset({62, 63, 64})
 
@@ -58,12 +63,14 @@ class Unreachable(Exception):
     """A server gave no connection, or no valid answer to the upgrade; the message says why.
 
     Attributes:
+        unnamed: the same for whoever may not know which server it is, where the message names it.
         passing: whether a later attempt may fare better. It will not where the name is unknown, the
             certificate is not to be trusted, or the server speaks something else.
     """
 
-    def __init__(self, why: str, *, passing: bool = True) -> None:
+    def __init__(self, why: str, unnamed: str | None = None, *, passing: bool = True) -> None:
         super().__init__(why)
+        self.unnamed = why if unnamed is None else unnamed
         self.passing = passing
 
 
@@ -75,7 +82,8 @@ class Untrusted(Unreachable):
     """
 
     def __init__(self, why: str, *, misnamed: bool) -> None:
-        super().__init__(f"the server's certificate is not to be trusted: {why}", passing=False)
+        what = "the server's certificate is not to be trusted"
+        super().__init__(f"{what}: {why}", what, passing=False)  # of another host, it names ours
         self.misnamed = misnamed
 
 
@@ -151,9 +159,8 @@ async def reach(
         _check_descriptors(error)
         _try_descriptor()
         passing = not isinstance(error, socket.gaierror) or error.errno == socket.EAI_AGAIN
-        raise Unreachable(
-            f"the host {address.host} has no address: {error}", passing=passing
-        ) from None
+        why = f"the host {address.host} has no address: {error}"
+        raise Unreachable(why, _NO_ADDRESS, passing=passing) from None
     troubles: list[Unreachable] = []
     for _, _, _, _, place in found:
         try:
@@ -178,7 +185,8 @@ async def reach(
             why = os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
             troubles.append(Unreachable(why))
     if not troubles:
-        raise Unreachable(f"the host {address.host} has no address", passing=False)
+        why = f"the host {address.host} has no address"
+        raise Unreachable(why, _NO_ADDRESS, passing=False)
     # A server that answered wrongly says more than an address where there is none.
     raise next((each for each in troubles if not each.passing), troubles[-1])
 
