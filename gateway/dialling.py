@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Final, Literal, TypeVar, cast
 
 from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
 from partway.protocol.handshake import (
@@ -32,8 +32,12 @@ HTTPS_PORT: Final = 443
 #: What is said of a name that leads nowhere to whoever may not know the name.
 _NO_ADDRESS: Final = "its host has no address"
 
-#: OpenSSL's codes for a certificate that holds another host name, e-mail or IP address.
-_MISNAMED: Final = frozenset({62, 63, 64})
+#: By OpenSSL's codes what is wrong with a certificate where it is not that nobody trusts its root:
+#: it does not hold yet, or no longer; it holds another host name, e-mail or IP address.
+_WRONG: Final[dict[int, Literal["time", "name"]]] = {
+    **dict.fromkeys((9, 10), "time"),
+    **dict.fromkeys((62, 63, 64), "name"),
+}
 
 #: OpenSSL's names, by version, for an answer whose first bytes are no record of TLS.
 _CLEARTEXT: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL"})
@@ -78,13 +82,13 @@ class Untrusted(Unreachable):
     """The server's certificate is not to be trusted.
 
     Attributes:
-        misnamed: whether all that is wrong with the certificate is that it is another host's.
+        wrong: what has to be another: the certificate's names, the time, or the roots to trust.
     """
 
-    def __init__(self, why: str, *, misnamed: bool) -> None:
+    def __init__(self, why: str, *, wrong: Literal["name", "time", "root"]) -> None:
         what = "the server's certificate is not to be trusted"
         super().__init__(f"{what}: {why}", what, passing=False)  # of another host, it names ours
-        self.misnamed = misnamed
+        self.wrong = wrong
 
 
 class OutOfDescriptors(Unreachable):
@@ -194,7 +198,7 @@ async def reach(
 def _without_tls(error: ssl.SSLError) -> Unreachable:
     """What is said of a handshake of TLS that failed, and whether the next one may not."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Untrusted(error.verify_message, misnamed=error.verify_code in _MISNAMED)
+        return Untrusted(error.verify_message, wrong=_WRONG.get(error.verify_code, "root"))
     reason = error.reason or "the handshake failed"
     if reason in _CLEARTEXT:
         return Unreachable(
