@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Final, Literal, TypeVar, cast
 
 from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
 from partway.protocol.handshake import (
@@ -27,8 +27,17 @@ from partway.protocol.limits import LINGER_TIMEOUT
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
-#: OpenSSL's codes for a certificate that holds another host name, e-mail or IP address.
-_MISNAMED: Final = frozenset({62, 63, 64})
+#: Where ``https://`` leads, unless a URL says otherwise (RFC 9110 §4.2.2).
+HTTPS_PORT: Final = 443
+#: What is said of a name that leads nowhere to whoever may not know the name.
+_NO_ADDRESS: Final = "its host has no address"
+
+#: By OpenSSL's codes what is wrong with a certificate where it is not that nobody trusts its root:
+#: it does not hold yet, or no longer; it holds another host name, e-mail or IP address.
+_WRONG: Final[dict[int, Literal["time", "name"]]] = {
+    **dict.fromkeys((9, 10), "time"),
+    **dict.fromkeys((62, 63, 64), "name"),
+}
 
 #: OpenSSL's names, by version, for an answer whose first bytes are no record of TLS.
 _CLEARTEXT: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL"})
@@ -58,12 +67,14 @@ class Unreachable(Exception):
     """A server gave no connection, or no valid answer to the upgrade; the message says why.
 
     Attributes:
+        unnamed: the same for whoever may not know which server it is, where the message names it.
         passing: whether a later attempt may fare better. It will not where the name is unknown, the
             certificate is not to be trusted, or the server speaks something else.
     """
 
-    def __init__(self, why: str, *, passing: bool = True) -> None:
+    def __init__(self, why: str, unnamed: str | None = None, *, passing: bool = True) -> None:
         super().__init__(why)
+        self.unnamed = why if unnamed is None else unnamed
         self.passing = passing
 
 
@@ -71,12 +82,13 @@ class Untrusted(Unreachable):
     """The server's certificate is not to be trusted.
 
     Attributes:
-        misnamed: whether all that is wrong with the certificate is that it is another host's.
+        wrong: what has to be another: the certificate's names, the time, or the roots to trust.
     """
 
-    def __init__(self, why: str, *, misnamed: bool) -> None:
-        super().__init__(f"the server's certificate is not to be trusted: {why}", passing=False)
-        self.misnamed = misnamed
+    def __init__(self, why: str, *, wrong: Literal["name", "time", "root"]) -> None:
+        what = "the server's certificate is not to be trusted"
+        super().__init__(f"{what}: {why}", what, passing=False)  # of another host, it names ours
+        self.wrong = wrong
 
 
 class OutOfDescriptors(Unreachable):
@@ -151,9 +163,8 @@ async def reach(
         _check_descriptors(error)
         _try_descriptor()
         passing = not isinstance(error, socket.gaierror) or error.errno == socket.EAI_AGAIN
-        raise Unreachable(
-            f"the host {address.host} has no address: {error}", passing=passing
-        ) from None
+        why = f"the host {address.host} has no address: {error}"
+        raise Unreachable(why, _NO_ADDRESS, passing=passing) from None
     troubles: list[Unreachable] = []
     for _, _, _, _, place in found:
         try:
@@ -178,7 +189,8 @@ async def reach(
             why = os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
             troubles.append(Unreachable(why))
     if not troubles:
-        raise Unreachable(f"the host {address.host} has no address", passing=False)
+        why = f"the host {address.host} has no address"
+        raise Unreachable(why, _NO_ADDRESS, passing=False)
     # A server that answered wrongly says more than an address where there is none.
     raise next((each for each in troubles if not each.passing), troubles[-1])
 
@@ -186,7 +198,7 @@ async def reach(
 def _without_tls(error: ssl.SSLError) -> Unreachable:
     """What is said of a handshake of TLS that failed, and whether the next one may not."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Untrusted(error.verify_message, misnamed=error.verify_code in _MISNAMED)
+        return Untrusted(error.verify_message, wrong=_WRONG.get(error.verify_code, "root"))
     reason = error.reason or "the handshake failed"
     if reason in _CLEARTEXT:
         return Unreachable(

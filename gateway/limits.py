@@ -36,6 +36,13 @@ STOP_GRACE: Final = 30.0
 #: For an answer to ``/ping`` (clause 1.1-2).
 PING_TIMEOUT: Final = 2.0
 
+#: Endpoints that are pinged at a time when the gateway starts.
+PINGS_AT_ONCE: Final = 16
+
+#: For the TLS of a container's connection, beyond the ``connect_timeout`` in which the connection
+#: itself is accepted: two round trips and a signature, where a stream's cleartext has one.
+CONTAINER_TLS_TIMEOUT: Final = 5.0
+
 #: A container that starts is pinged again after this share of the time that its start has taken so
 #: far, so that readiness is seen at most that much late; but neither more nor less often than this.
 #: One that takes the whole eight minutes gets about 150 pings.

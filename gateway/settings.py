@@ -34,9 +34,12 @@ from partway.gateway.configuration.expected import (
 )
 from partway.gateway.configuration.messages import SettingsError, error_of, given
 from partway.gateway.configuration.reader import checked, read_toml
-from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address
+from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address, is_tls
 from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.context import TlsError
+from partway.gateway.tls.trust import Trust
+from partway.log_lines import LogFormat
 from partway.protocol import limits
 
 _DAY = 86_400
@@ -60,7 +63,7 @@ _Name = Annotated[
 
 def _is_container_url(url: str) -> bool:
     try:
-        container_address(url)
+        container_address(url, tls=True)
     except ValueError:
         return False
     return True
@@ -69,7 +72,7 @@ def _is_container_url(url: str) -> bool:
 _ContainerUrl = Annotated[
     str,
     text(
-        "an http:// URL with host and port and no path, such as http://127.0.0.1:8080",
+        "an http:// or https:// URL with host and port and no path, such as http://127.0.0.1:8080",
         _is_container_url,
     ),
 ]
@@ -92,6 +95,8 @@ class _TopLevel:
     principals: FilePath | None = None
     insecure: Flag = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: LogFormat = "text"
+    container_ca: FilePath | None = None
     allow_origins: Strings = frozenset()
     max_streams: _Streams = MAX_STREAMS
     max_streams_per_connection: _Streams = limits.HTTP2_MAX_STREAMS
@@ -106,6 +111,7 @@ class _EndpointTable(StreamPolicy):
     """``[endpoints.NAME]``: a container, and what its streams have of their own."""
 
     url: _ContainerUrl
+    ca: FilePath | None = None
     variant: _Name = DEFAULT_VARIANT
 
 
@@ -147,6 +153,8 @@ class Settings(_TopLevel):
         principals: file of those who may sign, for ``sigv4``.
         insecure: whether to listen beyond loopback without authentication all the same.
         log_level: of the log on standard error.
+        log_format: how the log's lines look.
+        container_ca: roots for ``https://`` containers, PEM; None for the system's.
         allow_origins: web pages' origins that may open streams; ``*`` for all.
         max_streams: open at once.
         max_streams_per_connection: open at once on one HTTP/2 connection.
@@ -222,6 +230,11 @@ def load(
         }
         if not of_streams.keys() & _MARKS:
             document.refuse(_crossed(policy, endpoints.values()))
+        document.refuse(
+            (("endpoints", name, "ca"), f"{table.url} is without TLS; it must be https://")
+            for name, table in file.endpoints.items()
+            if table.ca is not None and not is_tls(table.url)
+        )
     if marks := sorted(of_streams.keys() & _MARKS):
         where = ", ".join(map(variable_of, marks))
         if crossed := list(_crossed(policy, endpoints.values())):
@@ -232,7 +245,10 @@ def load(
             values[name] = checked(_TOP_LEVEL[name], value, f"--{name.replace('_', '-')}")
     for endpoint in _of_the_command_line(flags.get("endpoints", ()), policy):
         endpoints[endpoint.name] = endpoint
-    settings = Settings(**values, endpoints=tuple(endpoints.values()))
+    trust = Trust(values.get("container_ca"))
+    settings = Settings(
+        **values, endpoints=tuple(_trusting(endpoint, trust) for endpoint in endpoints.values())
+    )
     settings.check()
     return settings
 
@@ -249,13 +265,34 @@ def _of_the_environment(
     return found
 
 
+def _trusting(endpoint: Endpoint, otherwise: Trust) -> Endpoint:
+    """An endpoint with the roots of all where it has TLS, and none of its own.
+
+    Raises:
+        SettingsError: its roots cannot be read.
+    """
+    if endpoint.tls is None:
+        return endpoint
+    tls = otherwise if endpoint.tls.ca is None else endpoint.tls
+    try:
+        tls.context()
+    except TlsError as error:
+        where = "container_ca" if tls is otherwise else f"endpoints.{endpoint.name}.ca"
+        raise SettingsError(f"{where}: {error}") from None
+    return dataclasses.replace(endpoint, tls=tls)
+
+
 def _endpoint(
     name: str, table: _EndpointTable, policy: StreamPolicy, members: Mapping[str, Any]
 ) -> Endpoint:
     """An endpoint of the file, with the policy of all where its own table says nothing."""
     own = {key: getattr(table, key) for key in members if key in _OF_STREAMS}
     return Endpoint(
-        name, container_address(table.url), dataclasses.replace(policy, **own), table.variant
+        name,
+        container_address(table.url, tls=True),
+        dataclasses.replace(policy, **own),
+        table.variant,
+        Trust(table.ca) if is_tls(table.url) else None,
     )
 
 
@@ -268,7 +305,8 @@ def _of_the_command_line(texts: Iterable[str], policy: StreamPolicy) -> Iterator
             )
         checked(_Name, name, f"--endpoint {each}")
         checked(_ContainerUrl, url, f"--endpoint {name}")
-        yield Endpoint(name, container_address(url), policy)
+        tls = Trust() if is_tls(url) else None
+        yield Endpoint(name, container_address(url, tls=True), policy, tls=tls)
 
 
 def changed_policy(base: StreamPolicy, table: Mapping[str, Any], where: str) -> StreamPolicy:

@@ -375,6 +375,6 @@ PUBLIC_METHODS = (
 
 
 def test_an_endpoint_has_no_setting_that_the_pages_do_not_know():
-    """What can be set on an endpoint is its URL and its policy."""
+    """What can be set on an endpoint is its URL, whom to believe there, and its policy."""
     fields = {field.name for field in dataclasses.fields(Endpoint)}
-    assert fields == {"name", "container", "policy", "variant"}
+    assert fields == {"name", "container", "policy", "variant", "tls"}

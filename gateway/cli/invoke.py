@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from partway.documentation import page
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.environment import region
 from partway.gateway.cli.invoke_input import opened_input
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 #: Said where the gateway has waited for what a container said after the end of input.
 _LATE = (
     "parts that came after the end of input: {}; a platform that closes at once, as AWS does, may "
-    "lose such with this container: see docs/how-to/configure.md, or give --wait SECONDS"
+    "lose such with this container: give --wait SECONDS there, and see "
+    + page("how-to/configure.md")
 )
 
 _EXAMPLES = """\

@@ -20,6 +20,7 @@ from partway.gateway.client.errors import PartwayError
 from partway.gateway.client.stream import ClientStream
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.waiting import pause
+from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.client")
 
@@ -137,7 +138,7 @@ class Reconnecting:
         whole = self._first_delay * _GROWTH ** min(self._failed - 1, 64)
         share = _LEAST_SHARE + (1 - _LEAST_SHARE) * self._chance()
         self._delay = share * min(whole, self._longest_delay)
-        log.info("a stream failed; the next attempt is due in %.1f s: %s", self._delay, error)
+        log.info(LogLine("a stream failed", next_in=round(self._delay, 3), error=str(error)))
         return True
 
 

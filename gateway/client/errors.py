@@ -24,6 +24,23 @@ _LASTING_STATUSES: Final = frozenset({501, 505})
 _THROTTLED: Final = "ThrottlingException"
 
 
+#: What to do about a certificate, by what is wrong with it.
+_REMEDIES: Final = {
+    "name": (
+        "the URL must have a name that is in the certificate: `partway certs --name NAME` puts one "
+        "into the local CA's"
+    ),
+    "time": (
+        "it must be renewed, or this machine's clock set right: `partway certs` renews the local "
+        "CA's"
+    ),
+    "root": (
+        "its root must be in the file that ca= names (--ca FILE), or SSL_CERT_FILE: "
+        "`partway certs` makes the local CA's, and prints where it is"
+    ),
+}
+
+
 class PartwayError(Exception):
     """Base of the errors that end a stream other than cleanly.
 
@@ -128,20 +145,8 @@ def unreachable(url: str, error: Unreachable) -> GatewayUnreachable:
     """
     why = f"no stream with {url}: {error}"
     if isinstance(error, Untrusted):
-        why = f"{why.rstrip('.')}; {_remedy(error)}"
+        why = f"{why.rstrip('.')}; {_REMEDIES[error.wrong]}"
     return GatewayUnreachable(why, reconnect=error.passing)
-
-
-def _remedy(error: Untrusted) -> str:
-    if error.misnamed:
-        return (
-            "the URL must have a name that is in the certificate: `partway certs --name NAME` puts "
-            "one into the local CA's"
-        )
-    return (
-        "its root must be in the file that ca= names (--ca FILE), or SSL_CERT_FILE: "
-        "`partway certs` makes the local CA's, and prints where it is"
-    )
 
 
 def refused(status: int, headers: Mapping[str, str], body: bytes) -> StreamRefused:

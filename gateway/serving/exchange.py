@@ -151,6 +151,8 @@ class Exchange(ABC):
         version: HTTP's version: ``1.0``, ``1.1`` or ``2``.
         peer: address of the client, for logs.
         request_id: the exchange's id, sent back as ``x-amzn-requestid``.
+        noted: what the operation has found out and the operator's log says of the exchange besides,
+            should it be refused or left; nothing of it is for the client.
     """
 
     def __init__(
@@ -170,6 +172,7 @@ class Exchange(ABC):
         self.version = version
         self.peer = peer
         self.request_id = str(uuid.uuid4())
+        self.noted: dict[str, str] = {}
         #: The request's whole body, once it has been gathered.
         self._gathered: bytes | None = None
         self._continued = False

@@ -39,6 +39,7 @@ from partway.gateway.serving.http2_lifetime import Http2Lifetime
 from partway.gateway.serving.http2_stream import Http2Stream
 from partway.gateway.serving.http2_turns import SendingTurns
 from partway.gateway.serving.outlet import Outlet
+from partway.log_lines import LogLine
 from partway.protocol.http2_frames import rst_stream, window_update
 from partway.protocol.http2_gate import FrameGate
 
@@ -121,7 +122,7 @@ class Http2Streams:
         gate.closed_streams.clear()
         for stream_id in gate.overdoing:
             if stream_id in self.open:
-                log.warning("a stream of tiny DATA frames was reset peer=%s", self._out.peer)
+                log.warning(LogLine("a stream of tiny DATA frames was reset", peer=self._out.peer))
                 stream = self.open[stream_id]
                 self.reset(stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
                 stream.lost()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from partway.gateway.limits import ACCEPT_PAUSE, TLS_HANDSHAKE_TIMEOUT
+from partway.log_lines import LogLine
 from partway.protocol.limits import ACCEPT_BACKLOG
 
 log = logging.getLogger("partway.listener")
@@ -95,7 +96,7 @@ class TlsPort:
                     accepted, peer = await loop.sock_accept(listening)
                 except OSError as error:
                     if error.errno in _EXHAUSTED:
-                        log.warning("no connection can be accepted: %s", error.strerror)
+                        log.warning(LogLine("no connection can be accepted", reason=error.strerror))
                         await asyncio.sleep(ACCEPT_PAUSE)  # nothing tells when there is room
                     continue  # else a client that has left already
                 if self._admits():
@@ -122,7 +123,7 @@ class TlsPort:
             )
         except OSError as error:  # an SSLError is one, and so is the timeout
             reason = getattr(error, "reason", None) or type(error).__name__
-            log.info("no TLS handshake peer=%s: %s", peer, reason)
+            log.info(LogLine("no TLS handshake", peer=peer, reason=reason))
             accepted.close()
 
     @staticmethod

@@ -20,6 +20,7 @@ from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, ContainerLeg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.watch import StallWatch, Wait
+from partway.log_lines import LogLine
 from partway.protocol.closing import Close
 from partway.protocol.frame_codec import FrameError
 from partway.protocol.parts import PayloadPart
@@ -258,7 +259,8 @@ class Session:
     def failed(self) -> None:
         """The gateway's own code raised; called inside the ``except`` for it (row 1.5-8)."""
         fault = sys.exception()
-        log.error("stream failed request_id=%s", self.request_id, exc_info=fault)
+        line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
+        log.error(line, exc_info=fault)
         self._end(ends.gateway_fault())
 
     def leg_closed(self) -> None:

@@ -20,6 +20,7 @@ from partway.gateway.dialling import (
     Address,
     OutOfDescriptors,
     Unreachable,
+    Untrusted,
     Upgraded,
     _Dialling,
     dial,
@@ -305,6 +306,24 @@ async def test_tls_that_fails(monkeypatch, error, passing):
     monkeypatch.setattr(type(asyncio.get_running_loop()), "create_connection", create_connection)
     found = await failure("127.0.0.1", 443, tls=ssl.create_default_context())
     assert found.passing is passing
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"), [(9, "time"), (10, "time"), (18, "root"), (20, "root"), (62, "name")]
+)
+async def test_what_is_wrong_with_a_certificate(monkeypatch, code, wrong):
+    error = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED]")
+    error.verify_code, error.verify_message = code, "the host is secret.internal"
+
+    async def create_connection(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "create_connection", create_connection)
+    found = await failure("127.0.0.1", 443, tls=ssl.create_default_context())
+    assert isinstance(found, Untrusted)
+    assert (found.wrong, found.passing) == (wrong, False)
+    assert str(found).endswith(": the host is secret.internal")
+    assert found.unnamed == "the server's certificate is not to be trusted"
 
 
 async def test_what_a_server_answered_is_told_before_an_address_without_one(

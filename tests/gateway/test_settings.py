@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.settings import VARIABLES, Settings, changed_policy, is_loopback, load
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.local_ca import LocalCa
+from partway.gateway.tls.trust import Trust
 from partway.protocol.limits import MAX_PART_BYTES
 from tests.gateway.configuration.documents import as_toml, taken_or_refused, with_any
 
@@ -44,6 +48,7 @@ SOURCES = [
     ("host", "127.0.0.1", '"127.0.0.2"', "127.0.0.3", "127.0.0.4", "127.0.0.2", "127.0.0.3"),
     ("port", 8090, "1", "2", 3, 1, 2),
     ("log_level", "info", '"debug"', "warning", "error", "debug", "warning"),
+    ("log_format", "text", '"json"', "text", "json", "json", "text"),
     (
         "allow_origins", frozenset(), '["https://a", "https://b"]', "https://c, https://d,",
         ["https://e"], frozenset({"https://a", "https://b"}), frozenset({"https://c", "https://d"}),
@@ -87,7 +92,7 @@ def test_flag_over_environment_over_toml_over_default(
 
 
 def test_every_setting_is_in_the_table():
-    together = {"auth", "principals", "tls_cert", "tls_key", "tls_names"}
+    together = {"auth", "container_ca", "principals", "tls_cert", "tls_key", "tls_names"}
     named = {row[0] for row in SOURCES} | together | {"endpoints"}
     assert {field.name for field in dataclasses.fields(Settings)} == named
 
@@ -239,6 +244,66 @@ def test_endpoints_inherit_what_they_do_not_set(toml):
     )
 
 
+@pytest.fixture
+def ca(tmp_path):
+    return LocalCa(tmp_path / "ca").ensure(["localhost"], datetime.now(UTC)).ca
+
+
+def test_containers_behind_tls_and_their_roots(toml, ca):
+    config = toml(
+        f"""
+        [endpoints.own]
+        url = "https://a"
+        ca = "{ca}"
+        [endpoints.systems]
+        url = "https://b:8443"
+        [endpoints.clear]
+        url = "http://c:1"
+        """
+    )
+    flags = {"endpoints": ["flagged=https://d"]}
+
+    def trusts(**further):
+        loaded = load(flags | further, {}, config)
+        return {endpoint.name: endpoint.tls for endpoint in loaded.endpoints}
+
+    assert trusts() == {
+        "own": Trust(ca), "systems": Trust(), "clear": None, "flagged": Trust(),
+    }  # fmt: skip
+    other = ca.with_name("other.pem")
+    other.write_bytes(ca.read_bytes())
+    assert trusts(container_ca=other) == {
+        "own": Trust(ca), "systems": Trust(other), "clear": None, "flagged": Trust(other),
+    }  # fmt: skip
+    assert load(flags, {"PARTWAY_CONTAINER_CA": str(ca)}).endpoints[0].tls == Trust(ca)
+    assert str(load(flags, {}).endpoints[0].container) == "d:443"
+
+
+@pytest.mark.parametrize(
+    ("table", "flags", "what"),
+    [
+        (
+            'url = "http://a:1"\nca = "x.pem"',
+            {},
+            "endpoints.a.ca: http://a:1 is without TLS; it must be https://",
+        ),
+        (
+            'url = "https://a"\nca = "no-such.pem"',
+            {},
+            "endpoints.a.ca: no-such.pem: cannot be read: No such file or directory",
+        ),
+        (
+            'url = "https://a"',
+            {"container_ca": Path("no-such.pem")},
+            "container_ca: no-such.pem: cannot be read: No such file or directory",
+        ),
+    ],
+)
+def test_roots_that_are_of_no_use(toml, table, flags, what):
+    with pytest.raises(SettingsError, match=f"{re.escape(what)}$"):
+        load(flags, {}, toml(f"[endpoints.a]\n{table}"))
+
+
 def test_an_endpoint_of_the_command_line_takes_the_place_of_its_namesake(toml):
     config = toml(
         """
@@ -284,7 +349,7 @@ def test_every_policy_can_be_set(toml, name):
 PORT = "a whole number from 0 to 65535"
 SECONDS = "a finite number of seconds from 0 to 86400"
 TIMEOUT = "a finite number of seconds above 0"
-URL = "an http:// URL with host and port and no path, such as http://127.0.0.1:8080"
+URL = "an http:// or https:// URL with host and port and no path, such as http://127.0.0.1:8080"
 NAME = "1 to 63 letters, digits and hyphens, neither the first nor the last a hyphen"
 LEVELS = "'debug', 'info', 'warning' or 'error'"
 MIB_16 = "a whole number of bytes from 1 to 16777216"

@@ -374,7 +374,8 @@ async def test_what_a_platform_that_closes_would_lose_is_told(
 
     async with RawContainer(grant) as server:
         url = f"http://127.0.0.1:{server.port}"
-        words = ["invoke", "echo", "--url", url, "--text", "hi", "--wait", "0.3"]
+        words = ["invoke", "echo", "--url", url, "--text", "hi"]
+        words += ["--wait", "1"] if before else []
         asking = asyncio.create_task(invoke_command(_parser(["invoke"]).parse_args(words)))
         at_gateway = await server.stream()
         assert b"hi" in (await at_gateway.frame()).payload
@@ -388,8 +389,8 @@ async def test_what_a_platform_that_closes_would_lose_is_told(
     assert counted.startswith(f"{total} part{'s' if total > 1 else ''} back")
     lost = (
         f"parts that came after the end of input: {after}; a platform that closes at once, as AWS "
-        "does, may lose such with this container: see docs/how-to/configure.md, or give "
-        "--wait SECONDS"
+        "does, may lose such with this container: give --wait SECONDS there, and see "
+        "https://github.com/partway/partway/blob/main/docs/how-to/configure.md"
     )
     assert notes == ([lost] if noted else [])
 

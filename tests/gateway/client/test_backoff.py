@@ -163,6 +163,13 @@ async def test_delays_double_up_to_the_longest():
     assert series.asked == [0, 1, 3, 7, 15, 25, 35]
 
 
+async def test_the_log_says_why_and_when(caplog):
+    caplog.set_level("INFO", "partway.client")
+    await Series(DOWN, first_delay=2.0).run()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == "a stream failed next_in=2.0 error=down"
+
+
 @pytest.mark.parametrize(("chance", "share"), [(0.0, 0.5), (0.5, 0.75), (1.0, 1.0)])
 async def test_up_to_half_of_a_delay_is_left_to_chance(chance, share):
     series = Series(DOWN, DOWN, chance=chance, first_delay=4.0)

@@ -18,7 +18,8 @@ from partway.gateway.client import (
     StreamRefused,
     connect,
 )
-from partway.gateway.client.errors import refused
+from partway.gateway.client.errors import refused, unreachable
+from partway.gateway.dialling import Untrusted
 from partway.gateway.streams.policy import StreamPolicy
 from tests.frame_factory import close
 from tests.gateway.client.peers import http, refused_by, replying, url_of
@@ -244,6 +245,24 @@ def test_a_refusal_is_tried_again_only_where_that_can_help(status, error, reconn
 )
 def test_a_containers_500_is_an_exception_of_its_models(original, reconnect):
     assert StreamRefused(424, "ModelError", "m", original).reconnect is reconnect
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        ("root", "--ca FILE"),
+        ("name", "`partway certs --name NAME`"),
+        ("time", "clock set right: `partway certs` renews"),
+    ],
+)
+def test_a_certificates_error_says_what_to_do(wrong, remedy):
+    error = unreachable("https://a", Untrusted("it is wrong.", wrong=wrong))
+    assert (
+        "no stream with https://a: the server's certificate is not to be trusted: it is wrong; "
+        in (str(error))
+    )
+    assert remedy in str(error)
+    assert not error.reconnect
 
 
 @pytest.mark.parametrize("code", ["1000", "1005", "1010", "1015", "InputStreamError", "3008"])
