@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import ClassVar
 
+from partway.log_lines import LogLine
 from partway.protocol.closing import INTERNAL_ERROR, TRY_AGAIN_LATER, is_legal
 
 
@@ -90,15 +91,19 @@ def reason_of(error: BaseException) -> str:
     return f"the model failed: {type(error).__name__}"
 
 
-def log_failure(log: logging.Logger, what: str, error: BaseException) -> None:
+def log_failure(
+    log: logging.Logger, what: str, error: BaseException, *, request_id: str | None = None
+) -> None:
     """Tell the log what a model's handler raised, with a traceback where the model did not mean it.
 
     Args:
         log: where to.
-        what: the kind and id of what has failed.
+        what: what has failed: a stream, an invocation.
         error: what was raised.
+        request_id: the id of what has failed; None if it has none.
     """
+    whose = {"what": what} if request_id is None else {"what": what, "request_id": request_id}
     if isinstance(error, ModelError) and error.foreseen:
-        log.info("%s: the model gave up: %s", what, error.reason)
+        log.info(LogLine("the model gave up", **whose, reason=error.reason))
     else:
-        log.error("%s: the model failed", what, exc_info=error)
+        log.error(LogLine("the model failed", **whose), exc_info=error)

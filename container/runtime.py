@@ -274,7 +274,7 @@ class Runtime:
                 await self._model.admit(opening)
         except (Exception, SystemExit, KeyboardInterrupt) as raised:
             error = cause_of(raised)
-            log_failure(_log, f"stream {opening.id}", error)
+            log_failure(_log, "stream", error, request_id=opening.id)
             status = error.status if isinstance(error, ModelError) else 500
             raise UpgradeError(status, reason_of(error)) from error
         if self.activity.draining:  # since it was asked
@@ -307,7 +307,7 @@ def _failure(error: BaseException, request_id: str) -> tuple[int, str]:
     error = cause_of(error)
     if isinstance(error, BodyError):
         return error.status, error.reason
-    log_failure(_log, f"invocation {request_id}", error)
+    log_failure(_log, "invocation", error, request_id=request_id)
     return (error.status if isinstance(error, ModelError) else 500), reason_of(error)
 
 

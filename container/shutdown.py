@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partway.container.activity import Activity
+from partway.log_lines import LogLine
 from partway.protocol.draining import Departures
 from partway.protocol.limits import SHUTDOWN_GRACE, SHUTDOWN_HARD, SHUTDOWN_SPREAD
 
@@ -89,7 +90,7 @@ class Shutdown:
         """Let streams and requests end: rules 1 to 3, and the time before rule 4."""
         activity, times = self._activity, self._times
         activity.draining = True  # rule 1
-        _log.info("stopping: %d streams open", len(activity.streams))
+        _log.info(LogLine("draining", streams=len(activity.streams)))
         await self._pause(times.grace)  # rule 2
         await self._close_streams(times.spread)  # rule 3
         self._nudge.clear()  # hastened or not, they say goodbye

@@ -23,6 +23,7 @@ from partway.container.outgoing import Outbox, OutgoingMessage
 from partway.container.stream import Stream, StreamClosed
 from partway.container.threads import ordinary
 from partway.container.turns import Turns
+from partway.log_lines import LogLine
 from partway.protocol.closing import (
     ABNORMAL,
     FIRST_PRIVATE,
@@ -326,7 +327,8 @@ class WebSocketStream:
 
     def _on_ignored(self) -> None:
         if self._task is not None and not self._task.done():
-            _log.warning("stream %s: the model's handler ignores its cancellation", self.id)
+            ignored = "the model's handler ignores its cancellation"
+            _log.warning(LogLine(ignored, request_id=self.id))
 
     def _handler_ended(self, task: asyncio.Task[None]) -> None:
         """Close as the handler's end demands, unless the stream is over already (rules 1, 2)."""
@@ -338,18 +340,25 @@ class WebSocketStream:
             self._close(self._client_close or Close(NORMAL))
             return
         error = cause_of(error)
-        log_failure(_log, f"stream {self.id}", error)
+        log_failure(_log, "stream", error, request_id=self.id)
         code = error.code if isinstance(error, ModelError) else INTERNAL_ERROR
         self.close(code, reason_of(error))
 
     def _log_end(self, duration: float) -> None:
         end = self._end or Close(ABNORMAL)
         _log.info(
-            "stream ended id=%s path=%s duration=%.3f parts_in=%d bytes_in=%d parts_out=%d "
-            "bytes_out=%d code=%s reason=%.*r",
-            *(self.id, self.path, duration, self._inbox.parts_in, self._inbox.bytes_in),
-            *(self._outbox.parts_out, self._outbox.bytes_out, end.code or NO_STATUS),
-            *(LOGGED_CHARACTERS, end.reason),
+            LogLine(
+                "stream ended",
+                request_id=self.id,
+                path=self.path,
+                duration=round(duration, 3),
+                parts_in=self._inbox.parts_in,
+                bytes_in=self._inbox.bytes_in,
+                parts_out=self._outbox.parts_out,
+                bytes_out=self._outbox.bytes_out,
+                code=end.code or NO_STATUS,
+                reason=end.reason[:LOGGED_CHARACTERS],
+            )
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from partway.protocol.limits import KIB, MIB
+from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB
 
 # --- Bodies of plain requests and responses ------------------------------------------------------
 
@@ -35,6 +35,13 @@ STOP_GRACE: Final = 30.0
 
 #: For an answer to ``/ping`` (clause 1.1-2).
 PING_TIMEOUT: Final = 2.0
+
+#: Endpoints that are pinged at a time when the gateway starts.
+PINGS_AT_ONCE: Final = 16
+
+#: For the TLS of a container's connection, beyond the ``connect_timeout`` in which the connection
+#: itself is accepted: two round trips and a signature, where a stream's cleartext has one.
+CONTAINER_TLS_TIMEOUT: Final = 5.0
 
 #: A container that starts is pinged again after this share of the time that its start has taken so
 #: far, so that readiness is seen at most that much late; but neither more nor less often than this.
@@ -62,6 +69,10 @@ MAX_SOCKET_READ: Final = 256 * KIB
 
 #: Part bytes the Python client holds for a caller that does not iterate; then it stops reading.
 CLIENT_RECEIVE_HIGH_WATER: Final = 1 * MIB
+
+#: Largest message that the Python client joins from its parts, unless its caller says otherwise: as
+#: large as the runtime of containers joins them (``container.limits.MAX_MESSAGE_BYTES``).
+CLIENT_MAX_MESSAGE: Final = MAX_PART_BYTES
 
 # --- Liveness, progress, lifetime ----------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Any, Final, Literal, get_origin
 
 from partway.gateway.configuration.expected import (
     FilePath,
@@ -34,12 +34,18 @@ from partway.gateway.configuration.expected import (
 )
 from partway.gateway.configuration.messages import SettingsError, error_of, given
 from partway.gateway.configuration.reader import checked, read_toml
-from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address
+from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address, is_tls
 from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.context import TlsError
+from partway.gateway.tls.trust import Trust
+from partway.log_lines import LogFormat
 from partway.protocol import limits
 
 _DAY = 86_400
+
+#: Settings that must not cross: the lower one is at most the higher one.
+_MARKS: Final = frozenset({"low_water", "high_water"})
 
 #: uvloop would take a port modulo 65,536.
 _Port = Annotated[int, whole(0, 65_535)]
@@ -57,7 +63,7 @@ _Name = Annotated[
 
 def _is_container_url(url: str) -> bool:
     try:
-        container_address(url)
+        container_address(url, tls=True)
     except ValueError:
         return False
     return True
@@ -66,7 +72,7 @@ def _is_container_url(url: str) -> bool:
 _ContainerUrl = Annotated[
     str,
     text(
-        "an http:// URL with host and port and no path, such as http://127.0.0.1:8080",
+        "an http:// or https:// URL with host and port and no path, such as http://127.0.0.1:8080",
         _is_container_url,
     ),
 ]
@@ -89,6 +95,8 @@ class _TopLevel:
     principals: FilePath | None = None
     insecure: Flag = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: LogFormat = "text"
+    container_ca: FilePath | None = None
     allow_origins: Strings = frozenset()
     max_streams: _Streams = MAX_STREAMS
     max_streams_per_connection: _Streams = limits.HTTP2_MAX_STREAMS
@@ -103,6 +111,7 @@ class _EndpointTable(StreamPolicy):
     """``[endpoints.NAME]``: a container, and what its streams have of their own."""
 
     url: _ContainerUrl
+    ca: FilePath | None = None
     variant: _Name = DEFAULT_VARIANT
 
 
@@ -117,6 +126,15 @@ class _File(_TopLevel):
 #: Of both the names, and what each must be.
 _TOP_LEVEL = keys_of(_TopLevel) or {}
 _OF_STREAMS = keys_of(StreamPolicy) or {}
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"PARTWAY_{name.upper()}"
+
+
+#: The variable of each setting: of the whole gateway, and of the streams of all endpoints.
+VARIABLES: Final = frozenset(map(variable_of, (*_TOP_LEVEL, *_OF_STREAMS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +153,8 @@ class Settings(_TopLevel):
         principals: file of those who may sign, for ``sigv4``.
         insecure: whether to listen beyond loopback without authentication all the same.
         log_level: of the log on standard error.
+        log_format: how the log's lines look.
+        container_ca: roots for ``https://`` containers, PEM; None for the system's.
         allow_origins: web pages' origins that may open streams; ``*`` for all.
         max_streams: open at once.
         max_streams_per_connection: open at once on one HTTP/2 connection.
@@ -188,37 +208,78 @@ def load(
 
     Args:
         flags: by setting's name, those given only; ``endpoints`` as ``NAME=URL`` strings.
-        environment: ``PARTWAY_HOST`` and so on, lists separated by commas.
+        environment: ``PARTWAY_HOST`` and so on, lists separated by commas; ``PARTWAY_LIFETIME`` and
+            its like stand in place of the file's ``[stream]``.
         config: a TOML file.
 
     Raises:
         SettingsError: what is wrong, and where.
     """
     values: dict[str, Any] = {}
-    policy = StreamPolicy()
+    of_streams = _of_the_environment(_OF_STREAMS, environment)
+    policy = dataclasses.replace(StreamPolicy(), **of_streams)
     endpoints: dict[str, Endpoint] = {}
     if config is not None:
         document = read_toml(config)
         file = document.as_table(_File)
-        policy = file.stream
+        policy = dataclasses.replace(file.stream, **of_streams)
         values = {name: getattr(file, name) for name in document.members if name in _TOP_LEVEL}
         endpoints = {
             name: _endpoint(name, table, policy, document.members["endpoints"][name])
             for name, table in file.endpoints.items()
         }
-        document.refuse(_crossed(policy, endpoints.values()))
-    for name, hint in _TOP_LEVEL.items():
-        variable = f"PARTWAY_{name.upper()}"
-        if variable in environment:
-            values[name] = checked(hint, _from_text(environment[variable], hint), variable)
+        if not of_streams.keys() & _MARKS:
+            document.refuse(_crossed(policy, endpoints.values()))
+        document.refuse(
+            (("endpoints", name, "ca"), f"{table.url} is without TLS; it must be https://")
+            for name, table in file.endpoints.items()
+            if table.ca is not None and not is_tls(table.url)
+        )
+    if marks := sorted(of_streams.keys() & _MARKS):
+        where = ", ".join(map(variable_of, marks))
+        if crossed := list(_crossed(policy, endpoints.values())):
+            raise error_of(where, crossed)
+    values |= _of_the_environment(_TOP_LEVEL, environment)
     for name, value in flags.items():
         if name != "endpoints":
             values[name] = checked(_TOP_LEVEL[name], value, f"--{name.replace('_', '-')}")
     for endpoint in _of_the_command_line(flags.get("endpoints", ()), policy):
         endpoints[endpoint.name] = endpoint
-    settings = Settings(**values, endpoints=tuple(endpoints.values()))
+    trust = Trust(values.get("container_ca"))
+    settings = Settings(
+        **values, endpoints=tuple(_trusting(endpoint, trust) for endpoint in endpoints.values())
+    )
     settings.check()
     return settings
+
+
+def _of_the_environment(
+    settings: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Those of these settings that the environment has; by name, each of its type."""
+    found = {}
+    for name, hint in settings.items():
+        variable = variable_of(name)
+        if variable in environment:
+            found[name] = checked(hint, _from_text(environment[variable], hint), variable)
+    return found
+
+
+def _trusting(endpoint: Endpoint, otherwise: Trust) -> Endpoint:
+    """An endpoint with the roots of all where it has TLS, and none of its own.
+
+    Raises:
+        SettingsError: its roots cannot be read.
+    """
+    if endpoint.tls is None:
+        return endpoint
+    tls = otherwise if endpoint.tls.ca is None else endpoint.tls
+    try:
+        tls.context()
+    except TlsError as error:
+        where = "container_ca" if tls is otherwise else f"endpoints.{endpoint.name}.ca"
+        raise SettingsError(f"{where}: {error}") from None
+    return dataclasses.replace(endpoint, tls=tls)
 
 
 def _endpoint(
@@ -227,7 +288,11 @@ def _endpoint(
     """An endpoint of the file, with the policy of all where its own table says nothing."""
     own = {key: getattr(table, key) for key in members if key in _OF_STREAMS}
     return Endpoint(
-        name, container_address(table.url), dataclasses.replace(policy, **own), table.variant
+        name,
+        container_address(table.url, tls=True),
+        dataclasses.replace(policy, **own),
+        table.variant,
+        Trust(table.ca) if is_tls(table.url) else None,
     )
 
 
@@ -240,7 +305,8 @@ def _of_the_command_line(texts: Iterable[str], policy: StreamPolicy) -> Iterator
             )
         checked(_Name, name, f"--endpoint {each}")
         checked(_ContainerUrl, url, f"--endpoint {name}")
-        yield Endpoint(name, container_address(url), policy)
+        tls = Trust() if is_tls(url) else None
+        yield Endpoint(name, container_address(url, tls=True), policy, tls=tls)
 
 
 def changed_policy(base: StreamPolicy, table: Mapping[str, Any], where: str) -> StreamPolicy:

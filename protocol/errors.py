@@ -30,6 +30,11 @@ class ApiError(Exception):
         self.message = message
         self.members = members
 
+    @property
+    def for_operator(self) -> str:
+        """What was wrong, as the operator's log says it, who may know more than the client."""
+        return self.message
+
     def body(self) -> bytes:
         """The JSON body (clause 4-1)."""
         return json.dumps({"Message": self.message, **self.members}).encode()
@@ -148,12 +153,19 @@ class ContainerError(ApiError):
         message: what happened.
         original_status: the container's own HTTP status, 0 if it gave none.
         original_message: the beginning of the container's own body.
+        for_operator: what happened, where that names the container's place; else the message.
     """
 
     name = "ModelError"
     status = 424
 
-    def __init__(self, message: str, original_status: int = 0, original_message: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        original_status: int = 0,
+        original_message: str = "",
+        for_operator: str | None = None,
+    ) -> None:
         super().__init__(
             message,
             OriginalStatusCode=original_status,
@@ -162,6 +174,11 @@ class ContainerError(ApiError):
             LogStreamArn="",
             ErrorCode="ModelError",
         )
+        self._for_operator = for_operator
+
+    @property
+    def for_operator(self) -> str:
+        return self.message if self._for_operator is None else self._for_operator
 
 
 class InternalServerError(ApiError):

@@ -18,9 +18,13 @@ from tests.conftest import ROOT
 #: protocol ← container; on top are the names and what both commands share.
 ALLOWED = {
     "protocol": {"partway.protocol"},
-    "gateway": {"partway.gateway", "partway.protocol", "partway.__version__", "partway.completion"},
+    "gateway": {
+        "partway.gateway", "partway.protocol", "partway.__version__", "partway.completion",
+        "partway.documentation", "partway.log_lines", "partway.variables",
+    },
     "container": {
-        "partway.container", "partway.protocol", "partway.__version__", "partway.completion"
+        "partway.container", "partway.protocol", "partway.__version__", "partway.completion",
+        "partway.documentation", "partway.log_lines", "partway.variables",
     },
     "src/partway": {"partway"},
 }  # fmt: skip

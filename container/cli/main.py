@@ -10,6 +10,8 @@ from typing import NoReturn
 from partway import __version__, completion
 from partway.container.cli import new, serve
 from partway.container.cli.errors import CommandError
+from partway.documentation import page
+from partway.log_lines import say_failure
 
 _PROG = "partway-container"
 
@@ -29,14 +31,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.run(options)
     except CommandError as error:
-        print(f"{_PROG}: {error}", file=sys.stderr)
+        say_failure(_PROG, str(error))
         return error.status
     return status
 
 
 def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
-        prog=_PROG, description="A model container for bidirectional streams."
+        prog=_PROG,
+        description="A model container for bidirectional streams.",
+        epilog=f"documentation: {page('README.md')}",
     )
     parser.add_argument(
         "--version",

@@ -11,13 +11,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from partway.container.cli.environment import VARIABLES
 from partway.container.cli.errors import CommandError
 from partway.container.cli.target import (
     KINDS,
@@ -33,6 +34,8 @@ from partway.container.limits import CANCEL_GRACE, FINISH_TIMEOUT, MAX_RUNNING
 from partway.container.model import Model
 from partway.container.models import MODELS
 from partway.container.server import MODEL_DIR, ModelServer
+from partway.log_lines import LOG_FORMATS, start_logging
+from partway.variables import unknown_variables
 
 try:
     import uvloop
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("partway.container.cli")
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_Word = TypeVar("_Word", bound=str)
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -133,6 +138,12 @@ def add_to(commands: Commands) -> None:
         choices=_LOG_LEVELS,
         help="what is written to standard error; also PARTWAY_LOG_LEVEL (info)",
     )
+    parser.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        help="how the log's lines look: text, or json with one object a line; "
+        "also PARTWAY_LOG_FORMAT (text)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -142,11 +153,10 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: the command cannot do what it was asked.
     """
-    logging.basicConfig(
-        level=_log_level(options.log_level, os.environ).upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    if unknown := unknown_variables(os.environ, VARIABLES):
+        raise CommandError(unknown)
+    level = _one_of(_LOG_LEVELS, options.log_level, "PARTWAY_LOG_LEVEL", "info")
+    start_logging(level, _one_of(LOG_FORMATS, options.log_format, "PARTWAY_LOG_FORMAT", "text"))
     target = choose({kind: getattr(options, kind) for kind in KINDS}, os.environ)
     address = ListenAddress(options.host, _port(options.port, os.environ))
     model_dir = _model_dir(options.model_dir, os.environ)
@@ -160,13 +170,13 @@ def run(options: argparse.Namespace) -> int:
 # --- What it was asked ---------------------------------------------------------------------------
 
 
-def _log_level(flag: str | None, environ: Mapping[str, str]) -> str:
-    level = flag or environ.get("PARTWAY_LOG_LEVEL") or "info"
-    if level in _LOG_LEVELS:
-        return level
-    raise CommandError(
-        f"PARTWAY_LOG_LEVEL {level!r} was given; it must be one of {', '.join(_LOG_LEVELS)}"
-    )
+def _one_of(known: Sequence[_Word], flag: _Word | None, variable: str, otherwise: _Word) -> _Word:
+    """What a flag says, else its variable, else what holds otherwise."""
+    given = flag or os.environ.get(variable) or otherwise
+    for word in known:
+        if word == given:
+            return word
+    raise CommandError(f"{variable} {given!r} was given; it must be one of {', '.join(known)}")
 
 
 def _port(flag: str | None, environ: Mapping[str, str]) -> int:

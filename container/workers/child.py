@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import logging
 import os
 import signal
 import sys
@@ -23,6 +22,7 @@ from partway.container.threads import ordinary
 from partway.container.workers import crossing
 from partway.container.workers.computing import Gate, perform
 from partway.container.workers.settings import Loadable
+from partway.log_lines import LogFormat, start_logging
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,14 @@ class Origin:
         name: the class's name there, with dots where the class is inside another one.
         model_dir: what the model loads from.
         log_level: the log's level in the process that starts the worker.
+        log_format: how the lines of its log look.
     """
 
     module: str
     name: str
     model_dir: Path
     log_level: int
+    log_format: LogFormat
 
     def make(self) -> Loadable:
         """The model, not loaded yet."""
@@ -59,10 +61,7 @@ def main(pipe: Connection, origin: Origin) -> NoReturn:
     os.register_at_fork(after_in_child=pipe.close)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a process that is killed flushes nothing
-    logging.basicConfig(
-        level=origin.log_level,
-        format="%(asctime)s %(levelname)s %(name)s [%(process)d]: %(message)s",
-    )
+    start_logging(origin.log_level, origin.log_format, process=True)
     _Child(pipe).run(origin)
 
 

@@ -96,7 +96,7 @@ class Pool:
         if not job.over:
             self._end(job, outcome)
         elif outcome.error is not None:
-            log_failure(_log, "a job that was given up", outcome.error)
+            log_failure(_log, "job that was given up", outcome.error)
 
     def unbegun(self, job: Job) -> None:
         """A worker was lost before it began a job, which is then the next job of the queue."""

@@ -17,6 +17,7 @@ from partway.container.workers.computing import Outcome
 from partway.container.workers.jobs import Job
 from partway.container.workers.pool import Pool
 from partway.container.workers.settings import Loadable
+from partway.log_lines import format_of_log
 
 _log = logging.getLogger("partway.container.workers")
 
@@ -206,7 +207,7 @@ class ProcessCrew:
         """Start the processes, and let each load the model."""
         kind = type(self._model)
         level = logging.getLogger().getEffectiveLevel()
-        origin = Origin(kind.__module__, kind.__qualname__, model_dir, level)
+        origin = Origin(kind.__module__, kind.__qualname__, model_dir, level, format_of_log())
         self._workers = [
             ProcessWorker(
                 f"partway-worker-{number}", origin, self._pool, self._grace, self._restart_delay

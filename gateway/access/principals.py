@@ -40,6 +40,7 @@ from partway.gateway.limits import (
     MIN_TOKEN_CHARACTERS,
     PRINCIPALS_CHECK_INTERVAL,
 )
+from partway.log_lines import LogLine
 from partway.protocol.sigv4 import Credentials
 
 log = logging.getLogger("partway.principals")
@@ -236,7 +237,8 @@ class Principals:
             faults = str(error).replace("\n", "; ")
             log.error("%s; the principals read before stay", faults)  # noqa: TRY400 no traceback
         else:
-            log.info("%s: read again, %d principals", self._path, len(self._loaded.by_name))
+            count = len(self._loaded.by_name)
+            log.info(LogLine("principals read again", file=str(self._path), principals=count))
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:

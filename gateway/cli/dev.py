@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from partway.documentation import page
 from partway.gateway import settings
-from partway.gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
+from partway.gateway.cli.process import raise_descriptor_limit, run_loop, stop_on_signals
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.launchers.process import Command, free_port
 from partway.gateway.fleet.leash import Leash
@@ -18,6 +19,7 @@ from partway.gateway.settings import Settings
 from partway.gateway.workbench.dev.changes import Changes, WatchFailed
 from partway.gateway.workbench.dev.page import Page
 from partway.gateway.workbench.dev.supervisor import Supervisor
+from partway.log_lines import start_logging
 from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ def add_to(commands: Commands) -> None:
         help="run a model with a gateway and a page to talk to it",
         description=(
             "Run a model's container and a gateway before it, on this machine alone, with a web "
-            "page to talk to it: see docs/how-to/develop.md."
+            "page to talk to it: "
+            f"see {page('how-to/develop.md')}"
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -84,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         changes = Changes(Path.cwd()) if options.reload else None
     except (SettingsError, WatchFailed) as error:
         return _fail(str(error), status=2)
-    start_log(loaded.log_level)
+    start_logging(loaded.log_level, "text")
     raise_descriptor_limit(loaded.max_connections + loaded.max_streams)
     shown = options.model or options.app or options.script or options.name
     return run_loop(develop(loaded, _command(options, port), changes, shown))

@@ -6,7 +6,6 @@ import asyncio
 import importlib.util
 import logging
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -17,15 +16,6 @@ log = logging.getLogger("partway.serve")
 INTERRUPTED: Final = 130
 
 _T = TypeVar("_T")
-
-
-def start_log(level: str) -> None:
-    """Log to standard error; ``level`` is the setting ``log_level``, in lower case."""
-    logging.basicConfig(
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
 
 
 def stop_on_signals(again: Callable[[], None]) -> asyncio.Event:

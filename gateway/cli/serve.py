@@ -7,20 +7,20 @@ import asyncio
 import dataclasses
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from partway.documentation import page
 from partway.gateway import settings
 from partway.gateway.access.principals import PrincipalsError
-from partway.gateway.cli.process import raise_descriptor_limit, run_loop, start_log, stop_on_signals
+from partway.gateway.cli.process import raise_descriptor_limit, run_loop, stop_on_signals
 from partway.gateway.clock import LoopClock
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.dialler import Dialler, dial_container
+from partway.gateway.fleet.ping import tell_which_answer
 from partway.gateway.gateway import Gateway
-from partway.gateway.plain_text import safe_lines
 from partway.gateway.settings import Settings
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
@@ -28,12 +28,15 @@ from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Rule, Rules
 from partway.gateway.workbench.intermediary.faults_file import load_faults
 from partway.gateway.workbench.recording.recorder import MAX_RECORDINGS, Recorder
+from partway.log_lines import LOG_FORMATS, LogLine, say_failure, start_logging
 
 log = logging.getLogger("partway.serve")
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_NAME: Final = "partway serve"
 
 _EXAMPLE = """\
 example:
@@ -47,7 +50,7 @@ def add_to(commands: Commands) -> None:
     parser = commands.add_parser(
         "serve",
         help="run the gateway",
-        description="Run the gateway until SIGTERM, then drain: see docs/how-to/operate.md.",
+        description=f"Run the gateway until SIGTERM, then drain: see {page('how-to/operate.md')}",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,  # only what is given goes before the other sources
@@ -66,7 +69,13 @@ def add_to(commands: Commands) -> None:
         action="append",
         metavar="NAME=URL",
         dest="endpoints",
-        help="an endpoint and its running container; may be repeated",
+        help="an endpoint and its running container, http:// or https://; may be repeated",
+    )
+    parser.add_argument(
+        "--container-ca",
+        type=Path,
+        metavar="FILE",
+        help="roots to trust at https:// containers, PEM (the system's, or SSL_CERT_FILE's)",
     )
     parser.add_argument(
         "--tls-port", type=int, help="port to listen on with TLS too, 0 for a free one (no TLS)"
@@ -111,7 +120,8 @@ def add_to(commands: Commands) -> None:
         type=Path,
         metavar="FILE",
         default=None,
-        help="what is to go wrong with which streams, as TOML: see docs/how-to/break-a-stream.md",
+        help="what is to go wrong with which streams, as TOML: "
+        f"see {page('how-to/break-a-stream.md')}",
     )
     parser.add_argument(
         "--record",
@@ -131,6 +141,11 @@ def add_to(commands: Commands) -> None:
         choices=["debug", "info", "warning", "error"],
         help="least level to log (info)",
     )
+    parser.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        help="how the log's lines look: text, or json with one object a line (text)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -143,9 +158,9 @@ def run(options: argparse.Namespace) -> int:
         rules = () if options.faults is None else load_faults(options.faults)
         _check_together(options, rules, loaded)
     except SettingsError as error:
-        _say(error)
+        say_failure(_NAME, str(error))
         return 2
-    start_log(loaded.log_level)
+    start_logging(loaded.log_level, loaded.log_format)
     # With an intermediary each stream has two connections more, and recorded it has a file.
     between = 0 if options.faults is None and options.record is None else 2
     files = 0 if options.record is None else min(loaded.max_streams, MAX_RECORDINGS)
@@ -156,16 +171,13 @@ def run(options: argparse.Namespace) -> int:
             recorder = Recorder(options.record, not options.no_payloads)
         except OSError as error:
             why = error.strerror or error
-            print(f"partway serve: --record {options.record}: {why}", file=sys.stderr)
+            say_failure(_NAME, f"--record {options.record}: {why}")
             return 1
     if rules:
-        log.warning("faults are on: %s spoils streams on purpose", options.faults)
+        log.warning(
+            LogLine("faults are on: streams are spoilt on purpose", file=str(options.faults))
+        )
     return run_loop(_serve_between(loaded, rules, recorder))
-
-
-def _say(error: Exception) -> None:
-    for line in safe_lines(str(error)):
-        print(f"partway serve: {line}", file=sys.stderr)
 
 
 def _check_together(options: argparse.Namespace, rules: Sequence[Rule], loaded: Settings) -> None:
@@ -201,7 +213,7 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
         context = None if tls is None else tls.reloaded.context
         gateway = Gateway(loaded, context, dialler=dialler)
     except (PrincipalsError, SettingsError, TlsError) as error:
-        _say(error)
+        say_failure(_NAME, str(error))
         return 2 if isinstance(error, SettingsError) else 1
     stop = stop_on_signals(again=gateway.hasten)
     try:
@@ -209,11 +221,8 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
     except OSError as error:
         where = error.filename
         flag = "--port" if where == f"{loaded.host}:{loaded.port}" else "--tls-port"
-        print(
-            f"partway serve: cannot listen on {where}: {error.strerror}; "
-            f"choose another with --host or {flag}",
-            file=sys.stderr,
-        )
+        why = f"cannot listen on {where}: {error.strerror}"
+        say_failure(_NAME, f"{why}; choose another with --host or {flag}")
         return 1
     shown = f"[{listening.host}]" if ":" in listening.host else listening.host
     if not loaded.endpoints:
@@ -222,7 +231,10 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
     if tls is not None:
         print(f"listening on https://{shown}:{listening.tls_port}{tls.authority}", flush=True)
         tls.watch.start()
+    telling = asyncio.create_task(tell_which_answer(loaded.endpoints, LoopClock()))
     await stop.wait()
+    telling.cancel()
+    await asyncio.wait((telling,))
     await gateway.drain()
     if tls is not None:
         tls.watch.stop()

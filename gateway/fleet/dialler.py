@@ -32,4 +32,5 @@ class Dialler(Protocol):
 
 async def dial_container(endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
     """Connect to the endpoint's container itself; see :class:`Dialler`."""
-    return await dial(endpoint.container, target, request_id, endpoint.policy)
+    tls = None if endpoint.tls is None else endpoint.tls.context()
+    return await dial(endpoint.container, target, request_id, endpoint.policy, tls)

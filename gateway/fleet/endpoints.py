@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from partway.gateway.dialling import Address
+from partway.gateway.dialling import HTTPS_PORT, Address
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
 
@@ -22,6 +23,7 @@ class Endpoint:
     Attributes:
         name: the name by which clients call the endpoint (clause 4-7).
         container: where the endpoint's container listens.
+        tls: whom to believe that the container is who it says; None without TLS.
         policy: what the endpoint's streams may do.
         variant: the one production variant: reported as ``x-amzn-invoked-production-variant``, and
             the only one that ``TargetVariant`` may name.
@@ -31,6 +33,12 @@ class Endpoint:
     container: Address
     policy: StreamPolicy
     variant: str = DEFAULT_VARIANT
+    tls: Trust | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the container is, for the operator to read."""
+        return f"{'http' if self.tls is None else 'https'}://{self.container}"
 
 
 class Endpoints:
@@ -63,15 +71,26 @@ class Endpoints:
         return endpoint
 
 
-def container_address(url: str) -> Address:
+def is_tls(url: str) -> bool:
+    """Whether a container's URL asks for TLS."""
+    return urlsplit(url).scheme in ("https", "wss")
+
+
+def container_address(url: str, *, tls: bool = False) -> Address:
     """Read a container's URL.
+
+    Args:
+        url: what was given.
+        tls: whether it may be ``https://HOST[:PORT]`` too.
 
     Raises:
         ValueError: the URL is not ``http://HOST:PORT``; the message says what is wrong.
     """
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "ws"):
-        raise ValueError(f"{url!r} is not a container's URL: it must begin with http://")
+    schemes = ("http", "ws", "https", "wss") if tls else ("http", "ws")
+    if parts.scheme not in schemes:
+        begins = "http:// or https://" if tls else "http://"
+        raise ValueError(f"{url!r} is not a container's URL: it must begin with {begins}")
     if not parts.hostname:
         raise ValueError(f"{url!r} names no host: it must be http://HOST:PORT")
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
@@ -79,4 +98,5 @@ def container_address(url: str) -> Address:
             f"{url!r} has more than host and port: it must be http://HOST:PORT; "
             "a path comes with each request instead"
         )
-    return Address(parts.hostname, 8080 if parts.port is None else parts.port)
+    default = HTTPS_PORT if is_tls(url) else 8080
+    return Address(parts.hostname, default if parts.port is None else parts.port)

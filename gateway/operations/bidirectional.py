@@ -5,7 +5,6 @@ A front knows how one kind of client opens a stream; what comes after is the sam
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 
@@ -13,7 +12,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
 from partway.gateway.fleet.dialler import Dialler
-from partway.gateway.fleet.endpoints import Endpoint, Endpoints
+from partway.gateway.fleet.endpoints import Endpoints
 from partway.gateway.operations.asked import check_variant, container_target
 from partway.gateway.operations.event_stream_front import EventStreamFront, event_check
 from partway.gateway.operations.websocket_front import WebSocketFront
@@ -24,17 +23,10 @@ from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
-from partway.protocol.errors import ContainerError
-from partway.protocol.handshake import is_upgrade
-
-log = logging.getLogger("partway.gateway")
+from partway.protocol.handshake import INPUT_END_HEADER, is_upgrade
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
-
-#: Tells a client what the end of its input will mean (clause 1.5-12): ``close`` where the container
-#: hears of it at once, else the setting's value.
-INPUT_END_HEADER = "x-partway-input-end"
 
 #: Clause 2.1-4: a base path may stand in front, and a client may percent-encode the name.
 PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream")
@@ -79,12 +71,14 @@ class BidirectionalStream:
         """Answer one request; returns when its stream is over."""
         front = self._front(exchange, identity)
         endpoint = self._endpoints.find(named["endpoint"])
+        # Where the container runs is for the operator to see, not for the client.
+        exchange.noted |= {"endpoint": endpoint.name, "container": endpoint.url}
         asked = front.asked
         target = container_target(asked)
         check_variant(asked, endpoint.variant)
 
         with self._streams.opening():
-            upgraded = await self._dial(endpoint, target, exchange.request_id)
+            upgraded = await self._dialler(endpoint, target, exchange.request_id)
             try:
                 # Clause 2.2-2: the client's answer follows the container's.
                 await front.open(
@@ -116,20 +110,6 @@ class BidirectionalStream:
             check = None if chain is None else event_check(chain, self._wall_clock)
             return EventStreamFront(exchange, check)
         return WebSocketFront(exchange)
-
-    async def _dial(self, endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
-        try:
-            return await self._dialler(endpoint, target, request_id)
-        except ContainerError as error:
-            # Where the container runs is for the operator to see, not for the client.
-            log.warning(
-                "no stream endpoint=%s container=%s request_id=%s: %s",
-                endpoint.name,
-                endpoint.container,
-                request_id,
-                error.message,
-            )
-            raise
 
 
 def _input_end(policy: StreamPolicy, upgraded: Upgraded) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 
 from partway.gateway.access.authentication import ANYBODY, Authenticator, Identity
 from partway.gateway.access.origins import check_origin
-from partway.gateway.plain_text import safe
+from partway.gateway.plain_text import cut
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.heads import check_head
 from partway.gateway.serving.routes import Access, Route, find
-from partway.protocol.errors import ApiError, InternalServerError
+from partway.log_lines import LogLine
+from partway.protocol.errors import ApiError, ContainerError, InternalServerError
 from partway.protocol.limits import LOGGED_CHARACTERS
 from partway.protocol.sigv4 import SignableRequest
 
@@ -60,13 +61,12 @@ class Dispatcher:
         except ApiError as error:
             self._refuse(exchange, error, errors)
         except ConnectionError:
-            log.info("client left request_id=%s peer=%s", exchange.request_id, exchange.peer)
+            log.info(_line("client left", exchange))
         except asyncio.CancelledError:
-            log.info("client left request_id=%s peer=%s", exchange.request_id, exchange.peer)
+            log.info(_line("client left", exchange))
             raise
-        except Exception:
-            log.exception("request failed request_id=%s", exchange.request_id)
-            self._refuse(exchange, InternalServerError(), errors)
+        except Exception as fault:
+            self._refuse(exchange, InternalServerError(), errors, fault)
         finally:
             exchange.operation_over()
 
@@ -87,18 +87,35 @@ class Dispatcher:
         check_origin(exchange.headers, self._allow_origins)
         return identity
 
-    def _refuse(self, exchange: Exchange, error: ApiError, errors: ErrorDialect) -> None:
-        """Answer with an API error, and log it in one line."""
+    def _refuse(
+        self,
+        exchange: Exchange,
+        error: ApiError,
+        errors: ErrorDialect,
+        fault: Exception | None = None,
+    ) -> None:
+        """Answer with an API error, and log it in one line; a fault of ours with its traceback."""
         self._on_refused(error.name)
-        log.info(
-            "refused request_id=%s peer=%s status=%d error=%s: %s",
-            exchange.request_id,
-            exchange.peer,
-            error.status,
-            error.name,
-            safe(error.message[:LOGGED_CHARACTERS]),  # a client may have had a say in it
+        reason = cut(error.for_operator, LOGGED_CHARACTERS)
+        log.log(
+            _level(error),
+            _line("refused", exchange, status=error.status, error=error.name, reason=reason),
+            exc_info=fault,
         )
         if exchange.answered:
             exchange.abort()  # a second answer would be taken for the first one's content
         else:
             exchange.fail(error, errors)
+
+
+def _level(error: ApiError) -> int:
+    """How much a refusal is the operator's concern: most are the client's own."""
+    if isinstance(error, InternalServerError):
+        return logging.ERROR
+    return logging.WARNING if isinstance(error, ContainerError) else logging.INFO
+
+
+def _line(event: str, exchange: Exchange, **fields: str | int) -> LogLine:
+    """A line of the log on an exchange, with what its operation has noted."""
+    whose = {"request_id": exchange.request_id, "peer": exchange.peer}
+    return LogLine(event, **whose, **exchange.noted, **fields)

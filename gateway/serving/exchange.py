@@ -6,6 +6,7 @@ Operations are written against this and never against a server library's request
 from __future__ import annotations
 
 import asyncio
+import enum
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -32,6 +33,17 @@ class ClientLeft(ConnectionError):
         super().__init__(message)
 
 
+class Parting(enum.Enum):
+    """How a client left an exchange that was not over (clause 2.1-4)."""
+
+    #: In good order: it has said all it had to say, and gives up the rest of the response.
+    IN_ORDER = "in order"
+    #: It cancels.
+    CANCELLED = "cancelled"
+    #: Without a word, or for a fault.
+    LOST = "lost"
+
+
 class DuplexHandler(Protocol):
     """What a duplex tells its owner. :meth:`connection_lost` is always the last call."""
 
@@ -50,8 +62,8 @@ class DuplexHandler(Protocol):
     def writing_resumed(self) -> None:
         """Unsent bytes are below the low-water mark again."""
 
-    def connection_lost(self, *, cancelled: bool) -> None:
-        """The exchange is over: finished, cut, or (``cancelled``) reset by the client."""
+    def connection_lost(self, how: Parting) -> None:
+        """The exchange is over; ``how`` counts if the owner has neither finished nor aborted it."""
 
 
 class Duplex(ABC):
@@ -139,6 +151,8 @@ class Exchange(ABC):
         version: HTTP's version: ``1.0``, ``1.1`` or ``2``.
         peer: address of the client, for logs.
         request_id: the exchange's id, sent back as ``x-amzn-requestid``.
+        noted: what the operation has found out and the operator's log says of the exchange besides,
+            should it be refused or left; nothing of it is for the client.
     """
 
     def __init__(
@@ -158,6 +172,7 @@ class Exchange(ABC):
         self.version = version
         self.peer = peer
         self.request_id = str(uuid.uuid4())
+        self.noted: dict[str, str] = {}
         #: The request's whole body, once it has been gathered.
         self._gathered: bytes | None = None
         self._continued = False

@@ -15,6 +15,7 @@ from partway.gateway.serving.http2_library import server_library, settings_frame
 from partway.gateway.serving.http2_lifetime import Http2Lifetime
 from partway.gateway.serving.http2_streams import Http2Streams
 from partway.gateway.serving.outlet import Outlet
+from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.gathering import gathering
 from partway.protocol.http2_frames import goaway, window_update
@@ -113,6 +114,9 @@ class Http2Connection(asyncio.Protocol):
 
     # --- Receiving -------------------------------------------------------------------------------
 
+    def _log_fault(self, reason: str) -> None:
+        log.info(LogLine("bad HTTP/2", peer=self._out.peer, reason=reason))
+
     def _take_turn(self) -> None:
         """Take one turn's frames; the rest of a read waits while other connections have turns."""
         self._turn = None
@@ -124,12 +128,12 @@ class Http2Connection(asyncio.Protocol):
             self._streams.receive(self._gate.take(now), now)
             self._after_turn()
             if self._gate.oversized:
-                log.info("bad HTTP/2 peer=%s: a frame that is too large", self._out.peer)
+                self._log_fault("a frame that is too large")
                 self._flush_library()
                 self._out.write(goaway(self._gate.last_stream, ErrorCodes.FRAME_SIZE_ERROR))
                 self._give_up()
         except ProtocolError as error:
-            log.info("bad HTTP/2 peer=%s: %s", self._out.peer, type(error).__name__)
+            self._log_fault(type(error).__name__)
             self._flush_library()  # h2 has put its GOAWAY there
             self._give_up()
         finally:

@@ -16,6 +16,7 @@ from partway.gateway.limits import (
 )
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.outlet import Outlet
+from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
 from partway.protocol.http2_frames import goaway
@@ -149,11 +150,8 @@ class Http2Lifetime:
         """Close to new streams if the client has done too much (rule 3)."""
         too_much = None if self.closing else self._gate.overdone or self._premature_resets()
         if too_much is not None:
-            log.warning(
-                "a connection takes no more streams: too much of %s peer=%s",
-                too_much,
-                self._out.peer,
-            )
+            closed = "a connection takes no more streams"
+            log.warning(LogLine(closed, too_much=too_much, peer=self._out.peer))
             self._siblings.on_closed_to_new(too_much)
             self._close_to_new(ErrorCodes.ENHANCE_YOUR_CALM)
 

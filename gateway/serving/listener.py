@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 from partway.gateway.limits import MAX_CONNECTIONS, OPENING_TIMEOUT
 from partway.gateway.serving.tls_port import TlsPort
+from partway.log_lines import LogLine
 from partway.protocol.limits import ACCEPT_BACKLOG
 from partway.protocol.opening import FirstBytes, opening_of
 from partway.protocol.rates import TokenBucket
@@ -84,7 +85,8 @@ class Listener:
             return True
         self._refused += 1
         if self._mentions.take(asyncio.get_running_loop().time()):
-            log.warning("connections are refused: the listener is full refused=%d", self._refused)
+            full = "connections are refused: the listener is full"
+            log.warning(LogLine(full, refused=self._refused))
             self._refused = 0
         return False
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from partway.gateway.limits import HTTP2_MAX_UNSENT
+from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
 from partway.protocol.half_close import half_close
@@ -58,7 +59,7 @@ class Outlet:
         self.written += len(data)
         self._transport.write(data)
         if self.unsent > limits.WRITE_HIGH_WATER + HTTP2_MAX_UNSENT:
-            log.warning("a client takes no answers to its own frames peer=%s", self.peer)
+            log.warning(LogLine("a client takes no answers to its own frames", peer=self.peer))
             self._transport.abort()
 
     def close(self, *, gently: bool = False) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
+
 from partway.gateway import dialling
 from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address, Upgraded
+from partway.gateway.dialling import HTTPS_PORT, Address, Upgraded
+from partway.gateway.limits import CONTAINER_TLS_TIMEOUT
 from partway.gateway.streams.ends import Ending
 from partway.gateway.streams.legs import ContainerLeg
 from partway.gateway.streams.policy import StreamPolicy
@@ -25,7 +28,13 @@ DEFAULT_PATH = "/invocations-bidirectional-stream"
 REQUEST_ID = "X-Amzn-SageMaker-Request-Id"
 
 
-async def dial(address: Address, target: str, request_id: str, policy: StreamPolicy) -> Upgraded:
+async def dial(
+    address: Address,
+    target: str,
+    request_id: str,
+    policy: StreamPolicy,
+    tls: ssl.SSLContext | None = None,
+) -> Upgraded:
     """Connect to a container and upgrade (clause 4-6).
 
     Args:
@@ -33,19 +42,27 @@ async def dial(address: Address, target: str, request_id: str, policy: StreamPol
         target: path and query.
         request_id: goes along as ``X-Amzn-SageMaker-Request-Id``, alone of all headers (1.6-1).
         policy: settings of the endpoint's streams.
+        tls: the client's side of TLS; None for cleartext.
 
     Raises:
         ContainerError: the container did not grant the stream; the error has the container's own
             status and body, or status 0 and what happened.
         ServiceUnavailable: the gateway has no file descriptor left.
     """
-    handshake = ClientHandshake(str(address), target, [(REQUEST_ID, request_id)])
+    connect_timeout = policy.connect_timeout
+    authority = str(address)
+    if tls is not None:
+        connect_timeout += CONTAINER_TLS_TIMEOUT
+        authority = authority.removesuffix(f":{HTTPS_PORT}")  # as clients leave it out, and proxies
+        # that route by Host expect it (RFC 9110 §4.2.3)
+    handshake = ClientHandshake(authority, target, [(REQUEST_ID, request_id)])
     try:
         return await dialling.dial(
             address,
             handshake,
-            connect_timeout=policy.connect_timeout,
+            connect_timeout=connect_timeout,
             handshake_timeout=policy.handshake_timeout,
+            tls=tls,
         )
     except HandshakeRefused as refusal:
         body = refusal.body.decode("utf-8", "replace")
@@ -56,7 +73,8 @@ async def dial(address: Address, target: str, request_id: str, policy: StreamPol
             "this gateway has no file descriptor left for a stream; another one may take it"
         ) from None
     except dialling.Unreachable as error:
-        raise ContainerError(f"no stream with the container: {error}") from None
+        none = "no stream with the container"
+        raise ContainerError(f"{none}: {error.unnamed}", for_operator=f"{none}: {error}") from None
 
 
 class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):

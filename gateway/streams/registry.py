@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.session import Session
+from partway.log_lines import LogLine
 from partway.protocol.draining import Departures
 from partway.protocol.errors import ServiceUnavailable
 
@@ -91,18 +92,19 @@ class Streams:
         assert ended_at is not None, "an ended session has its time"
         first = session.first_part_at
         stream_log.info(
-            "stream ended endpoint=%s request_id=%s duration=%.3f parts_in=%d bytes_in=%d "
-            "parts_out=%d bytes_out=%d first_part=%s parts_saved=%d cause=%s",
-            session.endpoint,
-            session.request_id,
-            ended_at - session.started_at,
-            session.from_client.parts,
-            session.from_client.bytes,
-            session.from_container.parts,
-            session.from_container.bytes,
-            "-" if first is None else f"{first - session.started_at:.4f}",
-            session.parts_saved,
-            ending.cause.value,
+            LogLine(
+                "stream ended",
+                endpoint=session.endpoint,
+                request_id=session.request_id,
+                duration=round(ended_at - session.started_at, 3),
+                parts_in=session.from_client.parts,
+                bytes_in=session.from_client.bytes,
+                parts_out=session.from_container.parts,
+                bytes_out=session.from_container.bytes,
+                first_part=None if first is None else round(first - session.started_at, 4),
+                parts_saved=session.parts_saved,
+                cause=ending.cause.value,
+            )
         )
 
     def _check_idle(self) -> None:
@@ -126,7 +128,7 @@ class Streams:
                 all return at once.
         """
         self.draining = True
-        log.info("draining streams=%d", len(self.sessions))
+        log.info(LogLine("draining", streams=len(self.sessions)))
         await self._pause(grace)
         self._ending = True
         for task in self._opening:  # their containers have not answered, and need not any more

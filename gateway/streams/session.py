@@ -22,6 +22,7 @@ from partway.gateway.streams.legs import ClientLeg, ContainerLeg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.silence import SilenceWatch
 from partway.gateway.watch import StallWatch, Wait
+from partway.log_lines import LogLine
 from partway.protocol.closing import Close
 from partway.protocol.frame_codec import FrameError
 from partway.protocol.parts import CompletionState, PayloadPart
@@ -270,7 +271,8 @@ class Session:
     def failed(self) -> None:
         """The gateway's own code raised; called inside the ``except`` for it (row 1.5-8)."""
         fault = sys.exception()
-        log.error("stream failed request_id=%s", self.request_id, exc_info=fault)
+        line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
+        log.error(line, exc_info=fault)
         self._end(ends.gateway_fault())
 
     def leg_closed(self) -> None:
@@ -320,13 +322,14 @@ class Session:
             self._end(ends.close_timeout(patience.setting, patience.seconds))
             return
         if not self._answer_whole:
+            silent = f"the container has been silent for {patience.seconds:g} s"
             log.warning(
-                "no answer endpoint=%s request_id=%s: the container has been silent for %g s "
-                "after the end of the input (%s); it gets its Close now",
-                self.endpoint,
-                self.request_id,
-                patience.seconds,
-                patience.setting,
+                LogLine(
+                    "no answer",
+                    endpoint=self.endpoint,
+                    request_id=self.request_id,
+                    reason=f"{silent} after the input's end ({patience.setting})",
+                )
             )
         self._close_container()
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
+from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.tls")
 
@@ -126,10 +127,12 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
         raise TlsError(f"{files.certificate}: OpenSSL refuses the certificate: {reason}") from None
     if not certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc:
         log.warning(
-            "%s: clients refuse the certificate, which is valid from %s to %s",
-            files.certificate,
-            certificate.not_valid_before_utc,
-            certificate.not_valid_after_utc,
+            LogLine(
+                "clients refuse the certificate: it is not valid now",
+                file=str(files.certificate),
+                begins=certificate.not_valid_before_utc.isoformat(),
+                ends=certificate.not_valid_after_utc.isoformat(),
+            )
         )
     if files.key.stat().st_mode & 0o077:
         log.warning("%s: others than its owner can read the key; chmod 600", files.key)
@@ -186,9 +189,11 @@ class ReloadedContext:
 
         self.context.sni_callback = use_fresh
         log.info(
-            "certificate reloaded file=%s ends=%s",
-            self._files.certificate,
-            self._ends.isoformat(timespec="seconds"),
+            LogLine(
+                "certificate reloaded",
+                file=str(self._files.certificate),
+                ends=self._ends.isoformat(timespec="seconds"),
+            )
         )
         return True
 

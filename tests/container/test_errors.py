@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 
 import pytest
 
@@ -79,8 +80,8 @@ def test_the_one_cause_of_tasks_that_failed_together():
 )
 def test_the_log_has_a_traceback_where_one_is_needed(caplog, error, level, traceback):
     with caplog.at_level(logging.INFO, "tests"):
-        log_failure(logging.getLogger("tests"), "stream 1", error)
+        log_failure(logging.getLogger("tests"), "stream", error, request_id="1")
     (record,) = caplog.records
     assert record.levelno == level
-    assert record.getMessage().startswith("stream 1: the model")
+    assert re.match(r"the model (gave up|failed) what=stream request_id=1\b", record.getMessage())
     assert bool(record.exc_info) is traceback

@@ -159,7 +159,7 @@ async def test_sigterm_twice(folder: Path) -> None:
         async with crowd(port) as speakers:
             accepted = {speaker: speaker.sent for speaker in speakers}
             process.send_signal(signal.SIGTERM)
-            await asyncio.to_thread(until_logged, process, f"stopping: {STREAMS} streams open")
+            await asyncio.to_thread(until_logged, process, f"draining streams={STREAMS}")
             assert await answer(port, PING) == UNAVAILABLE
             assert await answer(port, upgrade_request()) == UNAVAILABLE
             # Those that are open speak on, and all that was said before is answered.

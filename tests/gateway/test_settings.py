@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ from hypothesis import given, settings
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
-from partway.gateway.settings import Settings, changed_policy, is_loopback, load
+from partway.gateway.settings import VARIABLES, Settings, changed_policy, is_loopback, load
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.local_ca import LocalCa
+from partway.gateway.tls.trust import Trust
 from partway.protocol.limits import MAX_PART_BYTES
 from tests.gateway.configuration.documents import as_toml, taken_or_refused, with_any
 
@@ -44,6 +48,7 @@ SOURCES = [
     ("host", "127.0.0.1", '"127.0.0.2"', "127.0.0.3", "127.0.0.4", "127.0.0.2", "127.0.0.3"),
     ("port", 8090, "1", "2", 3, 1, 2),
     ("log_level", "info", '"debug"', "warning", "error", "debug", "warning"),
+    ("log_format", "text", '"json"', "text", "json", "json", "text"),
     (
         "allow_origins", frozenset(), '["https://a", "https://b"]', "https://c, https://d,",
         ["https://e"], frozenset({"https://a", "https://b"}), frozenset({"https://c", "https://d"}),
@@ -87,9 +92,70 @@ def test_flag_over_environment_over_toml_over_default(
 
 
 def test_every_setting_is_in_the_table():
-    together = {"auth", "principals", "tls_cert", "tls_key", "tls_names"}
+    together = {"auth", "container_ca", "principals", "tls_cert", "tls_key", "tls_names"}
     named = {row[0] for row in SOURCES} | together | {"endpoints"}
     assert {field.name for field in dataclasses.fields(Settings)} == named
+
+
+#: Of each setting of streams: a value that is not its default, as text and as it comes to be.
+OF_STREAMS = {
+    "str": ("drain", "drain"),
+    "float": ("7.5", 7.5),
+    "int": ("7", 7),
+}
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(StreamPolicy), ids=lambda field: field.name)
+def test_each_setting_of_streams_has_its_variable(toml, field):
+    """It stands in place of the file's ``[stream]``; what an endpoint has of its own stays."""
+    text, value = OF_STREAMS[type(field.default).__name__]
+    if field.name == "normal_close":
+        text = value = "end"
+    elif field.name in ("high_water", "low_water"):
+        text, value = "131072", 131_072
+    variable = f"PARTWAY_{field.name.upper()}"
+    (on_the_line,) = load({"endpoints": ["a=http://127.0.0.1:1"]}, {variable: text}).endpoints
+    assert on_the_line.policy == dataclasses.replace(StreamPolicy(), **{field.name: value})
+    given = f'"{field.default}"' if isinstance(field.default, str) else field.default
+    config = toml(
+        f'[stream]\n{field.name} = {given}\n[endpoints.a]\nurl = "http://127.0.0.1:1"\n'
+        f'[endpoints.own]\nurl = "http://127.0.0.1:1"\n{field.name} = {given}\n'
+    )
+    endpoints = {each.name: each.policy for each in load({}, {variable: text}, config).endpoints}
+    assert getattr(endpoints["a"], field.name) == value
+    assert getattr(endpoints["own"], field.name) == field.default
+
+
+def test_no_two_settings_have_the_same_variable():
+    of_all = {field.name for field in dataclasses.fields(Settings)} - {"endpoints"}
+    of_streams = {field.name for field in dataclasses.fields(StreamPolicy)}
+    assert not of_all & of_streams
+    assert {f"PARTWAY_{name.upper()}" for name in of_all | of_streams} == VARIABLES
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "why"),
+    [
+        ("", {"PARTWAY_LIFETIME": "long"},
+         "PARTWAY_LIFETIME: 'long' was given; it must be a finite number of seconds above 0"),
+        ("", {"PARTWAY_INPUT_END": "never"},
+         "PARTWAY_INPUT_END: 'never' was given; it must be '"),
+        ("", {"PARTWAY_HIGH_WATER": "1024"},
+         "PARTWAY_HIGH_WATER: stream.low_water: it is 65536; it must be at most high_water, 1024"),
+        ("", {"PARTWAY_HIGH_WATER": "1", "PARTWAY_LOW_WATER": "2"},
+         "PARTWAY_HIGH_WATER, PARTWAY_LOW_WATER: stream.low_water: it is 2; it must be at most"),
+        ("[endpoints.own]\nurl = 'http://h:1'\nhigh_water = 70000", {"PARTWAY_LOW_WATER": "80000"},
+         "PARTWAY_LOW_WATER: endpoints.own.low_water: it is 80000; it must be at most high_water,"),
+    ],
+)  # fmt: skip
+def test_a_variable_of_streams_that_is_wrong(toml, text, environment, why):
+    assert wrong({}, environment, toml(text)).startswith(why)
+
+
+def test_a_variable_may_mend_what_crosses_in_the_file(toml):
+    config = toml("[stream]\nlow_water = 300000")
+    assert "low_water" in wrong({}, {}, config)
+    assert load({}, {"PARTWAY_HIGH_WATER": "300000"}, config).endpoints == ()
 
 
 def test_signatures_and_their_principals(toml):
@@ -178,6 +244,66 @@ def test_endpoints_inherit_what_they_do_not_set(toml):
     )
 
 
+@pytest.fixture
+def ca(tmp_path):
+    return LocalCa(tmp_path / "ca").ensure(["localhost"], datetime.now(UTC)).ca
+
+
+def test_containers_behind_tls_and_their_roots(toml, ca):
+    config = toml(
+        f"""
+        [endpoints.own]
+        url = "https://a"
+        ca = "{ca}"
+        [endpoints.systems]
+        url = "https://b:8443"
+        [endpoints.clear]
+        url = "http://c:1"
+        """
+    )
+    flags = {"endpoints": ["flagged=https://d"]}
+
+    def trusts(**further):
+        loaded = load(flags | further, {}, config)
+        return {endpoint.name: endpoint.tls for endpoint in loaded.endpoints}
+
+    assert trusts() == {
+        "own": Trust(ca), "systems": Trust(), "clear": None, "flagged": Trust(),
+    }  # fmt: skip
+    other = ca.with_name("other.pem")
+    other.write_bytes(ca.read_bytes())
+    assert trusts(container_ca=other) == {
+        "own": Trust(ca), "systems": Trust(other), "clear": None, "flagged": Trust(other),
+    }  # fmt: skip
+    assert load(flags, {"PARTWAY_CONTAINER_CA": str(ca)}).endpoints[0].tls == Trust(ca)
+    assert str(load(flags, {}).endpoints[0].container) == "d:443"
+
+
+@pytest.mark.parametrize(
+    ("table", "flags", "what"),
+    [
+        (
+            'url = "http://a:1"\nca = "x.pem"',
+            {},
+            "endpoints.a.ca: http://a:1 is without TLS; it must be https://",
+        ),
+        (
+            'url = "https://a"\nca = "no-such.pem"',
+            {},
+            "endpoints.a.ca: no-such.pem: cannot be read: No such file or directory",
+        ),
+        (
+            'url = "https://a"',
+            {"container_ca": Path("no-such.pem")},
+            "container_ca: no-such.pem: cannot be read: No such file or directory",
+        ),
+    ],
+)
+def test_roots_that_are_of_no_use(toml, table, flags, what):
+    with pytest.raises(SettingsError, match=f"{re.escape(what)}$"):
+        load(flags, {}, toml(f"[endpoints.a]\n{table}"))
+
+
 def test_an_endpoint_of_the_command_line_takes_the_place_of_its_namesake(toml):
     config = toml(
         """
@@ -223,7 +349,7 @@ def test_every_policy_can_be_set(toml, name):
 PORT = "a whole number from 0 to 65535"
 SECONDS = "a finite number of seconds from 0 to 86400"
 TIMEOUT = "a finite number of seconds above 0"
-URL = "an http:// URL with host and port and no path, such as http://127.0.0.1:8080"
+URL = "an http:// or https:// URL with host and port and no path, such as http://127.0.0.1:8080"
 NAME = "1 to 63 letters, digits and hyphens, neither the first nor the last a hyphen"
 LEVELS = "'debug', 'info', 'warning' or 'error'"
 MIB_16 = "a whole number of bytes from 1 to 16777216"
@@ -282,7 +408,12 @@ GOOD = '[endpoints.a]\nurl = "http://a"\n'
             "the number 1.5",
             "a whole number of bytes, 1 or more",
         ),
-        ('[stream]\ninput_end = "shut"', "stream.input_end", "'shut'", "'auto', 'close' or 'drain'"),
+        (
+            '[stream]\ninput_end = "shut"',
+            "stream.input_end",
+            "'shut'",
+            "'auto', 'close' or 'drain'",
+        ),
         (
             "[stream]\nnormal_close = true",
             "stream.normal_close",

@@ -21,6 +21,7 @@ from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
+from partway.gateway.tls.trust import Trust
 from partway.protocol.connection import FrameConnection
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.dialects import DIALECTS, ENVELOPES, EnvelopeDialect, RawDialect
@@ -62,9 +63,9 @@ async def gateway_for(
     """Starts gateways whose one endpoint is the container.
 
     Arguments of what it yields: ``policy`` of the endpoint, another ``container``, or an
-    ``address`` (or a ``container_port`` of this machine) in place of one, ``tls`` for a port with
-    TLS and a CA of its own, further ``routes``, the ``dialler``, and further members of
-    :class:`Settings`.
+    ``address`` (or a ``container_port`` of this machine) in place of one, ``container_tls`` if it
+    speaks TLS, ``tls`` for a port with TLS and a CA of its own, further ``routes``, the
+    ``dialler``, and further members of :class:`Settings`.
     """
     async with AsyncExitStack() as running:
 
@@ -75,6 +76,7 @@ async def gateway_for(
             container_port: int | None = None,
             wall_clock: Callable[[], float] = time.time,
             tls: bool = False,
+            container_tls: Trust | None = None,
             routes: tuple[Route, ...] = (),
             dialler: Dialler = dial_container,
             **settings: Any,
@@ -87,7 +89,7 @@ async def gateway_for(
             stopping = {"shutdown_grace": 0.0, "shutdown_spread": 0.0, "shutdown_hard": 1.0}
             settings = {
                 "port": 0,
-                "endpoints": (Endpoint(ENDPOINT, where, policy),),
+                "endpoints": (Endpoint(ENDPOINT, where, policy, tls=container_tls),),
                 **stopping,
                 **settings,
             }

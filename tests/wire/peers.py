@@ -228,6 +228,7 @@ class RawContainer:
     Args:
         answer: bytes for a request's head, or None to leave the answer to the test.
         receive_buffer: SO_RCVBUF of its connections, small to make it slow to take bytes.
+        tls: the server's side of TLS; None for cleartext.
     """
 
     def __init__(
@@ -235,8 +236,10 @@ class RawContainer:
         answer: Callable[[bytes], bytes | None] = switching,
         *,
         receive_buffer: int | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.answer = answer
+        self._tls = tls
         self.port = 0
         #: All connections so far, those too that sent no request.
         self.connections: list[ModelStream] = []
@@ -249,7 +252,7 @@ class RawContainer:
         if self._receive_buffer is not None:  # inherited by what is accepted
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer)
         self.port = listening.getsockname()[1]
-        self._server = await asyncio.start_server(self._serve, sock=listening)
+        self._server = await asyncio.start_server(self._serve, sock=listening, ssl=self._tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -187,6 +187,24 @@ async def test_a_refused_connection_is_a_424(gateway_for):
 
 
 @pytest.mark.clause("4-6")
+async def test_the_operator_has_one_line_of_a_refused_stream_and_the_client_no_address(
+    gateway_for, caplog
+):
+    async with RawContainer(lambda request: refusal("503 Full")) as container:
+        gateway = await gateway_for(container=container)
+        with caplog.at_level(logging.INFO):
+            response = await gateway.request(UPGRADE)
+    (record,) = [each for each in caplog.records if each.name.startswith("partway")]
+    assert record.levelno == logging.WARNING
+    assert record.getMessage() == (
+        f"refused request_id={response.headers['x-amzn-requestid']} peer=127.0.0.1 "
+        f"endpoint=model container=http://127.0.0.1:{container.port} status=424 error=ModelError "
+        'reason="the container refused the stream with status 503"'
+    )
+    assert str(container.port) not in f"{response.headers} {response.json}"
+
+
+@pytest.mark.clause("4-6")
 async def test_a_connection_that_is_not_accepted_in_250_ms_is_a_424(gateway_for):
     """A listening socket whose backlog is full: the kernel answers no further SYN."""
     waiting = []
@@ -405,7 +423,7 @@ async def test_each_refusal_is_logged_and_counted_by_name(gateway_for, caplog):
         response = await gateway.request(request)
         line = caplog.messages[-1]
         assert line.startswith(f"refused request_id={response.headers['x-amzn-requestid']} ")
-        assert f"status={response.status} error={response.headers['x-amzn-errortype']}: " in line
+        assert f"status={response.status} error={response.headers['x-amzn-errortype']} " in line
     page = await gateway.request(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
     assert b'partway_requests_refused_total{error="InputValidationError"} 2.0\n' in page.body
     assert b'partway_requests_refused_total{error="UnknownOperationException"} 1.0\n' in page.body

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from partway.gateway.dialling import Address, Unreachable, reach
+from partway.gateway.limits import CONTAINER_TLS_TIMEOUT
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.trust import Trust
 from partway.gateway.workbench.intermediary import heads
 from partway.gateway.workbench.intermediary.faults import Fault, Refuse, Rules
 from partway.gateway.workbench.intermediary.observer import (
@@ -19,6 +21,7 @@ from partway.gateway.workbench.intermediary.observer import (
 )
 from partway.gateway.workbench.intermediary.side import READ_BYTES, TcpSide, Watch
 from partway.gateway.workbench.intermediary.streams import PassedStream, SpoiledStream, splice
+from partway.log_lines import LogLine
 from partway.protocol.limits import FINISH_TIMEOUT, LINGER_TIMEOUT, REQUEST_HEAD_TIMEOUT
 
 log = logging.getLogger("partway.intermediary")
@@ -34,6 +37,7 @@ class Between:
         rules: which streams have which faults.
         observe: asked who wants to watch a stream.
         policy: the endpoint's, whose times bound the intermediary's too.
+        tls: whom to believe that the container is who it says; None without TLS.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Between:
     rules: Rules
     observe: Observe | None
     policy: StreamPolicy
+    tls: Trust | None = None
 
 
 class Crossing:
@@ -87,7 +92,7 @@ class Crossing:
                 await side.close()
         except OSError as error:  # a TimeoutError is one
             # What has failed on one side has failed on both: neither is left to wait.
-            log.debug("dropped endpoint=%s: %s", self._between.name, error)
+            log.debug(LogLine("dropped", endpoint=self._between.name, reason=str(error)))
         finally:
             for side in self._sides:
                 side.reset()
@@ -116,17 +121,18 @@ class Crossing:
     async def _dial(self, gateway: TcpSide) -> TcpSide | None:
         """Connect to the container; None if that fails, and the gateway's side is then reset."""
         reader = asyncio.StreamReader(READ_BYTES)
-        where = self._between.container
+        where, tls = self._between.container, self._between.tls
         try:
             transport, protocol = await reach(
                 where,
                 lambda: asyncio.StreamReaderProtocol(reader),
-                timeout=self._between.policy.connect_timeout,
+                timeout=self._between.policy.connect_timeout
+                + (0 if tls is None else CONTAINER_TLS_TIMEOUT),
+                tls=None if tls is None else tls.context(),
             )
         except Unreachable as error:
-            log.warning(
-                "no connection endpoint=%s container=%s: %s", self._between.name, where, error
-            )
+            at = {"endpoint": self._between.name, "container": str(where)}
+            log.warning(LogLine("no connection", **at, reason=str(error)))
             Watch(self._observer, Sender.CONTAINER).ended(str(error))
             gateway.reset()
             return None
@@ -173,6 +179,7 @@ class Crossing:
         def applied(fault: Fault) -> None:
             if fault not in said:
                 said.add(fault)
-                log.info("fault %s endpoint=%s stream=%s", fault, self._between.name, stream)
+                whose = {"endpoint": self._between.name, "request_id": stream}
+                log.info(LogLine("fault", what=str(fault), **whose))
 
         return applied

@@ -85,14 +85,19 @@ class InterposingDialler:
             self._standing[endpoint] = standing
             standing.dials += 1
         try:
-            before = dataclasses.replace(endpoint, container=standing.address)
+            before = dataclasses.replace(endpoint, container=standing.address, tls=None)
             return await dial_container(before, target, request_id)
         finally:
             standing.dials -= 1
 
     async def _start(self, endpoint: Endpoint) -> _Standing:
         intermediary = Intermediary(
-            endpoint.name, endpoint.container, self._rules, self._observe, endpoint.policy
+            endpoint.name,
+            endpoint.container,
+            self._rules,
+            self._observe,
+            endpoint.policy,
+            endpoint.tls,
         )
         await self._end_idle()
         try:

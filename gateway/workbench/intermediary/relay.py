@@ -11,10 +11,12 @@ from typing import Final
 
 from partway.gateway.dialling import Address
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.trust import Trust
 from partway.gateway.workbench.intermediary.crossing import Between, Crossing
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.observer import Observe
 from partway.gateway.workbench.intermediary.side import READ_BYTES
+from partway.log_lines import LogLine
 from partway.protocol.limits import ACCEPT_BACKLOG
 
 log = logging.getLogger("partway.intermediary")
@@ -34,6 +36,7 @@ class Intermediary:
         observe: asked for each stream who wants to watch it.
         policy: the endpoint's. Its ``connect_timeout`` holds for the container's connections;
             ``stall_timeout`` and ``lifetime`` bound what nobody else ends.
+        tls: whom to believe that the container is who it says; None without TLS.
     """
 
     def __init__(
@@ -43,9 +46,10 @@ class Intermediary:
         rules: Rules | None = None,
         observe: Observe | None = None,
         policy: StreamPolicy | None = None,
+        tls: Trust | None = None,
     ) -> None:
         self._between = Between(
-            name, container, rules or Rules(), observe, policy or StreamPolicy()
+            name, container, rules or Rules(), observe, policy or StreamPolicy(), tls
         )
         self._server: asyncio.Server | None = None
         self._crossings: set[asyncio.Task[None]] = set()
@@ -101,4 +105,4 @@ class Intermediary:
         self._crossings.discard(crossing)
         writer.transport.abort()  # cancelled before it began, a crossing does nothing itself
         if not crossing.cancelled() and (error := crossing.exception()) is not None:
-            log.error("a crossing failed endpoint=%s", self._between.name, exc_info=error)
+            log.error(LogLine("a crossing failed", endpoint=self._between.name), exc_info=error)

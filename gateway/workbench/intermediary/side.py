@@ -11,6 +11,7 @@ from typing import Final
 from partway.gateway.workbench.intermediary.observer import Observer, Sender
 from partway.protocol.frame_codec import FrameDecoder, FrameError
 from partway.protocol.frames import Frame
+from partway.protocol.half_close import half_close
 from partway.protocol.limits import (
     FRAMES_PER_TURN,
     LINGER_TIMEOUT,
@@ -127,10 +128,9 @@ class TcpSide:
                 raise
 
     def end(self) -> None:
-        """End our half of the connection: FIN, behind what is unsent."""
+        """End our half of the connection: FIN, behind what is unsent. TLS has no such thing."""
         if not self._writer.is_closing():
-            with suppress(OSError):  # the peer was quicker
-                self._writer.write_eof()
+            half_close(self._writer.transport)
 
     def reset(self) -> None:
         """Drop the connection with RST, unless it is closed already."""

@@ -10,6 +10,7 @@ from partway.container.cli.main import main
 from partway.container.cli.new import FILES
 from tests.conftest import ROOT
 from tests.dockerfiles import Recipe
+from tests.test_documentation import ARCHIVE
 
 STARTER = ROOT / "container" / "starter"
 
@@ -74,4 +75,4 @@ def test_the_image_serves_the_model() -> None:
     recipe = Recipe((STARTER / "Dockerfile").read_text("utf-8"))
     module, _, name = recipe.values("ENV")["PARTWAY_MODEL"].partition(":")
     assert f"class {name}(Model):" in (STARTER / f"{module}.py").read_text("utf-8")
-    assert "PARTWAY=partway" in [each.arguments for each in recipe.named("ARG")]
+    assert f'PARTWAY="partway @ {ARCHIVE}"' in [each.arguments for each in recipe.named("ARG")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import json
 import os
 import signal
 import socket
@@ -18,7 +19,7 @@ from typing import Any
 
 import psutil
 import pytest
-from websockets.exceptions import ConnectionClosedOK
+from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 from websockets.sync.client import connect
 
 from partway.container.cli import serve
@@ -379,6 +380,54 @@ def test_a_handler_that_is_not_async(own: Path) -> None:
     assert "Traceback" not in errors
 
 
+FAILING = """
+    from partway import Model
+
+    class Failing(Model):
+        async def stream(self, stream):
+            raise ValueError("a\\nb")
+"""
+
+
+@pytest.mark.parametrize("how", [("--log-format", "json"), ()], ids=["flag", "environment"])
+def test_the_log_in_json_is_one_object_a_line(tmp_path: Path, how: tuple[str, ...]) -> None:
+    (tmp_path / "failing.py").write_text(textwrap.dedent(FAILING))
+    settings = {} if how else {"PARTWAY_LOG_FORMAT": "json"}
+    with serving(*how, "--model", "failing:Failing", cwd=tmp_path, **settings) as (process, port):
+        whose = {"X-Amzn-SageMaker-Request-Id": "an-id"}
+        url = f"ws://127.0.0.1:{port}/invocations-bidirectional-stream"
+        with connect(url, additional_headers=whose) as client, pytest.raises(ConnectionClosed):
+            client.recv(PATIENCE)
+        process.send_signal(signal.SIGTERM)
+        _, _, errors = ended(process)
+    said = [json.loads(line) for line in errors.splitlines()]
+    for line in said:
+        assert list(line)[:4] == ["time", "level", "logger", "event"]
+    failed, over = [line for line in said if line.get("request_id") == "an-id"]
+    assert failed["event"] == "the model failed"
+    assert failed["exception"].endswith("ValueError: a\nb")
+    assert over["event"] == "stream ended"
+    # The gateway's names for the same.
+    assert over.keys() >= {"duration", "parts_in", "bytes_in", "parts_out", "bytes_out"}
+    assert over["code"] == 1011
+
+
+def test_a_container_that_cannot_start_says_so_in_json_too() -> None:
+    with started("--model", "no.such:Model", "--log-format", "json") as process:
+        code, _, errors = ended(process)
+    assert code != 0
+    assert "no.such" in json.loads(errors.splitlines()[-1])["reason"]
+
+
+def test_a_format_that_nobody_knows() -> None:
+    with started(PARTWAY_LOG_FORMAT="xml") as process:
+        code, _, errors = ended(process)
+    assert code == 2
+    assert errors == (
+        "partway-container: PARTWAY_LOG_FORMAT 'xml' was given; it must be one of text, json\n"
+    )
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1", "no-such-host.invalid"])
 def test_an_address_that_cannot_be_had(host: str) -> None:
     with (
@@ -475,7 +524,7 @@ def test_sigterm_drains() -> None:
             client.send("before")
             assert client.recv() == "before"
             process.send_signal(signal.SIGTERM)
-            until_logged(process, "stopping: 1 streams open")
+            until_logged(process, "draining streams=1")
             assert status(port) == 503
             client.send("after")
             assert client.recv() == "after"
@@ -486,7 +535,7 @@ def test_a_second_signal_closes_the_streams() -> None:
     with serving() as (process, port):
         with stream(port) as client:
             process.send_signal(signal.SIGTERM)
-            until_logged(process, "stopping: 1 streams open")
+            until_logged(process, "draining streams=1")
             process.send_signal(signal.SIGINT)
             with pytest.raises(Exception, match="1001"):
                 client.recv(timeout=5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -375,7 +376,7 @@ def test_what_a_process_says_is_said(tmp_path: Path) -> None:
     )
     assert ended.stdout == b"hello\ncomputing\n"
     assert b"WARNING a.model" in ended.stderr
-    assert ended.stderr.endswith(b": hello\n")
+    assert re.search(rb" \[\d+\] hello\n\Z", ended.stderr)
 
 
 # --- Helpers -------------------------------------------------------------------------------------

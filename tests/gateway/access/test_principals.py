@@ -344,7 +344,7 @@ def test_it_is_read_again(write, clock, caplog):
     assert principals.by_token(TOKEN) is None
     assert principals.by_token(TOKEN + "2").name == "second"
     assert [record.getMessage() for record in caplog.records] == [
-        f"{write(one('third'))}: read again, 1 principals"
+        f"principals read again file={write(one('third'))} principals=1"
     ]
 
 

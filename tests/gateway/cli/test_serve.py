@@ -15,9 +15,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from partway.gateway.cli.main import main
@@ -303,7 +304,7 @@ def test_beyond_loopback_if_that_is_meant(start):
         (
             ["--endpoint", "echo=tcp://h:1"],
             {},
-            "--endpoint echo: 'tcp://h:1' was given; it must be an http:// URL",
+            "--endpoint echo: 'tcp://h:1' was given; it must be an http:// or https:// URL",
         ),
         ([], {"PARTWAY_PORT": "http"}, "PARTWAY_PORT: 'http' was given; it must be a whole number"),
         (
@@ -352,6 +353,22 @@ def test_flags_that_are_wrong(refused, flags):
     assert "Traceback" not in errors
 
 
+def test_the_start_says_which_endpoints_answer_and_waits_for_none(start, container):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        process = start("--endpoint", f"silent={where}")
+        assert ready_url(process)
+        assert process.stderr is not None
+        said = [process.stderr.readline().decode().split(" ", 1)[1].strip() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        assert ended(process)[0] == 0
+    why = 'reason="/ping was not answered within 2 s"'
+    assert said == [
+        f"INFO partway.fleet endpoint answers endpoint=echo container={container}",
+        f"WARNING partway.fleet endpoint does not answer endpoint=silent container={where} {why}",
+    ]
+
+
 # --- The log -------------------------------------------------------------------------------------
 
 
@@ -366,11 +383,45 @@ def test_the_line_at_the_end_of_a_stream(start):
     _, _, errors = ended(process)
     (line,) = [line for line in errors.splitlines() if "stream ended" in line]
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO partway\.stream stream ended endpoint=echo "
-        r"request_id=[0-9a-f-]{36} duration=\d+\.\d{3} parts_in=2 bytes_in=9 parts_out=2 "
-        r"bytes_out=9 first_part=\d+\.\d{4} parts_saved=0 cause=client_finished",
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO partway\.stream stream ended endpoint=echo "
+        r"request_id=[0-9a-f-]{36} duration=\d+\.\d{1,3} parts_in=2 bytes_in=9 parts_out=2 "
+        r"bytes_out=9 first_part=\d+\.\d{1,4} parts_saved=0 cause=client_finished",
         line,
     )
+
+
+@pytest.mark.parametrize("how", [("--log-format", "json"), ()], ids=["flag", "environment"])
+def test_the_log_in_json_is_one_object_a_line(start, how):
+    process = start(*how, **({} if how else {"PARTWAY_LOG_FORMAT": "json"}))
+    url = ready_url(process)
+    with stream(url) as connection:
+        connection.send("four")
+        assert connection.recv(PATIENCE) == "four"
+        connection.close(1000)
+    with pytest.raises(InvalidStatus):
+        connect(f"{url.replace('http', 'ws')}{STREAM}".replace("echo", "nobody"))
+    process.send_signal(signal.SIGTERM)
+    _, _, errors = ended(process)
+    said = [json.loads(line) for line in errors.splitlines()]
+    for line in said:
+        assert list(line)[:4] == ["time", "level", "logger", "event"]
+        assert datetime.fromisoformat(line["time"]).tzinfo is not None
+    (over,) = [line for line in said if line["event"] == "stream ended"]
+    assert over.items() >= {
+        "endpoint": "echo", "parts_in": 1, "bytes_in": 4, "parts_out": 1, "bytes_out": 4,
+        "cause": "client_finished",
+    }.items()  # fmt: skip
+    assert over.keys() >= {"request_id", "duration", "first_part"}
+    (refused,) = [line for line in said if line["event"] == "refused"]
+    assert refused["status"] == 400
+    assert refused["reason"] == "there is no endpoint 'nobody'"
+
+
+def test_a_gateway_that_cannot_start_says_so_in_json_too(start):
+    code, output, errors = ended(start("--host", "192.0.2.1", "--insecure", "--log-format", "json"))
+    assert (code, output) == (1, "")
+    said = json.loads(errors.splitlines()[-1])
+    assert said["reason"].startswith("cannot listen on 192.0.2.1:")
 
 
 CANARY = "c4nary"

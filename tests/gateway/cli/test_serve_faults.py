@@ -52,7 +52,7 @@ def stopped(process: subprocess.Popen[bytes]) -> list[str]:
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors.decode()
     assert b"Traceback" not in errors
-    return [line.split(" ", 2)[2] for line in errors.decode().splitlines()]
+    return [line.split(" ", 1)[1] for line in errors.decode().splitlines()]
 
 
 def echoes(url: str, words: list[str], query: str = "") -> tuple[list[str], int, str]:
@@ -80,10 +80,12 @@ def test_the_first_stream_is_cut_and_the_second_one_good(serve, tmp_path):
     assert reason.startswith("1006 ")
     assert echoes(url, ["one", "two", "three"]) == (["one", "two", "three"], 1000, "")
     log = stopped(process)
-    warning = f"WARNING partway.serve faults are on: {faults} spoils streams on purpose"
+    warning = f"WARNING partway.serve faults are on: streams are spoilt on purpose file={faults}"
     assert warning in log
     (applied,) = [line for line in log if line.startswith("INFO partway.intermediary fault ")]
-    assert applied.startswith("INFO partway.intermediary fault cut after=2 endpoint=echo stream=")
+    assert applied.startswith(
+        'INFO partway.intermediary fault what="cut after=2" endpoint=echo request_id='
+    )
 
 
 def test_without_the_option_nothing_stands_between(serve, container):

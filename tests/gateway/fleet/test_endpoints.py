@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint, Endpoints, container_address
+from partway.gateway.fleet.endpoints import Endpoint, Endpoints, container_address, is_tls
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import InputValidationError
 
 A = Endpoint("a", Address("h", 1), StreamPolicy())
@@ -61,7 +64,33 @@ def test_what_can_be_no_name_is_refused_as_such(name):
     ],
 )
 def test_a_containers_url(url, address):
-    assert container_address(url) == address
+    assert container_address(url) == container_address(url, tls=True) == address
+    assert not is_tls(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://model", Address("model", 443)),
+        ("https://model:8443/", Address("model", 8443)),
+        ("wss://[::1]", Address("::1", 443)),
+    ],
+)
+def test_the_url_of_a_container_behind_tls(url, address):
+    assert container_address(url, tls=True) == address
+    assert is_tls(url)
+    with pytest.raises(ValueError, match=r"it must begin with http://$"):
+        container_address(url)
+
+
+def test_where_a_container_is():
+    assert A.url == "http://h:1"
+    assert dataclasses.replace(A, tls=Trust()).url == "https://h:1"
+
+
+def test_what_begins_otherwise_is_told_of_both():
+    with pytest.raises(ValueError, match=r"it must begin with http:// or https://$"):
+        container_address("model:8080", tls=True)
 
 
 @pytest.mark.parametrize(

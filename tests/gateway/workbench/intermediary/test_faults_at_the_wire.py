@@ -58,7 +58,8 @@ async def test_a_refused_upgrade(between, container, caplog):
     answer = between.seen[0].told[0][1]
     assert (answer.status, answer.reason, answer.body) == (429, "Too Many Requests", b"slow down")
     stream = dict(between.seen[0].request.headers)["X-Amzn-SageMaker-Request-Id"]
-    line = f"fault refuse status=429 body='slow down' endpoint=model stream={stream}"
+    what = "refuse status=429 body='slow down'"
+    line = f'fault what="{what}" endpoint=model request_id={stream}'
     assert caplog.messages[0] == line
 
 
@@ -301,4 +302,4 @@ async def test_a_fault_is_logged_once_for_each_stream(between, json, caplog):
         for _ in range(4):
             await json.read(client)
     (line,) = caplog.messages
-    assert line.startswith("fault split into=2 endpoint=model stream=")
+    assert line.startswith('fault what="split into=2" endpoint=model request_id=')

@@ -1,0 +1,43 @@
+"""TLS toward a container: whose word its certificate is taken on."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from partway.gateway.tls.context import TlsError
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whom to believe that a container is who its URL says.
+
+    Attributes:
+        ca: a file of roots, PEM, in place of the system's (or ``SSL_CERT_FILE``'s); None for those.
+    """
+
+    ca: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return the client's side of TLS: the certificate must be valid, and the host's.
+
+        The file is read once in a process, when it is first asked for.
+
+        Raises:
+            TlsError: the file cannot be read, or holds no certificate.
+        """
+        return _context(self.ca)
+
+
+@cache  # as many as an operator names files
+def _context(ca: Path | None) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=ca)
+    except ssl.SSLError:  # an OSError too
+        raise TlsError(f"{ca}: the file holds no certificate in PEM") from None
+    except OSError as error:
+        raise TlsError(f"{ca}: cannot be read: {error.strerror}") from None
+    context.set_alpn_protocols(["http/1.1"])  # a WebSocket is an upgrade of HTTP/1.1
+    return context

@@ -1,0 +1,199 @@
+"""What gateway and container write to their logs: an event and its fields, as text or as JSON.
+
+Both log through Python's own ``logging``, and give it a value in place of a text::
+
+    log.info(LogLine("stream ended", endpoint="echo", parts_in=40))
+
+How lines look is up to ``start_logging``::
+
+    2026-11-22T16:31:15.123Z INFO partway.stream stream ended endpoint=echo parts_in=40
+    {"time": "2026-11-22T16:31:15.123Z", "level": "INFO", "logger": "partway.stream",
+     "event": "stream ended", "endpoint": "echo", "parts_in": 40}        (in one line)
+
+What others log, say a model or aiohttp, has its text for an event and no fields.
+
+Weighed against structlog and python-json-logger: the first wants every caller to use its own
+loggers, the second knows JSON alone; neither makes the text safe that an operator's terminal shows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Final, Literal
+
+LogFormat = Literal["text", "json"]
+
+LOG_FORMATS: Final[tuple[LogFormat, ...]] = ("text", "json")
+
+#: What a field of a line may be. None stands for what there is not: ``-`` in text, null in JSON.
+Value = str | int | float | None
+
+#: What each line in JSON has of its own.
+_OWN: Final = frozenset({"time", "level", "logger", "process", "event", "exception"})
+
+#: Begins each further line of one record, so that no text of others can pass for a record.
+_CONTINUED: Final = "\n    "
+
+_log = logging.getLogger("partway")
+
+
+class LogLine:
+    """What is logged: an event, and what there is to say of it.
+
+    Args:
+        event: words of ours, the same for each event of a kind.
+        fields: what is particular, by name; may be others' words, of any characters.
+    """
+
+    __slots__ = ("event", "fields")
+
+    def __init__(self, event: str, /, **fields: Value) -> None:
+        assert not _OWN & fields.keys(), "a line has these of its own"
+        self.event = event
+        self.fields = fields
+
+    def __str__(self) -> str:
+        """The line as text: the event, then ``name=value`` for each field."""
+        return " ".join((self.event, *(f"{n}={_text(v)}" for n, v in self.fields.items())))
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people: time, level, logger, event, fields. A traceback is indented below its line.
+
+    Args:
+        process: whether lines say the number of the process, of which several share a log.
+    """
+
+    def __init__(self, *, process: bool = False) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as one line, or as lines of which all but the first are indented."""
+        process = f" [{record.process}]" if self._process else ""
+        head = f"{_time(record)} {record.levelname} {record.name}{process} {record.getMessage()}"
+        trace = _traceback(self, record)
+        lines = (head if trace is None else f"{head}\n{trace}").splitlines()
+        return _CONTINUED.join(map(_printable, lines))
+
+
+class JsonFormatter(logging.Formatter):
+    """Lines for programs: each is one JSON object in ASCII, a traceback its ``exception``.
+
+    Args:
+        process: as for :class:`TextFormatter`.
+    """
+
+    def __init__(self, *, process: bool = False) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as one line."""
+        line = record.msg if isinstance(record.msg, LogLine) else LogLine(record.getMessage())
+        said: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+        }
+        if self._process:
+            said["process"] = record.process
+        said |= {"event": line.event, **line.fields}
+        trace = _traceback(self, record)
+        if trace is not None:
+            said["exception"] = trace
+        return json.dumps(said)
+
+
+def start_logging(level: str | int, kind: LogFormat, *, process: bool = False) -> None:
+    """Log to standard error from here on, unless this process logs somewhere already.
+
+    With ``json`` everything that Python itself would write there becomes a line too: warnings, and
+    what ends the process or a thread.
+
+    Args:
+        level: the least to log: a name such as ``info``, or its number.
+        kind: how lines look.
+        process: whether lines say the number of the process, of which several share a log.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    formatter = JsonFormatter if kind == "json" else TextFormatter
+    handler.setFormatter(formatter(process=process))
+    level = level.upper() if isinstance(level, str) else level
+    logging.basicConfig(level=level, handlers=[handler])
+    if kind == "json":
+        logging.captureWarnings(capture=True)
+        sys.excepthook = _uncaught
+        threading.excepthook = _uncaught_in_thread
+
+
+def format_of_log() -> LogFormat:
+    """Return how the lines of this process look."""
+    handlers = logging.getLogger().handlers
+    return "json" if any(isinstance(each.formatter, JsonFormatter) for each in handlers) else "text"
+
+
+def say_failure(command: str, what: str) -> None:
+    """Say on standard error why a command cannot go on, in the form that its log has.
+
+    Args:
+        command: the command's name.
+        what: what is wrong, and what to do.
+    """
+    if format_of_log() == "json":
+        _log.critical(LogLine("cannot go on", command=command, reason=what))
+        return
+    for line in what.splitlines():
+        sys.stderr.write(f"{command}: {_printable(line)}\n")
+
+
+def _time(record: logging.LogRecord) -> str:
+    """When it was, by ISO 8601: in UTC, so that the logs of several machines fit together."""
+    when = datetime.fromtimestamp(record.created, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
+    parts = []
+    if record.exc_info and record.exc_info[0] is not None:
+        parts.append(formatter.formatException(record.exc_info))
+    if record.stack_info:
+        parts.append(record.stack_info)
+    return "\n".join(parts) or None
+
+
+def _text(value: Value) -> str:
+    """A field's value; in quotes where it would not be seen where the value ends."""
+    if value is None:
+        return "-"
+    text = str(value)
+    if isinstance(value, str) and (not text or not text.isprintable() or set(text) & set(' "=')):
+        return json.dumps(text, ensure_ascii=not text.isprintable())
+    return text
+
+
+def _printable(line: str) -> str:
+    """A line in which nothing steers a terminal, or changes the direction of writing."""
+    if line.isprintable():
+        return line
+    return "".join(
+        each if each.isprintable() or each == "\t" else each.encode("unicode_escape").decode()
+        for each in line
+    )
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, KeyboardInterrupt):
+        _log.critical(LogLine("uncaught exception"), exc_info=(kind, error, trace))
+
+
+def _uncaught_in_thread(failed: threading.ExceptHookArgs) -> None:
+    name = None if failed.thread is None else failed.thread.name
+    error = failed.exc_value
+    if error is not None and not isinstance(error, SystemExit):
+        _log.error(LogLine("uncaught exception", thread=name), exc_info=error)

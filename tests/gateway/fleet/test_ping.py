@@ -1,0 +1,158 @@
+"""partway.gateway.fleet.ping: what is wrong with a container, and which endpoints answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+import pytest
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.launchers.process import HOST, free_port
+from partway.gateway.fleet.ping import ping, ping_session, tell_which_answer
+from partway.gateway.limits import PING_TIMEOUT, PINGS_AT_ONCE
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.context import server_context
+from partway.gateway.tls.local_ca import LocalCa
+from partway.gateway.tls.trust import Trust
+from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.streams.fakes import FakeClock
+
+pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+class Answering:
+    """A server on loopback that answers each connection's request with the same bytes."""
+
+    def __init__(self, answer: bytes, tls=None) -> None:
+        self.waiting = 0
+        self.most = 0
+        self._answer = answer
+        self._tls = tls
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, HOST, 0, ssl=self._tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+
+    async def _serve(self, reader, writer):
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(self._answer)
+            await reader.read()
+        finally:
+            self.waiting -= 1
+            writer.close()
+
+
+async def asked(url, clock=None, tls=None):
+    async with ping_session() as session:
+        return await soon(ping(session, url, clock or FakeClock(), tls))
+
+
+@pytest.mark.clause("1.1-2")
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (OK, None),
+        (OK.replace(b"200", b"503"), "/ping was answered with status 503"),
+        (OK.replace(b"200", b"405"), "/ping was answered with status 405"),
+        (b"nonsense\r\n\r\n", "/ping was not answered with valid HTTP: ClientResponseError"),
+    ],
+)
+async def test_what_an_answer_means(answer, expected):
+    async with Answering(answer) as server:
+        assert await asked(f"http://{HOST}:{server.port}") == expected
+
+
+async def test_nobody_there():
+    assert await asked(f"http://{HOST}:{free_port()}") == "Connection refused"
+    assert await asked("http://no-such-host.invalid:80") == "the host has no address"
+
+
+async def test_no_answer_in_time():
+    clock = FakeClock()
+    async with Answering(b"") as server:
+        asking = asyncio.create_task(asked(f"http://{HOST}:{server.port}", clock))
+        await eventually(lambda: server.waiting and clock.armed)
+        clock.advance(PING_TIMEOUT)
+        assert await asking == "/ping was not answered within 2 s"
+
+
+async def test_over_tls(tmp_path):
+    files = LocalCa(tmp_path).ensure(["localhost"], datetime.now(UTC))
+    async with Answering(OK, server_context(files)) as server:
+        url = f"https://localhost:{server.port}"
+        assert await asked(url, tls=Trust(files.ca).context()) is None
+        untrusted = await asked(url, tls=Trust().context())
+    assert untrusted is not None
+    assert untrusted.startswith("the server's certificate is not to be trusted: ")
+    assert "certificate" in untrusted.partition(": ")[2]
+
+
+async def test_tls_at_a_server_without():
+    def no_request(_, writer):
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(no_request, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        trouble = await asked(f"https://{HOST}:{port}", tls=Trust().context())
+    assert trouble is not None
+    assert trouble.startswith("no TLS with the server: ")
+
+
+# --- All endpoints -------------------------------------------------------------------------------
+
+
+def endpoint(name, port):
+    return Endpoint(name, Address(HOST, port), StreamPolicy())
+
+
+async def test_each_endpoint_has_one_line(caplog):
+    closed = free_port()
+    async with Answering(OK) as well, Answering(OK.replace(b"200", b"503")) as ill:
+        endpoints = [endpoint("a", well.port), endpoint("b", ill.port), endpoint("c", closed)]
+        with caplog.at_level(logging.INFO, "partway.fleet"):
+            await soon(tell_which_answer(endpoints, FakeClock()))
+    no = "endpoint does not answer"
+    b, c = (f"http://{HOST}:{port}" for port in (ill.port, closed))
+    assert sorted((each.levelname, each.getMessage()) for each in caplog.records) == [
+        ("INFO", f"endpoint answers endpoint=a container=http://{HOST}:{well.port}"),
+        ("WARNING", f'{no} endpoint=b container={b} reason="/ping was answered with status 503"'),
+        ("WARNING", f'{no} endpoint=c container={c} reason="Connection refused"'),
+    ]
+
+
+async def test_no_more_are_asked_at_a_time_than_that(caplog):
+    """However many there are, they take no more than their share of connections."""
+    clock = FakeClock()
+    async with Answering(b"") as server:
+        endpoints = [endpoint(f"e{n}", server.port) for n in range(PINGS_AT_ONCE + 1)]
+        telling = asyncio.create_task(tell_which_answer(endpoints, clock))
+        await eventually(lambda: server.waiting == PINGS_AT_ONCE)
+        clock.advance(PING_TIMEOUT)
+        await eventually(lambda: server.waiting == 1)
+        clock.advance(PING_TIMEOUT)
+        await soon(telling)
+    assert server.most == PINGS_AT_ONCE
+    assert len(caplog.records) == PINGS_AT_ONCE + 1
+
+
+async def test_it_ends_when_it_is_told_to(caplog):
+    async with Answering(b"") as server:
+        telling = asyncio.create_task(tell_which_answer([endpoint("a", server.port)], FakeClock()))
+        await eventually(lambda: server.waiting)
+        telling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await telling
+        await eventually(lambda: not server.waiting)
