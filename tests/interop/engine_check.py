@@ -100,16 +100,22 @@ def stopped(engine: Engine, name: str) -> int:
     return int(engine.docker("inspect", "--format", "{{.State.ExitCode}}", name))
 
 
+def answers_and_ends(engine: Engine, name: str, answer: str) -> None:
+    """Hold a model's container to its answer to "hello", and to an orderly end."""
+    where = published(engine, name, 8080)
+    until_answered(f"http://{where}/ping", lambda: engine.docker("logs", name))
+    with connect(f"ws://{where}/invocations-bidirectional-stream") as stream:
+        stream.send("hello")
+        assert stream.recv(timeout=PATIENCE) == answer
+    assert stopped(engine, name) == 0
+
+
 @pytest.mark.clause("1.1-1", "1.1-2", "1.1-4")
 def test_the_models_image(ours: Engine, run: Callable[..., str], tmp_path: Path) -> None:
     artifacts = f"{tmp_path}:/opt/ml/model:ro"
-    name = run("-p", "127.0.0.1::8080", "-v", artifacts, "partway", "serve")
-    where = published(ours, name, 8080)
-    until_answered(f"http://{where}/ping", lambda: ours.docker("logs", name))
-    with connect(f"ws://{where}/invocations-bidirectional-stream") as stream:
-        stream.send("hello")
-        assert stream.recv(timeout=PATIENCE) == "hello"
-    assert stopped(ours, name) == 0
+    answers_and_ends(
+        ours, run("-p", "127.0.0.1::8080", "-v", artifacts, "partway", "serve"), "hello"
+    )
 
 
 def test_the_gateways_image(ours: Engine, run: Callable[..., str]) -> None:
@@ -213,12 +219,7 @@ def test_an_authors_project(ours: Engine, run: Callable[..., str], tmp_path: Pat
     (wheel,) = folder.glob("partway-*.whl")
     ours.build("chat", folder, "--build-arg", f"PARTWAY=./{wheel.name}")
     name = run("-p", "127.0.0.1::8080", "chat", "serve")
-    where = published(ours, name, 8080)
-    until_answered(f"http://{where}/ping", lambda: ours.docker("logs", name))
-    with connect(f"ws://{where}/invocations-bidirectional-stream") as stream:
-        stream.send("hello")
-        assert stream.recv(timeout=PATIENCE) == "You said: hello (words: 1)"
-    assert stopped(ours, name) == 0
+    answers_and_ends(ours, name, "You said: hello (words: 1)")
 
 
 # --- A service, without an engine ----------------------------------------------------------------
