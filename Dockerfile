@@ -1,12 +1,10 @@
-# A model container as the platform wants it: Partway's runtime, which serves echo until an author
-# puts a model in (docs/how-to/build-an-image.md).
-#   docker build -t partway .                 (--build-arg BASE=… for another base, such as one with CUDA)
-#   docker run -p 8080:8080 partway serve
+# The two images: a model container as the platform wants it, and the gateway.
+#   docker build -t partway .                               (docs/how-to/build-an-image.md)
+#   docker build -t partway-gateway --target gateway .      (docs/how-to/run-in-containers.md)
+# --build-arg BASE=… takes another base, such as one with CUDA.
 ARG BASE=python:3.11-slim
-FROM ${BASE}
 
-# Tells the platform that this image takes bidirectional streams.
-LABEL com.amazonaws.sagemaker.capabilities.bidirectional-streaming=true
+FROM ${BASE} AS installed
 
 # What a model prints is in the log at once. And nobody but pip manages this image's Python, which
 # a base that has its distribution's would otherwise deny.
@@ -20,6 +18,29 @@ RUN python3 -c 'import tomllib; \
     && python3 -m pip install --no-cache-dir -r /opt/partway/requirements.txt
 COPY . /opt/partway
 RUN python3 -m pip install --no-cache-dir --no-deps /opt/partway
+
+
+FROM installed AS gateway
+
+# Reached from outside, it asks who clients are, or is told --insecure. Its local CA, if it needs
+# one, lies in /var/lib/partway: a volume keeps it.
+ENV PARTWAY_HOST=0.0.0.0 XDG_DATA_HOME=/var/lib
+RUN install -d -m 700 -o 65532 -g 65532 /var/lib/partway
+USER 65532:65532
+WORKDIR /
+
+EXPOSE 8090 8443
+
+ENTRYPOINT ["partway"]
+CMD ["serve"]
+
+
+# The runtime, which serves echo until an author puts a model in. The last one, which is built unless
+# another is asked for.
+FROM installed AS container
+
+# Tells the platform that this image takes bidirectional streams.
+LABEL com.amazonaws.sagemaker.capabilities.bidirectional-streaming=true
 
 # The model's code goes here: the runtime looks for module:Class in the current directory.
 WORKDIR /opt/program

@@ -10,8 +10,9 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test test-text mutants tutorial lint format bench bench-codecs bench-http2 bench-container bench-speech bench-text browser interop interop-js interop-pipecat sdk-python pipecat-python \
-	image image-tools wheel clean
+.PHONY: demo test test-text mutants tutorial lint format bench bench-codecs bench-http2 bench-container \
+	bench-speech bench-text browser interop interop-js interop-pipecat sdk-python pipecat-python \
+	image image-tools engine engine-tools wheel clean
 
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
 	$(BIN)/python docs/examples/first_stream.py
@@ -85,6 +86,14 @@ interop-js: $(VENV)/installed-test  ## AWS's SDK for JavaScript, and a container
 
 image: image-tools $(VENV)/installed-test  ## the images, built and run as the platform runs them; needs root
 	$(BIN)/python -m pytest tests/interop/image_check.py
+
+engine: engine-tools $(VENV)/installed-test  ## the images, the Compose file and the pages' builds on a real engine; needs root
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/engine_check.py
+
+engine-tools:
+	@[ "$$(id -u)" = 0 ] || { echo "make engine needs Linux and root: it starts Docker's daemon" >&2; exit 1; }
+	@PATH=$$PATH:/usr/sbin; for tool in dockerd docker iptables mmdebstrap systemd-analyze; do command -v $$tool >/dev/null || { \
+		echo "make engine needs $$tool: apt-get install docker.io iptables docker-compose mmdebstrap systemd" >&2; exit 1; }; done
 
 image-tools:
 	@[ "$$(id -u)" = 0 ] || { \

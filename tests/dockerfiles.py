@@ -57,15 +57,20 @@ class Instruction(NamedTuple):
 class Recipe:
     """A Dockerfile's instructions.
 
+    Args:
+        text: the file.
+        target: the stage that is built; the last one unless it is given.
+
     Attributes:
         all: every instruction, in order.
-        image: those of the last stage, from its ``FROM`` on. They alone make the image.
+        image: those that make the image: from the ``FROM`` on of the stage that it is built by, and
+            before them those of the stages that this one is built on.
 
     Raises:
         ValueError: the text has a here-document, which is not read here.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, target: str | None = None) -> None:
         # Comments and empty lines may also stand within an instruction of several lines.
         lines = [line for line in text.splitlines() if line.strip() and not re.match(r"\s*#", line)]
         joined = re.sub(r"\\[ \t]*\n\s*", "", "\n".join(lines))
@@ -75,8 +80,19 @@ class Recipe:
         ]
         if any(re.search(r"<<-?[\"']?\w", each.arguments) for each in self.all):
             raise ValueError("here-documents are not read")
-        last = max((n for n, each in enumerate(self.all) if each.name == "FROM"), default=0)
-        self.image = self.all[last:]
+        self.image = self._built_by(target)
+
+    def _built_by(self, target: str | None) -> list[Instruction]:
+        stages: list[list[Instruction]] = [[]]  # the first one: what stands before any FROM
+        for each in self.all:
+            if each.name == "FROM":
+                stages.append([])
+            stages[-1].append(each)
+        named = {stage[0].arguments.partition(" AS ")[2]: stage for stage in stages[1:]}
+        image = stages[-1] if target is None else named[target]
+        while image[0].name == "FROM" and (base := named.get(image[0].arguments.split()[0])):
+            image = base + image
+        return image
 
     def named(self, name: str) -> list[Instruction]:
         """The image's instructions of a name."""

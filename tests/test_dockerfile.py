@@ -8,6 +8,9 @@ import tomllib
 
 import pytest
 
+from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.settings import load
+from partway.gateway.tls.local_ca import default_directory
 from tests.conftest import ROOT
 from tests.dockerfiles import Instruction, Recipe, departures
 
@@ -25,6 +28,11 @@ def recipe(request: pytest.FixtureRequest) -> Recipe:
 @pytest.fixture
 def ours() -> Recipe:
     return Recipe(OURS.read_text("utf-8"))
+
+
+@pytest.fixture
+def gateway() -> Recipe:
+    return Recipe(OURS.read_text("utf-8"), "gateway")
 
 
 # --- What the platform asks ----------------------------------------------------------------------
@@ -48,8 +56,9 @@ def test_the_base_image_can_be_another(recipe):
     variable, _, default = first.arguments.partition("=")
     assert re.fullmatch(r"python:3\.\d+-slim", default)
     assert tuple(map(int, re.findall(r"\d+", default))) >= (3, 11)
-    bases = [each.arguments.split()[0] for each in recipe.all if each.name == "FROM"]
-    assert set(bases) == {f"${{{variable}}}"}
+    bases = [each.arguments.split() for each in recipe.all if each.name == "FROM"]
+    stages = {words[2] for words in bases if len(words) == 3}
+    assert {words[0] for words in bases} - stages == {f"${{{variable}}}"}
 
 
 def test_what_a_model_prints_is_in_the_log_at_once(recipe):
@@ -72,6 +81,38 @@ def test_dependencies_come_before_the_code(recipe):
 def test_only_an_author_chooses_the_model(ours):
     """Echo is what the command itself falls back to; an author's ENV has nothing to undo."""
     assert [name for name in ours.values("ENV") if name.startswith(("PARTWAY", "SM_"))] == []
+
+
+# --- The gateway's -------------------------------------------------------------------------------
+
+
+def test_the_container_is_what_is_built_unless_the_gateway_is_asked_for(ours):
+    assert ours.image == Recipe(OURS.read_text("utf-8"), "container").image
+
+
+def test_the_gateway_s_image_runs_the_gateway_as_nobody(gateway):
+    """And as process 1, which SIGTERM reaches; it has nothing of the model's."""
+    assert gateway.last("ENTRYPOINT").command == ["partway"]
+    assert gateway.last("CMD").command == ["serve"]
+    assert "partway" in METADATA["project"]["scripts"]
+    assert gateway.last("USER").arguments == "65532:65532"
+    assert gateway.values("LABEL") == {}
+    assert gateway.last("EXPOSE").arguments == "8090 8443"
+
+
+def test_the_gateway_s_image_lets_nobody_in_unasked(gateway):
+    """It listens beyond loopback, and leaves --insecure or --auth to whoever runs it."""
+    variables = gateway.values("ENV")
+    assert variables["PARTWAY_HOST"] == "0.0.0.0"
+    assert [name for name in variables if name.startswith("PARTWAY_")] == ["PARTWAY_HOST"]
+    with pytest.raises(SettingsError, match="add --auth sigv4, or --insecure"):
+        load({}, variables)
+
+
+def test_the_gateway_s_ca_has_a_place_of_its_own(gateway):
+    place = default_directory(gateway.values("ENV")).parent
+    made = [each.arguments for each in gateway.named("RUN")][-1]
+    assert made == f"install -d -m 700 -o 65532 -g 65532 {place}"
 
 
 # --- That its absence would be seen --------------------------------------------------------------
@@ -124,6 +165,9 @@ def test_the_parser_of_these_tests():
     assert [each.command for each in recipe.named("ENTRYPOINT")] == [["x"], None]
     assert recipe.last("USER") is None
     assert Instruction("CMD", "a b").command is None
+    stages = "FROM x AS a\nRUN 1\nFROM a AS b\nRUN 2\nFROM a AS c\nRUN 3\n"
+    assert [each.arguments for each in Recipe(stages).named("RUN")] == ["1", "3"]
+    assert [each.arguments for each in Recipe(stages, "b").named("RUN")] == ["1", "2"]
     with pytest.raises(ValueError, match="here-documents"):
         Recipe("FROM a\nRUN <<EOF\nls\nEOF\n")
 

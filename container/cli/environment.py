@@ -7,4 +7,6 @@ from typing import Final
 from partway.container.cli.target import KINDS
 from partway.container.models.text import settings
 
-VARIABLES: Final = frozenset({*KINDS.values(), "PARTWAY_LOG_LEVEL"}) | settings.VARIABLES
+_OF_THE_LOG: Final = frozenset({"PARTWAY_LOG_LEVEL", "PARTWAY_LOG_FORMAT"})
+
+VARIABLES: Final = frozenset(KINDS.values()) | _OF_THE_LOG | settings.VARIABLES

@@ -155,8 +155,11 @@ def run(options: argparse.Namespace) -> int:
     """
     if unknown := unknown_variables(os.environ, VARIABLES):
         raise CommandError(unknown)
-    level = _one_of(_LOG_LEVELS, options.log_level, "PARTWAY_LOG_LEVEL", "info")
-    start_logging(level, _one_of(LOG_FORMATS, options.log_format, "PARTWAY_LOG_FORMAT", "text"))
+    environ = os.environ
+    level = options.log_level or environ.get("PARTWAY_LOG_LEVEL") or "info"
+    kind = options.log_format or environ.get("PARTWAY_LOG_FORMAT") or "text"
+    level = _one_of(_LOG_LEVELS, level, "PARTWAY_LOG_LEVEL")
+    start_logging(level, _one_of(LOG_FORMATS, kind, "PARTWAY_LOG_FORMAT"))
     target = choose({kind: getattr(options, kind) for kind in KINDS}, os.environ)
     address = ListenAddress(options.host, _port(options.port, os.environ))
     model_dir = _model_dir(options.model_dir, os.environ)
@@ -170,9 +173,8 @@ def run(options: argparse.Namespace) -> int:
 # --- What it was asked ---------------------------------------------------------------------------
 
 
-def _one_of(known: Sequence[_Word], flag: _Word | None, variable: str, otherwise: _Word) -> _Word:
-    """What a flag says, else its variable, else what holds otherwise."""
-    given = flag or os.environ.get(variable) or otherwise
+def _one_of(known: Sequence[_Word], given: str, variable: str) -> _Word:
+    """The known word that was given; a flag's are looked at by the parser already."""
     for word in known:
         if word == given:
             return word

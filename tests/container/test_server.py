@@ -369,7 +369,7 @@ async def test_a_model_that_fails_to_let_go(caplog: pytest.LogCaptureFixture) ->
 
     async with serving(Unloading(fail)):
         pass
-    assert "unload: the model failed" in caplog.text
+    assert "the model failed what=unload" in caplog.text
 
 
 async def test_a_model_that_never_lets_go(

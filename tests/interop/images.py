@@ -41,7 +41,7 @@ KILL_AFTER = 30
 _PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout")
 
 #: Where a build sees this machine's certificates.
-_CERTIFICATES = "/etc/ssl/certs/of-the-builder.pem"
+CERTIFICATES = "/etc/ssl/certs/of-the-builder.pem"
 
 # In namespaces of its own the program is process 1, and the mounts end with it. The devices are
 # this machine's.
@@ -57,7 +57,7 @@ exec chroot "$root" env --ignore-environment --chdir="$directory" "$@"
 """
 
 
-def _base_files() -> Path:
+def base_files() -> Path:
     """The base's files as a tar, made once for each version of the script that makes them.
 
     It lies in the environment that runs the tests, so the checkout stays as it is and
@@ -74,11 +74,16 @@ def _base_files() -> Path:
     return where
 
 
-def _like_pip_here(directory: Path) -> list[str]:
-    """Options of a build whose pip gets packages from where this machine's does."""
+def pip_like_here() -> tuple[str, str | None]:
+    """A pip.conf for builds, by which pip gets packages from where this machine's does.
+
+    Returns:
+        The file's text, and the file of this machine's certificates that a build has to have at
+        ``CERTIFICATES``; None if pip here is told of none.
+    """
     asked = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout
-    settings, options = {}, []
+    settings, certificates = {}, None
     # What the environment says counts for more than what files do.
     for line in sorted(listed.splitlines(), key=lambda line: line.startswith(":env:")):
         name, _, quoted = line.partition("=")
@@ -86,11 +91,21 @@ def _like_pip_here(directory: Path) -> list[str]:
         if key in _PIP_SETTINGS:
             settings[key] = ast.literal_eval(quoted)
         elif key == "cert":
-            settings[key] = _CERTIFICATES
-            options = ["--volume", f"{ast.literal_eval(quoted)}:{_CERTIFICATES}:ro"]
+            settings[key] = CERTIFICATES
+            certificates = ast.literal_eval(quoted)
+    text = "[global]\n" + "".join(f"{key} = {settings[key]}\n" for key in settings)
+    return text, certificates
+
+
+def _like_pip_here(directory: Path) -> list[str]:
+    """Options of a build whose pip gets packages from where this machine's does."""
+    text, certificates = pip_like_here()
     file = directory / "pip.conf"
-    file.write_text("[global]\n" + "".join(f"{key} = {settings[key]}\n" for key in settings))
-    return [*options, "--volume", f"{file}:/etc/pip.conf:ro"]
+    file.write_text(text)
+    options = ["--volume", f"{file}:/etc/pip.conf:ro"]
+    if certificates is not None:
+        options += ["--volume", f"{certificates}:{CERTIFICATES}:ro"]
+    return options
 
 
 class Running(NamedTuple):
@@ -139,7 +154,7 @@ class Images:
     def make_base(self) -> None:
         """Make ``BASE``."""
         container = self._buildah("from", "scratch")
-        self._buildah("add", "--quiet", container, str(_base_files()), "/")
+        self._buildah("add", "--quiet", container, str(base_files()), "/")
         path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         self._buildah("config", "--env", path, "--cmd", "python3", container)
         self._buildah("commit", "--quiet", "--rm", container, BASE)

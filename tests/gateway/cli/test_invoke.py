@@ -382,6 +382,7 @@ async def test_what_a_platform_that_closes_would_lose_is_told(
         at_gateway.send(frame(BINARY, EMPTY_PART) * before)
         assert b"InputEnd" in (await at_gateway.frame()).payload
         at_gateway.send(frame(BINARY, EMPTY_PART) * after, close(1000))
+        at_gateway.end()
         assert await soon(asking) == 0
     _, errors = capfdbinary.readouterr()
     counted, *notes = errors.decode().splitlines()
