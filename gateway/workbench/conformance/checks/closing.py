@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
-from partway.gateway.workbench.conformance.peer import Peer, code_of
+from partway.gateway.workbench.conformance.peer import Closed, Peer, code_of
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
 from partway.protocol.closing import Close
 from partway.protocol.frames import Opcode
+from partway.protocol.handshake import AFTER_ANSWER, CLOSE_HEADER
 
 checks: Final = Checks()
 
@@ -58,6 +59,34 @@ async def code(trial: Trial) -> None:
         close = await _answer_to(peer, 1000, "", "after Close 1000")
         if code_of(close) not in (1000, _NO_CODE):
             raise Broken(f"Close 1000 is answered by Close {code_of(close)}")
+
+
+@checks.add(
+    "closing.after_answer",
+    "1.5-12",
+    title="a container that says it finishes before it answers a Close does so",
+    remedy=f"leave {CLOSE_HEADER} out of your 101, or answer a Close only once you have said all "
+    "that was asked for: whoever asks and closes at once relies on it",
+    requires=("closing.answered", "messages.answer"),
+    limit=90,
+)
+async def after_answer(trial: Trial) -> None:
+    probe = trial.probe
+    async with trial.stream("a question, and a close right behind it") as peer:
+        if peer.head.get(CLOSE_HEADER.lower(), "").strip().lower() != AFTER_ANSWER:
+            return
+        for message in probe.messages:
+            await peer.say(message)
+        await peer.send_close(1000)
+        wanted = len(probe.messages) if probe.echo else max(1, probe.replies)
+        for came in range(wanted):
+            try:
+                await peer.message(probe.timeout)
+            except Closed as closed:
+                raise Broken(
+                    f"its 101 says {CLOSE_HEADER}: {AFTER_ANSWER}, but a question with a Close "
+                    f"right behind it has {came} of {wanted} replies, then: {closed}"
+                ) from None
 
 
 @checks.add(

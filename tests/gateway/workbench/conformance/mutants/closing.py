@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from contextlib import suppress
 
-from tests.frame_factory import CLOSE, TEXT
+from tests.frame_factory import BINARY, CLOSE, TEXT
+from tests.gateway.workbench.conformance.mutants.base import Container, Request
 from tests.gateway.workbench.conformance.mutants.base_stream import (
     LINGER,
     Finished,
@@ -69,6 +71,42 @@ class TalksAfterClose(Stream):
         await self.send(CLOSE, payload[:2])
         await self.send(TEXT, b"one more thing")
         raise Finished
+
+
+class _Thoughtful(Stream):
+    """Thinks before it answers, and answers nothing once a Close has come."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__(reader, writer)
+        self.thoughts: set[asyncio.Task[None]] = set()
+
+    async def send(self, opcode: int, payload: bytes, fin: bool = True) -> None:
+        if opcode not in (TEXT, BINARY):
+            await super().send(opcode, payload, fin)
+            return
+        thought = asyncio.create_task(self.answer_later(opcode, payload, fin))
+        self.thoughts.add(thought)
+        thought.add_done_callback(self.thoughts.discard)
+
+    async def answer_later(self, opcode: int, payload: bytes, fin: bool) -> None:
+        await asyncio.sleep(0.03)
+        with suppress(ConnectionError):
+            await super().send(opcode, payload, fin)
+
+    async def on_close(self, payload: bytes) -> None:
+        for thought in self.thoughts:
+            thought.cancel()
+        await super().on_close(payload)
+
+
+@mutant("closing.after_answer")
+class ClaimsToFinish(Container):
+    """Says that it finishes before it answers a Close, and does not."""
+
+    stream = _Thoughtful
+
+    def negotiated(self, request: Request) -> list[str]:
+        return ["X-Partway-Close: after-answer"]
 
 
 @mutant("closing.without_code")
