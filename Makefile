@@ -10,7 +10,7 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test test-text mutants tutorial lint format bench bench-codecs bench-http2 bench-container bench-speech bench-text browser interop interop-js sdk-python \
+.PHONY: demo test test-text mutants tutorial lint format bench bench-codecs bench-http2 bench-container bench-speech bench-text browser interop interop-js interop-pipecat sdk-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -68,6 +68,17 @@ sdk-python:
 		echo "make interop needs an interpreter with AWS's SDK, Python 3.12 or newer:" >&2; \
 		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
+
+interop-pipecat: pipecat-python $(VENV)/installed-test  ## pipecat at SageMaker's own host name; PIPECAT_PYTHON is an interpreter that has it
+	PIPECAT_PYTHON=$(abspath $(PIPECAT_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/pipecat_check.py
+
+pipecat-python:
+	@command -v unshare >/dev/null || { \
+		echo "make interop-pipecat needs Linux, and unshare, for hosts of its own: apt-get install util-linux" >&2; exit 1; }
+	@[ -x "$(PIPECAT_PYTHON)" ] || { \
+		echo "make interop-pipecat needs an interpreter with pipecat, Python 3.12 or newer:" >&2; \
+		echo "  python3.12 -m venv pipecat && pipecat/bin/pip install 'pipecat-ai[sagemaker,deepgram]==1.14.*'" >&2; \
+		echo "  make interop-pipecat PIPECAT_PYTHON=pipecat/bin/python" >&2; exit 1; }
 
 interop-js: $(VENV)/installed-test  ## AWS's SDK for JavaScript, and a container in it; needs node and npm
 	$(BIN)/python -m pytest tests/interop/js_check.py tests/gateway/workbench/conformance/good_js_check.py

@@ -19,8 +19,13 @@ RECEIVE_LOW_WATER: Final = 64 * KIB
 #: who read fragments may take messages of any length.
 MAX_MESSAGE_BYTES: Final = MAX_PART_BYTES
 
-#: A handler whose input is over says the rest and returns within this time, or it is cancelled:
-#: well before the gateway's patience for our Close ends (10 s, clause 1.5-12).
+#: A handler whose input is over says the rest and returns. When it has neither taken nor sent
+#: anything for so long, it is cancelled: before the gateway's patience ends (60 s, clause 1.5-12),
+#: so that the client hears what the limit was.
+FINISH_TIMEOUT: Final = 50.0
+FINISH_CHECKS: Final = 10
+
+#: A handler whose stream is over cleans up and returns within this time, or it is cancelled.
 HANDLER_GRACE: Final = 5.0
 
 #: Largest body of a request. The most that InvokeEndpoint carries: 25 MB on AWS's newer pages.

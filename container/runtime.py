@@ -28,6 +28,7 @@ from partway.container.limits import (
     ADMIT_TIMEOUT,
     ANSWER_TIMEOUT,
     BODY_TIMEOUT,
+    FINISH_TIMEOUT,
     MAX_BODY_BYTES,
     MAX_RUNNING,
     PLATFORM_PROBES,
@@ -39,7 +40,14 @@ from partway.container.threads import ordinary
 from partway.container.turns import Turns
 from partway.container.websocket_stream import WebSocketStream
 from partway.protocol.connection import HttpProtocol, watch_by_tcp
-from partway.protocol.handshake import UpgradeError, check_upgrade, is_upgrade, upgrade_headers
+from partway.protocol.handshake import (
+    AFTER_ANSWER,
+    CLOSE_HEADER,
+    UpgradeError,
+    check_upgrade,
+    is_upgrade,
+    upgrade_headers,
+)
 from partway.protocol.limits import (
     LINGER_TIMEOUT,
     MAX_HEADER_LINE,
@@ -65,6 +73,7 @@ class Runtime:
         max_body: largest body of a request.
         body_timeout: seconds spent waiting for a body in all.
         answer_timeout: seconds from a request's arrival to the head of its answer.
+        finish_timeout: seconds of silence that a stream's handler has whose input is over.
         max_running: how many streams and invocations may be under way at a time.
 
     Raises:
@@ -80,6 +89,7 @@ class Runtime:
         max_body: int = MAX_BODY_BYTES,
         body_timeout: float = BODY_TIMEOUT,
         answer_timeout: float = ANSWER_TIMEOUT,
+        finish_timeout: float = FINISH_TIMEOUT,
         max_running: int = MAX_RUNNING,
     ) -> None:
         self._model = model
@@ -92,6 +102,7 @@ class Runtime:
         self._max_body = max_body
         self._body_timeout = body_timeout
         self._answer_timeout = answer_timeout
+        self._finish_timeout = finish_timeout
         self._turns = Turns()
         #: The streams and invocations that are under way.
         self.activity = Activity(
@@ -273,10 +284,11 @@ class Runtime:
         self, request: web.BaseRequest, key: str, opening: Opening, handler: Handler
     ) -> web.StreamResponse:
         response = web.StreamResponse(
-            status=101, headers={**upgrade_headers(key), "Server": SERVER}
+            status=101,
+            headers={**upgrade_headers(key), CLOSE_HEADER: AFTER_ANSWER, "Server": SERVER},
         )
         response.force_close()  # aiohttp expects no further request of this connection
-        stream = WebSocketStream(opening, turns=self._turns)
+        stream = WebSocketStream(opening, turns=self._turns, finish_timeout=self._finish_timeout)
         await response.prepare(request)
         http = cast("HttpProtocol", request.protocol)
         if http.transport is not None:

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from partway.container.errors import LoadFailed, log_failure
 from partway.container.health import Health
-from partway.container.limits import ACCEPT_BACKLOG, CANCEL_GRACE, UNLOAD_GRACE
+from partway.container.limits import (
+    ACCEPT_BACKLOG,
+    CANCEL_GRACE,
+    FINISH_TIMEOUT,
+    UNLOAD_GRACE,
+)
 from partway.container.model import Model
 from partway.container.runtime import Runtime
 from partway.container.shutdown import Shutdown, ShutdownTimes
@@ -33,6 +38,7 @@ class ModelServer:
         port: the TCP port; 0 takes a free one.
         model_dir: what the model loads from.
         times: how long each part of the shutdown may take.
+        finish_timeout: seconds of silence that a stream's handler has whose input is over.
 
     Raises:
         TypeError: the model has handlers that cannot be called, or that its workers cannot run.
@@ -45,6 +51,7 @@ class ModelServer:
         port: int = 0,
         model_dir: Path = MODEL_DIR,
         times: ShutdownTimes = _TIMES,
+        finish_timeout: float = FINISH_TIMEOUT,
     ) -> None:
         self._model = model
         self._host = host
@@ -52,7 +59,7 @@ class ModelServer:
         self._model_dir = model_dir
         self._workers = model.workers = Workers(model)
         self._health = Health(model.healthy, self._workers.trouble)
-        self.runtime = Runtime(model, self._health)
+        self.runtime = Runtime(model, self._health, finish_timeout=finish_timeout)
         self._shutdown = Shutdown(self.runtime.activity, times)
         self._listener: asyncio.Server | None = None
         self._loaded = False

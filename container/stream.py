@@ -66,6 +66,15 @@ class Stream(Protocol):
     def headers(self) -> CIMultiDictProxy[str]:
         """The upgrade's headers; their names may be looked up in any case."""
 
+    @property
+    def client_gone(self) -> bool:
+        """Whether the client has left, so that nobody takes an answer; its handler is cancelled.
+
+        It has left if its Close said that it goes, or has failed (1001 to 1014; clause 1.5-9), or
+        if the connection is lost. A client whose input alone is over, by a Close 1000, still waits
+        for the answer.
+        """
+
     def messages(self) -> AsyncIterator[str | bytes]:
         """The client's messages, whole: text as ``str``, binary as ``bytes``.
 

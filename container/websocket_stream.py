@@ -11,7 +11,13 @@ from multidict import CIMultiDictProxy, MultiMapping
 
 from partway.container.errors import ModelError, cause_of, log_failure, reason_of
 from partway.container.incoming import Fragments, Inbox, Messages
-from partway.container.limits import HANDLER_GRACE, RECEIVE_HIGH_WATER, RECEIVE_LOW_WATER
+from partway.container.limits import (
+    FINISH_CHECKS,
+    FINISH_TIMEOUT,
+    HANDLER_GRACE,
+    RECEIVE_HIGH_WATER,
+    RECEIVE_LOW_WATER,
+)
 from partway.container.model import Opening
 from partway.container.outgoing import Outbox, OutgoingMessage
 from partway.container.stream import Stream, StreamClosed
@@ -20,6 +26,7 @@ from partway.container.turns import Turns
 from partway.log_lines import LogLine
 from partway.protocol.closing import (
     ABNORMAL,
+    FIRST_PRIVATE,
     INTERNAL_ERROR,
     NO_STATUS,
     NORMAL,
@@ -45,19 +52,23 @@ class WebSocketStream:
         turns: who wakes the handler when its input has come.
         stall_timeout: seconds without a byte of progress after which a waiting ``send`` gives the
             client up, or a client that is not read is told that its model is stuck.
-        handler_grace: seconds from the end of the input until the handler is cancelled.
+        finish_timeout: seconds in which a handler whose input is over has neither taken nor sent
+            anything; then it is cancelled.
+        handler_grace: seconds from the stream's end until the handler is cancelled.
 
     Every stream ends in one of these ways, and the first one counts:
         1. The handler returns: Close 1000. It raises: Close 1011, or the code of a
            :class:`~partway.container.errors.ModelError`, and a traceback in the log.
-        2. The client's Close ends the input. The handler says the rest and returns: the same Close
-           back, as late as that (RFC 6455 §5.5.1). It does not return: Close 1011.
-        3. The handler, or a shutdown, calls :meth:`close`.
-        4. The client breaks RFC 6455, or sends text that is not UTF-8 (clause 1.1-8).
-        5. The connection is lost, or takes nothing of what is sent for ``stall_timeout``.
-        6. The handler takes nothing of what has come for ``stall_timeout``: Close 1011.
+        2. The client's Close ends the input: 1000, without a code, or with one of its own. The
+           handler says the rest and returns: the same Close back, as late as that (RFC 6455
+           §5.5.1). It says nothing for ``finish_timeout``: Close 1011.
+        3. The client's Close says that it has gone, or failed (1001 to 1014): the same Close back.
+        4. The handler, or a shutdown, calls :meth:`close`.
+        5. The client breaks RFC 6455, or sends text that is not UTF-8 (clause 1.1-8).
+        6. The connection is lost, or takes nothing of what is sent for ``stall_timeout``.
+        7. The handler takes nothing of what has come for ``stall_timeout``: Close 1011.
 
-    After 4 and 5 the handler is cancelled at once, else when ``handler_grace`` is over.
+    After 3, 5 and 6 the handler is cancelled at once, else when ``handler_grace`` is over.
     """
 
     def __init__(
@@ -67,6 +78,7 @@ class WebSocketStream:
         high_water: int = RECEIVE_HIGH_WATER,
         low_water: int = RECEIVE_LOW_WATER,
         stall_timeout: float = STALL_TIMEOUT,
+        finish_timeout: float = FINISH_TIMEOUT,
         handler_grace: float = HANDLER_GRACE,
         turns: Turns | None = None,
     ) -> None:
@@ -76,6 +88,7 @@ class WebSocketStream:
         self.headers: CIMultiDictProxy[str] = opening.headers
         self._loop = asyncio.get_running_loop()
         self._stall_timeout = stall_timeout
+        self._finish_timeout = finish_timeout
         self._handler_grace = handler_grace
         self._connection = FrameConnection(self, Side.SERVER, check_text=True, answer_close=False)
         self._parts_of = FramesToParts()
@@ -90,14 +103,20 @@ class WebSocketStream:
         self._outbox = Outbox(self._write, self._clear, self._ready)
         self._writable: asyncio.Future[None] | None = None  # while the client is behind
         self._client_close: Close | None = None  # the input is over
+        self._gone = False  # nobody takes anything more
         self._end: Close | None = None  # the stream is over
         self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._overdue: asyncio.TimerHandle | None = None
+        self._overdue: asyncio.TimerHandle | None = None  # until the handler is cancelled
+        self._progress_at = 0.0
         self._untaken: asyncio.TimerHandle | None = None  # while the client is not read
         self._sends = 0
 
     # --- For the handler (partway.container.stream.Stream) ----------------------------------------
+
+    @property
+    def client_gone(self) -> bool:
+        return self._gone
 
     def messages(self) -> AsyncIterator[str | bytes]:
         return Messages(self._inbox, self._close)
@@ -165,18 +184,21 @@ class WebSocketStream:
         """The runtime sends no pings: liveness is the gateway's to watch (clause 1.4-1)."""
 
     def close_received(self, close: Close) -> None:
-        self._client_close = close  # answered once the handler has ended
-        self._input_ended()
+        if _still_listens(close):
+            self._client_close = close  # answered once the handler has ended
+            self._inbox.end()
+            self._expect_progress()
+        else:
+            self._connection.finish(close)
+            self._client_left(close)
 
     def peer_failed(self, error: FrameError) -> None:
         self._connection.finish()
-        self._ended(Close(error.code, error.reason))
-        self._cancel_handler()
+        self._client_left(Close(error.code, error.reason))
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._end is None:
-            self._ended(Close(ABNORMAL, f"the connection was lost: {error or 'end of file'}"))
-            self._cancel_handler()
+        lost = f"the connection was lost: {error or 'end of file'}"
+        self._client_left(Close(ABNORMAL, lost))
         self._lost.set()
 
     def writing_paused(self) -> None:
@@ -220,8 +242,7 @@ class WebSocketStream:
         stalled = not writable.done() and self._connection.unsent_bytes >= unsent
         if stalled and self._end is None:
             self._connection.abort()  # a Close would queue behind what it does not take
-            self._ended(Close(ABNORMAL, "the client took nothing for too long"))
-            self._cancel_handler()
+            self._client_left(Close(ABNORMAL, "the client took nothing for too long"))
 
     def _pause(self) -> None:
         """Stop reading while the handler is behind, but not for ever.
@@ -255,14 +276,12 @@ class WebSocketStream:
             self._connection.finish(close)
             self._ended(close)
 
-    def _input_ended(self) -> None:
-        self._inbox.end()
-        if self._overdue is None:
-            self._overdue = self._loop.call_later(self._handler_grace, self._on_overdue)
-
-    def _on_overdue(self) -> None:
-        self.close(INTERNAL_ERROR, "the model did not end with its input")
-        self._cancel_handler()
+    def _client_left(self, end: Close) -> None:
+        """Nobody is there to compute for: the handler need not finish."""
+        self._gone = True
+        if self._end is None:
+            self._ended(end)
+            self._cancel_handler()
 
     def _ended(self, end: Close) -> None:
         """Note how the stream ended, and wake whoever waits for it."""
@@ -271,14 +290,40 @@ class WebSocketStream:
             self._untaken.cancel()
         self._inbox.drop()
         self.writing_resumed()
-        self._input_ended()
+        self._inbox.end()
+        self._after(self._handler_grace, self._cancel_handler)
+
+    # --- What a handler has when there is nothing more to hear, or to say ------------------------
+
+    def _after(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
+        """Set the one timer of the handler's end anew."""
+        if self._overdue is not None:
+            self._overdue.cancel()
+        self._overdue = self._loop.call_later(seconds, call, *arguments)
+
+    def _expect_progress(self) -> None:
+        self._progress_at = self._loop.time()
+        self._after(self._finish_timeout / FINISH_CHECKS, self._look, self._progress())
+
+    def _progress(self) -> tuple[int, int, int]:
+        """What moves as long as a handler works, and its client takes what it says."""
+        return self._inbox.parts_taken, self._outbox.parts_out, self._connection.taken_bytes
+
+    def _look(self, before: tuple[int, int, int]) -> None:
+        now = self._progress()
+        if now != before or self._writable is not None:  # a client's slowness has its own limit
+            self._expect_progress()
+        elif self._loop.time() - self._progress_at < self._finish_timeout:
+            self._after(self._finish_timeout / FINISH_CHECKS, self._look, now)
+        else:
+            silent = f"the model was silent for {self._finish_timeout:g} s after its input's end"
+            self._close(Close(INTERNAL_ERROR, f"{silent} (--finish-timeout)"))
+            self._cancel_handler()
 
     def _cancel_handler(self) -> None:
         if self._task is not None:
             self._task.cancel()  # without effect on one that is done
-            if self._overdue is not None:
-                self._overdue.cancel()
-            self._overdue = self._loop.call_later(self._handler_grace, self._on_ignored)
+            self._after(self._handler_grace, self._on_ignored)
 
     def _on_ignored(self) -> None:
         if self._task is not None and not self._task.done():
@@ -325,6 +370,14 @@ async def _contained(
         await handler(stream)
     except (SystemExit, KeyboardInterrupt) as error:
         raise ordinary(error) from error
+
+
+def _still_listens(close: Close) -> bool:
+    """Whether a client's Close ends its input alone (clause 1.5-11): others wait for no answer.
+
+    What the codes from 3000 on mean is known to those alone who agreed on them.
+    """
+    return close.code in (None, NORMAL) or close.code >= FIRST_PRIVATE
 
 
 def _lets_pass(error: BaseException) -> bool:

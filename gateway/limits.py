@@ -161,9 +161,25 @@ HTTP2_MAX_UNSENT: Final = 1 * MIB
 #: client's window holds 5 KiB, its response besides.
 HTTP2_MAX_STREAMS_IN_ALL: Final = 4 * MAX_STREAMS
 
-#: A client that has its whole response, and has not ended its request, is told to (clause 2.3-6)
-#: after this long.
-HTTP2_RESET_DELAY: Final = 1.0
+#: A client that has its whole response may go on with its request. What comes is dropped and
+#: credited; a reset tells the client to stop when nothing has come for this long (clause 2.3-6: a
+#: reset after 1 s hangs SDKs that close later than that) …
+HTTP2_LATE_QUIET: Final = 30.0
+#: … or when so much has come, as much as the largest part: five minutes of speech at 16 kHz have
+#: 9.6 MB …
+HTTP2_LATE_BYTES: Final = 16 * MIB
+#: … or after this long in all, however little has come (Envoy's stream idle timeout: 5 minutes) …
+HTTP2_LATE_TIMEOUT: Final = 300.0
+#: … or where there are more such streams: of one connection, never more than half of those that it
+#: may have open, and of all connections. They hold 5 KiB each.
+HTTP2_LATE_STREAMS: Final = 100
+HTTP2_LATE_STREAMS_IN_ALL: Final = MAX_STREAMS
+#: A client that had its whole response, an error for one, before it sent any of its body is told
+#: to stop this soon: version 0.4 of the Python SDK tells its caller of the error only then.
+HTTP2_LATE_QUIET_UNBEGUN: Final = 1.0
+#: On a connection that closes they are waited for no longer than this: a process that stops has 5 s
+#: for it.
+HTTP2_LATE_QUIET_AT_CLOSE: Final = 1.0
 
 #: A connection without a stream closes after this long; one that has never had any, after
 #: REQUEST_HEAD_TIMEOUT (nginx: 75 s; Envoy: 1 h).
@@ -206,11 +222,17 @@ AMAZONAWS_COM_REGION: Final = re.compile(r"(?!cn-)[a-z]{2}(?:-gov)?-[a-z]{1,20}-
 
 # --- Ending a stream -----------------------------------------------------------------------------
 
-#: No Close from the container this long after ours ends the stream (clause 1.5-12).
+#: A container that has our Close, and says neither its own nor anything else for so long, has
+#: failed (clause 1.5-12).
 CLOSE_TIMEOUT: Final = 10.0
 
-#: ``input_end = "drain"``: silence from the container that ends the stream (clause 1.5-12).
-DRAIN_TIMEOUT: Final = 10.0
+#: Silence behind an answer after which nothing more is expected of a container that does not know
+#: of the input's end (clause 1.5-12).
+DRAIN_TIMEOUT: Final = 3.0
+
+#: Silence of a container whose answer has not come, or that finishes before it answers a Close
+#: (clause 1.5-12; an invocation's answer has 60 s too: 1.1-2).
+ANSWER_SILENCE: Final = 60.0
 
 # --- Signatures ----------------------------------------------------------------------------------
 

@@ -22,6 +22,9 @@ TOO_BIG = 1009
 INTERNAL_ERROR = 1011
 TRY_AGAIN_LATER = 1013
 
+#: From here on libraries and applications agree on their own codes (RFC 6455 §7.4.2).
+FIRST_PRIVATE = 3000
+
 #: To a WebSocket client, after an error event (clause 3-1): the HTTP statuses AWS uses, plus 4000.
 MODEL_FAILED = 4424
 GATEWAY_FAILED = 4500
@@ -60,14 +63,14 @@ class Close(NamedTuple):
 
 def is_legal(code: int) -> bool:
     """Whether a code may be in a Close frame on the wire (clause 1.5-4; RFC 6455 §7.4.2)."""
-    return (1000 <= code <= 1014 and code not in _RESERVED) or 3000 <= code <= 4999
+    return (1000 <= code <= 1014 and code not in _RESERVED) or FIRST_PRIVATE <= code <= 4999
 
 
 def name_of(code: int) -> str:
     """The registered name of a code, or which of the RFC's ranges it lies in."""
     if code in NAMES:
         return NAMES[code]
-    if 3000 <= code <= 3999:
+    if FIRST_PRIVATE <= code <= 3999:
         return "Registered code"
     if 4000 <= code <= 4999:
         return "Private use code"

@@ -118,6 +118,20 @@ class NotFound(ApiError):
     status = 404
 
 
+class TargetTooLong(ApiError):
+    """The request's path and query are over the limit (RFC 9110 §15.5.15)."""
+
+    name = "RequestURITooLongException"
+    status = 414
+
+
+class HeadTooLarge(ApiError):
+    """The request's headers are over one of the limits (RFC 6585 §5)."""
+
+    name = "RequestHeaderFieldsTooLargeException"
+    status = 431
+
+
 class RequestTooLarge(ApiError):
     """The request's body is over the limit (RFC 9110 §15.5.14)."""
 

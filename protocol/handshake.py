@@ -17,6 +17,11 @@ import h11
 
 from partway.protocol.limits import HANDSHAKE_HEAD_BYTES, MAX_INTERIM_RESPONSES, REFUSAL_BODY_BYTES
 
+#: The header by which a container says in its 101 when it answers a Close, and the one value that
+#: says something: once it has finished what it was asked for (clause 1.5-12).
+CLOSE_HEADER = "X-Partway-Close"
+AFTER_ANSWER = "after-answer"
+
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 
 
@@ -129,6 +134,11 @@ class Accepted:
     headers: dict[str, str]
     subprotocol: str | None
     trailing: bytes
+
+    @property
+    def finishes_before_close(self) -> bool:
+        """Whether the server says that it answers a Close only once it has finished (1.5-12)."""
+        return self.headers.get(CLOSE_HEADER.lower(), "").strip().lower() == AFTER_ANSWER
 
 
 class ClientHandshake:

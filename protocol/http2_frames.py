@@ -23,6 +23,9 @@ END_HEADERS: Final = 0x4
 HEAD_BYTES: Final = 9
 STREAM_ID: Final = 0x7FFF_FFFF
 
+#: A GOAWAY's payload has at least two numbers of four bytes, the last stream's and an error code.
+GOAWAY_BYTES: Final = 8
+
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
     """A frame's bytes (RFC 9113 §4.1)."""
@@ -33,6 +36,11 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
 def window_update(increment: int, stream_id: int = 0) -> bytes:
     """A WINDOW_UPDATE frame (RFC 9113 §6.9)."""
     return frame(WINDOW_UPDATE, 0, stream_id, increment.to_bytes(4, "big"))
+
+
+def rst_stream(stream_id: int, error_code: int) -> bytes:
+    """A RST_STREAM frame (RFC 9113 §6.4)."""
+    return frame(RST_STREAM, 0, stream_id, error_code.to_bytes(4, "big"))
 
 
 def goaway(last_stream_id: int, error_code: int) -> bytes:

@@ -14,6 +14,7 @@ from partway.protocol.http2_frames import (
     END_HEADERS,
     END_STREAM,
     GOAWAY,
+    GOAWAY_BYTES,
     HEAD_BYTES,
     HEADERS,
     PING,
@@ -35,13 +36,15 @@ class FrameGate:
 
     The owner calls :meth:`feed`, then :meth:`take` until it is not :attr:`waiting` any more, in
     turns with other connections. After each turn it gives back :attr:`owed_credit`, resets
-    :attr:`overdoing` and, if :attr:`overdone`, closes the connection to new streams.
+    :attr:`overdoing`, answers for :attr:`closed_streams` and, if :attr:`overdone`, closes the
+    connection to new streams.
 
     Rules:
         0. A frame that announces more than we accept is refused by its header (RFC 9113 §4.2): h2
            would first gather all of it.
         1. A client's GOAWAY is kept from h2: it limits only streams that a server begins
-           (RFC 9113 §6.8), and after it h2 refuses to send data (clause 2.1-4).
+           (RFC 9113 §6.8), and after it h2 refuses to send data (clause 2.1-4). One that is not
+           as it must be is a connection error, which h2 makes of it.
         2. Frames that cost more than their bytes are counted, each kind in a bucket. Beyond the
            bucket they are dropped, and the connection is closed to new streams. So are header
            blocks, which cost the most of all.
@@ -55,7 +58,7 @@ class FrameGate:
         6. Frames of streams that are ours no longer are dropped: of those that came after the
            connection was closed to new streams, of those that we reset (RFC 9113 §5.4.2), and of
            those that are over. DATA among them is owed back to the connection's window; on a stream
-           that is over it counts as a reset, since h2 answers it with one.
+           that is over it is to be answered with a reset (RFC 9113 §5.1), and counts as one.
 
     Args:
         now: the clock's reading, in seconds.
@@ -71,6 +74,8 @@ class FrameGate:
         self.owed_credit = 0
         #: Streams to be reset (rule 4).
         self.overdoing: set[int] = set()
+        #: Streams that are over, to be answered with STREAM_CLOSED, once for each frame (rule 6).
+        self.closed_streams: list[int] = []
         #: Whether the client has said GOAWAY.
         self.client_goes = False
         #: Highest stream that h2 has seen the headers of.
@@ -137,10 +142,16 @@ class FrameGate:
         """We have sent a PING: its answer is counted against nobody."""
         self._pongs_due += 1
 
-    def reset_provoked(self, now: float) -> None:
-        """Count a reset that h2 made because of a client's frame as one of the client's own."""
-        if not self._resets.take(now):
+    def reset_provoked(self, now: float) -> bool:
+        """Count a reset that a client's frame is answered with as one of the client's own.
+
+        Returns:
+            Whether it is within the bucket.
+        """
+        within = self._resets.take(now)
+        if not within:
             self._overdo("resets")
+        return within
 
     @property
     def waiting(self) -> bool:
@@ -206,7 +217,7 @@ class FrameGate:
             return self._rst_stream(stream_id, now)
         if kind == WINDOW_UPDATE:
             return self._window_update(buffer[at + HEAD_BYTES : end], stream_id, now, updates)
-        if kind == GOAWAY:  # rule 1
+        if kind == GOAWAY and not stream_id and end - at >= HEAD_BYTES + GOAWAY_BYTES:  # rule 1
             self.client_goes = True
             return b""
         if kind == PING and flags & ACK and self._pongs_due:
@@ -223,7 +234,8 @@ class FrameGate:
             return b""
         if self._is_over(stream_id):
             self.owed_credit += length
-            self.reset_provoked(now)
+            if self.reset_provoked(now):
+                self.closed_streams.append(stream_id)
             return b""
         if length <= limits.HTTP2_TINY_DATA and not flags & END_STREAM:
             so_far = self._open[stream_id] = self._open.get(stream_id, 0) + 1
@@ -251,7 +263,7 @@ class FrameGate:
             self._headers_lost = True
         elif (
             self._block_frames > 1 + limits.HTTP2_MAX_CONTINUATIONS
-            or self._block_size > limits.HTTP2_MAX_HEADER_LIST
+            or self._block_size > limits.HTTP2_MAX_HEADER_BLOCK
         ):
             self._headers_lost = True
             self._overdo("a header block")

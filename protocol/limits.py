@@ -118,10 +118,14 @@ REQUEST_HEAD_TIMEOUT: Final = 60.0
 #: Characters of an error's message that the log repeats; a client may have had a say in it.
 LOGGED_CHARACTERS: Final = 300
 
-#: Request line and each header line (aiohttp: 8,190), and how many headers: an AWS SDK sends
-#: about 20. A head that is never finished holds half a megabyte at most.
+#: A request's target and each of its headers, name and value (aiohttp: 8,190), and how many headers
+#: it has: an AWS SDK sends about 20. A head that is never finished holds half a megabyte at most.
 MAX_HEADER_LINE: Final = 8190
 MAX_HEADERS: Final = 64
+
+#: A request's head in all (node: 16 KiB), as it is counted by RFC 9113 §6.5.2: each header counts
+#: 32 bytes more than it has.
+MAX_HEAD_BYTES: Final = 16 * KIB
 
 #: Connections the kernel holds until they are accepted; one that finds asyncio's 100 places taken
 #: tries again after a whole second.
@@ -136,10 +140,14 @@ HTTP2_MAX_STREAMS: Final = 1000
 #: Largest frame we accept (RFC 9113 §4.2: the least one may ask for).
 HTTP2_MAX_FRAME: Final = 16_384
 
-#: A request's headers, as they are counted by RFC 9113 §6.5.2 (hyper's servers: 16 KiB; a byte on
-#: the wire can stand for a whole entry of HPACK's table), and the frames they may be cut into
-#: (nghttp2: 8 CONTINUATION frames; h2: 64).
-HTTP2_MAX_HEADER_LIST: Final = 16 * KIB
+#: What a client is told of a head's limit (hyper's servers tell 16 KiB too).
+HTTP2_MAX_HEADER_LIST: Final = MAX_HEAD_BYTES
+
+#: A head over that limit is answered, and so has to be decoded: the next one may refer to its
+#: headers. Up to here it is, on the wire and unpacked (a byte on the wire can stand for a whole
+#: entry of HPACK's table; Envoy takes 60 KiB); beyond, no later one can be read. And the frames
+#: that it may be cut into (nghttp2: 8 CONTINUATION frames; h2: 64).
+HTTP2_MAX_HEADER_BLOCK: Final = 64 * KIB
 HTTP2_MAX_CONTINUATIONS: Final = 8
 
 #: Resets of a connection's streams: so many at once, so many a second after that (nghttp2's marks

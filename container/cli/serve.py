@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import math
 import os
 import signal
 import sys
@@ -28,7 +29,7 @@ from partway.container.cli.target import (
 )
 from partway.container.errors import LoadFailed
 from partway.container.guard import LoopGuard
-from partway.container.limits import CANCEL_GRACE, MAX_RUNNING
+from partway.container.limits import CANCEL_GRACE, FINISH_TIMEOUT, MAX_RUNNING
 from partway.container.model import Model
 from partway.container.models import MODELS
 from partway.container.server import MODEL_DIR, ModelServer
@@ -125,6 +126,12 @@ def add_to(commands: Commands) -> None:
         "--port", help="TCP port, 0 for a free one; also SAGEMAKER_BIND_TO_PORT (8080)"
     )
     parser.add_argument(
+        "--finish-timeout",
+        metavar="SECONDS",
+        help="silence of a stream's model, once its client has said everything, that ends it; "
+        f"also PARTWAY_FINISH_TIMEOUT ({FINISH_TIMEOUT:g})",
+    )
+    parser.add_argument(
         "--log-level",
         choices=_LOG_LEVELS,
         help="what is written to standard error; also PARTWAY_LOG_LEVEL (info)",
@@ -152,9 +159,10 @@ def run(options: argparse.Namespace) -> int:
     target = choose({kind: getattr(options, kind) for kind in KINDS}, os.environ)
     address = ListenAddress(options.host, _port(options.port, os.environ))
     model_dir = _model_dir(options.model_dir, os.environ)
+    finish_timeout = _finish_timeout(options.finish_timeout, os.environ)
     _raise_descriptor_limit()
     _leave_on_signal(0)  # importing may take a minute
-    make_server = _server_for(target, address, model_dir)
+    make_server = _server_for(target, address, model_dir, finish_timeout)
     return _run_loop(_serve(target, make_server, address))
 
 
@@ -189,8 +197,21 @@ def _model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
     return Path(text)
 
 
+def _finish_timeout(flag: str | None, environ: Mapping[str, str]) -> float:
+    source, text = "--finish-timeout", flag
+    if text is None:
+        source, text = "PARTWAY_FINISH_TIMEOUT", environ.get("PARTWAY_FINISH_TIMEOUT") or None
+    if text is None:
+        return FINISH_TIMEOUT
+    with suppress(ValueError):
+        seconds = float(text)
+        if 0 < seconds < math.inf:
+            return seconds
+    raise CommandError(f"{source} {text!r} was given; it must be a number of seconds above 0")
+
+
 def _server_for(
-    target: ModelTarget, address: ListenAddress, model_dir: Path
+    target: ModelTarget, address: ListenAddress, model_dir: Path, finish_timeout: float
 ) -> Callable[[], Server]:
     """Import what is served; gives a function that makes its server, on a running loop.
 
@@ -215,7 +236,9 @@ def _server_for(
         model = make_model(target)
     if not model_dir.is_dir():
         _log.info("there is no %s; files for the model can be named by --model-dir", model_dir)
-    return lambda: ModelServer(model, address.host, address.port, model_dir)
+    return lambda: ModelServer(
+        model, address.host, address.port, model_dir, finish_timeout=finish_timeout
+    )
 
 
 # --- Serving -------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 _HOST = "127.0.0.1"
-
-#: Seconds of an application's silence that end its stream, once the client has said all.
-APP_SILENCE = 2.0
 
 _EXAMPLES = """\
 examples:
@@ -143,13 +139,7 @@ def _settings(options: argparse.Namespace, container_port: int) -> Settings:
         "shutdown_grace": 0.0,
         "shutdown_spread": 0.0,
     }
-    loaded = settings.load(flags, {})
-    if options.app is None:
-        return loaded
-    # uvicorn answers the Close at the input's end at once, and what the app says after it is lost.
-    (endpoint,) = loaded.endpoints
-    policy = dataclasses.replace(endpoint.policy, input_end="drain", drain_timeout=APP_SILENCE)
-    return dataclasses.replace(loaded, endpoints=(dataclasses.replace(endpoint, policy=policy),))
+    return settings.load(flags, {})
 
 
 def _command(options: argparse.Namespace, port: int) -> Command:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.clock import LoopClock
+from partway.gateway.dialling import Upgraded
 from partway.gateway.fleet.dialler import Dialler
 from partway.gateway.fleet.endpoints import Endpoints
 from partway.gateway.operations.asked import check_variant, container_target
@@ -19,12 +20,17 @@ from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import DUPLEX_PAYLOAD
 from partway.gateway.serving.routes import Access, Route
 from partway.gateway.streams.container_leg import WebSocketContainerLeg
+from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
 from partway.protocol.handshake import is_upgrade
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
+
+#: Tells a client what the end of its input will mean (clause 1.5-12): ``close`` where the container
+#: hears of it at once, else the setting's value.
+INPUT_END_HEADER = "x-partway-input-end"
 
 #: Clause 2.1-4: a base path may stand in front, and a client may percent-encode the name.
 PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream")
@@ -79,7 +85,12 @@ class BidirectionalStream:
             upgraded = await self._dialler(endpoint, target, exchange.request_id)
             try:
                 # Clause 2.2-2: the client's answer follows the container's.
-                await front.open({"x-amzn-invoked-production-variant": endpoint.variant})
+                await front.open(
+                    {
+                        "x-amzn-invoked-production-variant": endpoint.variant,
+                        INPUT_END_HEADER: _input_end(endpoint.policy, upgraded),
+                    }
+                )
             except BaseException:
                 upgraded.transport.abort()
                 raise
@@ -103,3 +114,8 @@ class BidirectionalStream:
             check = None if chain is None else event_check(chain, self._wall_clock)
             return EventStreamFront(exchange, check)
         return WebSocketFront(exchange)
+
+
+def _input_end(policy: StreamPolicy, upgraded: Upgraded) -> str:
+    at_once = policy.input_end == "auto" and upgraded.accepted.finishes_before_close
+    return "close" if at_once else policy.input_end

@@ -11,6 +11,7 @@ from partway.gateway.access.origins import check_origin
 from partway.gateway.plain_text import cut
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.heads import check_head
 from partway.gateway.serving.routes import Access, Route, find
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerError, InternalServerError
@@ -21,7 +22,7 @@ log = logging.getLogger("partway.gateway")
 
 
 class Dispatcher:
-    """Answers every exchange, in this order: its route, who asks, its payload, its operation.
+    """Answers every exchange, in this order: its head, route, who asks, its payload, its operation.
 
     Args:
         routes: the first that answers a request's method and path wins.
@@ -46,6 +47,7 @@ class Dispatcher:
         """Answer an exchange; returns when its operation is over."""
         errors: ErrorDialect = aws_rest_json  # as long as it is not known whose client it is
         try:
+            check_head(exchange)
             route, named = find(
                 self._routes,
                 exchange.method,

@@ -28,15 +28,16 @@ from partway.gateway.serving.exchange import (
     UpgradableExchange,
 )
 from partway.gateway.serving.http1_duplex import Http1Duplex
+from partway.gateway.serving.http1_heads import (
+    MAX_FIELD_LINE,
+    MAX_LINES,
+    MAX_REQUEST_LINE,
+    unreadable,
+)
 from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
 from partway.protocol.errors import ApiError, InputValidationError, InternalServerError
 from partway.protocol.handshake import is_upgrade
-from partway.protocol.limits import (
-    LINGER_TIMEOUT,
-    MAX_HEADER_LINE,
-    MAX_HEADERS,
-    REQUEST_HEAD_TIMEOUT,
-)
+from partway.protocol.limits import LINGER_TIMEOUT, REQUEST_HEAD_TIMEOUT
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
@@ -61,9 +62,9 @@ class Http1Server:
             keepalive_timeout=REQUEST_HEAD_TIMEOUT,
             access_log=None,
             logger=_quiet_logger(),
-            max_line_size=MAX_HEADER_LINE,
-            max_field_size=MAX_HEADER_LINE,
-            max_headers=MAX_HEADERS,
+            max_line_size=MAX_REQUEST_LINE,
+            max_field_size=MAX_FIELD_LINE,
+            max_headers=MAX_LINES,
             auto_decompress=False,
             lingering_time=LINGER_TIMEOUT,
             # A client that leaves while its container is dialled frees its place at once.
@@ -223,11 +224,7 @@ class _RequestHandler(RequestHandler):
         if status == InputValidationError.status:
             # What aiohttp has for a request that it could not read says HTTP/1.0.
             request._version = HttpVersion11  # noqa: SLF001
-            error = InputValidationError(
-                "the request is not valid HTTP/1.1, or its head is too large: at most "
-                f"{MAX_HEADERS} headers, each and the request line up to {MAX_HEADER_LINE} bytes",
-                "MalformedRequest",
-            )
+            error = unreadable(exc)
         else:
             error = InternalServerError()
         exchange = Http1Exchange(request)

@@ -63,16 +63,21 @@ class Http2Connection(asyncio.Protocol):
         call_later = self._loop.call_later
         self._out = Outlet(self._transport, peer[0] if peer else "", call_later)
         self._lifetime = Http2Lifetime(
-            self._gate, self._out, self._siblings, flush=self.flush, call_later=call_later
+            self._gate,
+            self._out,
+            self._siblings,
+            flush=self.flush,
+            on_closing=lambda: self._streams.late.close_soon(),
+            call_later=call_later,
         )
         self._streams = Http2Streams(
             self._h2,
             self._gate,
             self._out,
             self._lifetime,
-            self._siblings.dispatch,
+            self._siblings,
             send_soon=self._send_soon,
-            call_later=call_later,
+            clock=self._loop,
         )
         self._siblings.open.add(self._lifetime)
         self._out.write(settings_frame(self._siblings.max_streams))
@@ -146,8 +151,8 @@ class Http2Connection(asyncio.Protocol):
 
     def _after_turn(self) -> None:
         """Act on what the gate has found, and give the credit that is due."""
-        if self._gate.overdoing:
-            self._streams.reset_overdoing()
+        if self._gate.overdoing or self._gate.closed_streams:
+            self._streams.reset_offending()
         self._lifetime.review()
         self._streams.give_connection_credit()
         self._lifetime.close_if_done()

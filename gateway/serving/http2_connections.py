@@ -36,6 +36,7 @@ class Connections:
     Attributes:
         open: the open connections.
         streams: how many streams are open on all connections together.
+        late: how many more are over but for their clients' ends of them.
         closed: set when a connection closes.
     """
 
@@ -47,6 +48,7 @@ class Connections:
         self.max_streams = max_streams
         self.open: set[Open] = set()
         self.streams = 0
+        self.late = 0
         self.closed = asyncio.Event()
 
     def full(self) -> bool:

@@ -35,14 +35,15 @@ class Http2Lifetime:
     end, calls :meth:`review` after every turn, and :meth:`lost` once the transport is gone.
 
     Rules:
-        1. A stream too many, on this connection or on all of them, is refused by itself. A stream
-           counts until the client has ended it too.
+        1. A stream too many, on this connection or on all of them, is refused by itself. One that
+           is over but for the client's end of it does not count: those have bounds of their own.
         2. Without a stream the connection closes: after REQUEST_HEAD_TIMEOUT where there was none
            yet, or where the client has said GOAWAY and so closes itself when it has read all; after
            HTTP2_IDLE_TIMEOUT otherwise.
         3. Too much of what costs (the gate's rule 2), or rapid reset below the rate that the gate
            lets pass, closes the connection to new streams. Those that run go on.
-        4. Closed to new streams, it closes with the last of them, once what is unsent is taken.
+        4. Closed to new streams, it closes with the last of them, and its client's end of it, once
+           what is unsent is taken.
         5. A last stream that a GOAWAY has named is not raised by a later one (RFC 9113 §6.8).
 
     Args:
@@ -50,6 +51,7 @@ class Http2Lifetime:
         out: the connection's way out.
         siblings: the connections of its server.
         flush: writes what the HTTP/2 library has to send.
+        on_closing: called when it is closed to new streams.
         call_later: calls back after a time, as the event loop does.
 
     Attributes:
@@ -63,6 +65,7 @@ class Http2Lifetime:
         siblings: Connections,
         *,
         flush: Callable[[], None],
+        on_closing: Callable[[], None],
         call_later: Callable[..., Cancellable],
     ) -> None:
         self.closing = False
@@ -70,6 +73,7 @@ class Http2Lifetime:
         self._out = out
         self._siblings = siblings
         self._flush = flush
+        self._on_closing = on_closing
         self._call_later = call_later
         self._open = 0
         self._unended = 0  # over, but for the client's end of them
@@ -99,8 +103,7 @@ class Http2Lifetime:
 
     def takes_a_stream(self) -> bool:
         """Whether one more stream may begin (rule 1)."""
-        so_far = self._open + self._unended
-        return so_far < self._siblings.max_streams and not self._siblings.full()
+        return self._open < self._siblings.max_streams and not self._siblings.full()
 
     def stream_began(self) -> None:
         """Note that a stream is open from here on."""
@@ -134,11 +137,11 @@ class Http2Lifetime:
             self._idle_after(HTTP2_IDLE_TIMEOUT)
 
     def stream_unended(self) -> None:
-        """Note that a stream is over but for the client's end of it: it counts on (rule 1)."""
+        """Note that a stream is over but for the client's end of it: it is waited for (rule 4)."""
         self._unended += 1
 
     def client_ended(self) -> None:
-        """Note that a stream which was over but for the client's end of it counts no longer."""
+        """Note that a stream which was over but for the client's end of it is ended, or reset."""
         self._unended -= 1
 
     # --- From the connection ---------------------------------------------------------------------
@@ -175,6 +178,7 @@ class Http2Lifetime:
         self.closing = True
         self._gate.close_to_new()
         self._out.write(goaway(self._gate.last_stream, code))
+        self._on_closing()
 
     def _idle_after(self, seconds: float) -> None:
         self._idle = self._call_later(seconds, self.close_when_idle)

@@ -43,8 +43,8 @@ class Carrier(Protocol):
     def reset(self, stream_id: int, code: ErrorCodes) -> None:
         """Send RST_STREAM; the stream is over for client and gateway."""
 
-    def reset_late(self, stream_id: int) -> None:
-        """Send RST_STREAM(NO_ERROR), if the client does not end the stream soon."""
+    def await_end(self, stream_id: int, owed: int, *, unbegun: bool) -> None:
+        """Drop what the client still sends, until it ends the stream: see :class:`LateInput`."""
 
     def stream_over(self, stream: Http2Stream) -> None:
         """Nothing more is sent on this stream."""
@@ -87,6 +87,7 @@ class Http2Stream(Duplex):
         self._reading = False
         self._held = bytearray()
         self._owed_credit = 0
+        self._begun_request = False
         self._request_ended = False
         self._end_told = False
         # The response's.
@@ -97,6 +98,7 @@ class Http2Stream(Duplex):
         self._blocked = False
         self._last: bytes | None = None
         self._otherwise = b""
+        self._whole = False  # answered by send_whole
         self._finishing: Cancellable | None = None
         self._over = False
         self._was_cancelled = False
@@ -175,6 +177,7 @@ class Http2Stream(Duplex):
 
     def send_whole(self, body: bytes) -> None:
         """Send a body, and end the response."""
+        self._whole = True
         if body:
             self._queue.append(body)
             self._queued += len(body)
@@ -189,9 +192,12 @@ class Http2Stream(Duplex):
     def data_received(self, data: bytes, flow_controlled: int) -> None:
         """Take in DATA of the client; ``flow_controlled`` counts its padding too."""
         handler = self._handler
-        if self._over or self._last is not None:
+        if self._over:
             return
+        self._begun_request = True
         self._owed_credit += flow_controlled
+        if self._last is not None:
+            return  # dropped; its credit is given with what comes behind the response
         if self._reading and handler is not None:
             handler.data_received(data)
             self._settle(handler)
@@ -305,9 +311,9 @@ class Http2Stream(Duplex):
         return len(last) + 1
 
     def _response_ended(self) -> None:
-        """Have the client send no more, by RST_STREAM(NO_ERROR) (2.3-6, RFC 9113 §8.1)."""
         if not self._request_ended:
-            self._carrier.reset_late(self.stream_id)
+            unbegun = self._whole and not self._begun_request
+            self._carrier.await_end(self.stream_id, self._owed_credit, unbegun=unbegun)
         self._end(cancelled=False)
 
     def _look_later(self, lingering: Lingering) -> None:

@@ -21,24 +21,24 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
+from partway.gateway.clock import Clock
 from partway.gateway.limits import (
     HTTP2_CONNECTION_WINDOW,
     HTTP2_ENCODER_TABLE,
     HTTP2_HELD_BACK,
     HTTP2_HOLD_BACK_FROM,
     HTTP2_OPENING_WINDOW,
-    HTTP2_RESET_DELAY,
 )
-from partway.gateway.serving.http2_connections import Dispatch
+from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.http2_exchange import Http2Exchange
+from partway.gateway.serving.http2_late_input import LateInput
 from partway.gateway.serving.http2_library import PlainData, ServerLibrary, text
 from partway.gateway.serving.http2_lifetime import Http2Lifetime
 from partway.gateway.serving.http2_stream import Http2Stream
 from partway.gateway.serving.http2_turns import SendingTurns
 from partway.gateway.serving.outlet import Outlet
 from partway.log_lines import LogLine
-from partway.protocol.connection import Cancellable
-from partway.protocol.http2_frames import window_update
+from partway.protocol.http2_frames import rst_stream, window_update
 from partway.protocol.http2_gate import FrameGate
 
 log = logging.getLogger("partway.http2")
@@ -55,12 +55,13 @@ class Http2Streams:
         gate: the connection's gate.
         out: the connection's way out.
         lifetime: says which streams the connection takes, and is told of their ends.
-        dispatch: answers an exchange.
+        siblings: the connections of its server.
         send_soon: makes the owner send what h2 has, and let :attr:`turns` send, soon.
-        call_later: calls back after a time, as the event loop does.
+        clock: tells the time, and calls back after a time.
 
     Attributes:
         open: streams that are not over, by their ids.
+        late: streams that are over but for the client's end of them.
         turns: the streams with something to send.
     """
 
@@ -70,23 +71,21 @@ class Http2Streams:
         gate: FrameGate,
         out: Outlet,
         lifetime: Http2Lifetime,
-        dispatch: Dispatch,
+        siblings: Connections,
         *,
         send_soon: Callable[[], None],
-        call_later: Callable[..., Cancellable],
+        clock: Clock,
     ) -> None:
         self.open: dict[int, Http2Stream] = {}
+        self.late = LateInput(siblings, clock, give_credit=self.give_credit, tell=self._tell_late)
         self.turns = SendingTurns(self)
         self._h2 = library
         self._gate = gate
         self._out = out
         self._lifetime = lifetime
-        self._dispatch = dispatch
+        self._dispatch = siblings.dispatch
         self._send_soon = send_soon
-        self._call_later = call_later
         self._loop = asyncio.get_running_loop()
-        #: Streams that are over but for the client's end of them, and when they are reset.
-        self._unended: dict[int, Cancellable] = {}
         self._owed_credit = 0
         self._hold_back = HTTP2_HELD_BACK
         self._uncut = HTTP2_OPENING_WINDOW // 4
@@ -107,16 +106,19 @@ class Http2Streams:
             else:
                 self._handle(event, now)
 
-    def reset_overdoing(self) -> None:
-        """Reset the streams that send too many tiny DATA frames (the gate's rule 4)."""
+    def reset_offending(self) -> None:
+        """Reset streams that send too many tiny DATA frames, or are over (the gate's 4 and 6)."""
         gate = self._gate
+        for stream_id in gate.closed_streams:  # which h2 has not seen, and may have forgotten
+            self._out.write(rst_stream(stream_id, ErrorCodes.STREAM_CLOSED))
+        gate.closed_streams.clear()
         for stream_id in gate.overdoing:
             if stream_id in self.open:
                 log.warning(LogLine("a stream of tiny DATA frames was reset", peer=self._out.peer))
                 stream = self.open[stream_id]
                 self.reset(stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
                 stream.lost(cancelled=False)
-            elif stream_id in self._unended:
+            elif stream_id in self.late:
                 self._client_ended(stream_id)
                 self.reset(stream_id, ErrorCodes.NO_ERROR)
         gate.overdoing.clear()
@@ -138,8 +140,7 @@ class Http2Streams:
 
     def lost(self) -> None:
         """Note that the transport is gone."""
-        for timer in self._unended.values():
-            timer.cancel()
+        self.late.lost()
         self.lose_all()
 
     # --- What h2 tells ---------------------------------------------------------------------------
@@ -179,6 +180,8 @@ class Http2Streams:
         stream = self.open.get(stream_id)
         if stream is not None:
             stream.data_received(data, size)
+        else:
+            self.late.received(stream_id, size)
 
     def _request_received(self, event: RequestReceived, now: float) -> None:
         stream_id = event.stream_id or 0
@@ -287,20 +290,13 @@ class Http2Streams:
         self._gate.stream_reset(stream_id)
         self._send_soon()
 
-    def reset_late(self, stream_id: int) -> None:
-        """Send RST_STREAM(NO_ERROR), if the client does not end the stream soon.
-
-        Not at once, whatever RFC 9113 §8.1 says of it: node takes any reset for an abort, and the
-        JavaScript SDK then drops what it has not read; the Python SDK's writer fails on what it
-        has sent meanwhile, and closing the stream waits for ever (clause 2.3-6).
-        """
-        self._unended[stream_id] = self._call_later(
-            HTTP2_RESET_DELAY, self._reset_unended, stream_id
-        )
+    def await_end(self, stream_id: int, owed: int, *, unbegun: bool) -> None:
+        """Wait for the client's end of a stream, and reset it if that does not come."""
         self._lifetime.stream_unended()
+        self.late.begin(stream_id, owed, unbegun=unbegun)
 
-    def _reset_unended(self, stream_id: int) -> None:
-        self._client_ended(stream_id)
+    def _tell_late(self, stream_id: int) -> None:
+        self._lifetime.client_ended()
         # Who has said that it goes closes the connection itself, when it has read everything.
         if self._lifetime.closing or not self._gate.client_goes:
             self.reset(stream_id, ErrorCodes.NO_ERROR)
@@ -309,9 +305,7 @@ class Http2Streams:
         self._lifetime.close_if_done()
 
     def _client_ended(self, stream_id: int) -> None:
-        timer = self._unended.pop(stream_id, None)
-        if timer is not None:
-            timer.cancel()
+        if self.late.ended(stream_id):
             self._gate.stream_over(stream_id)
             self._lifetime.client_ended()
 
@@ -319,7 +313,7 @@ class Http2Streams:
         """Forget a stream."""
         del self.open[stream.stream_id]
         self.turns.remove(stream)
-        if stream.stream_id not in self._unended:
+        if stream.stream_id not in self.late:
             self._gate.stream_over(stream.stream_id)
         self._lifetime.stream_over()
 

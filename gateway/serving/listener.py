@@ -34,8 +34,8 @@ class HttpServer(Protocol):
 class Listener:
     """The listening ports: first bytes tell which HTTP a connection speaks, with TLS or without.
 
-    ALPN decides nothing: who agreed on h2 opens with its preface anyway, and older clients open
-    with it without having agreed on anything.
+    Who has agreed on h2 by ALPN gets no HTTP/1.1, whatever it says. Beyond that ALPN decides
+    nothing: older clients open with HTTP/2's preface without having agreed on anything.
 
     Args:
         http1: serves connections that speak HTTP/1.1.
@@ -142,12 +142,17 @@ class _Opening(asyncio.Protocol):
 
     def _look(self, transport: asyncio.Transport) -> None:
         match opening_of(self._received):
-            case FirstBytes.HTTP1:
+            case FirstBytes.HTTP1 if not self._agreed_on_http2(transport):
                 self._hand_on(transport, self._listener.http1.protocol())
-            case FirstBytes.HTTP2:
+            case FirstBytes.HTTP1 | FirstBytes.HTTP2:
                 self._hand_on(transport, self._listener.http2.protocol())
             case FirstBytes.UNDECIDED:
                 pass
+
+    @staticmethod
+    def _agreed_on_http2(transport: asyncio.Transport) -> bool:
+        tls = transport.get_extra_info("ssl_object")
+        return tls is not None and tls.selected_alpn_protocol() == "h2"
 
     def _hand_on(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
         self._let_go()

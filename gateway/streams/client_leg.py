@@ -131,10 +131,6 @@ class RawClientLeg(WebSocketClientLeg):
         else:
             self._session.client_gone(Cause.CLIENT_CANCELLED)
 
-    def _lost(self) -> None:
-        if not self._connection.closed_by_peer:
-            super()._lost()
-
     def _last_words(self, ending: Ending) -> Close:
         own = ending.model_close
         if own is not None and own.code in (None, NORMAL, GOING_AWAY):

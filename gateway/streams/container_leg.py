@@ -116,6 +116,13 @@ class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):
     def mid_message(self) -> bool:
         return self._to_frames.mid_message
 
+    @property
+    def finishes_before_close(self) -> bool:
+        return self._upgraded.accepted.finishes_before_close
+
+    def unsent_bytes(self) -> int:
+        return self._connection.unsent_bytes
+
     # --- FrameHandler ----------------------------------------------------------------------------
 
     def _receive(self, frame: Frame) -> None:

@@ -154,11 +154,17 @@ def client_stalled(seconds: float) -> Ending:
     )
 
 
-def close_timeout(seconds: float) -> Ending:
-    """Row 1.5-12: the gateway's Close(1000) stays unanswered."""
+def close_timeout(setting: str, seconds: float) -> Ending:
+    """Row 1.5-12: the gateway's Close(1000) stays unanswered, and nothing else is said either.
+
+    Args:
+        setting: the name of the setting that says how long the container may be silent.
+        seconds: its value.
+    """
     return _failed(
         Cause.CONTAINER_CLOSE_TIMEOUT,
-        f"the container did not answer Close within {seconds:g} s",
+        f"the container was silent for {seconds:g} s after Close(1000) ({setting}), "
+        "and has not answered it",
         None,
     )
 
@@ -191,13 +197,13 @@ def gateway_draining() -> Ending:
 
 
 def client_gone(cause: Cause) -> Ending:
-    """Row 1.5-9: the client cancelled, was cut or unresponsive; nobody is left to tell."""
+    """Row 1.5-9: the client has left, in good order or not; nobody is left to tell."""
     return Ending(cause, None, Close(GOING_AWAY, cause.value.replace("_", " ")))
 
 
 def client_finished() -> Ending:
-    """Clause 3-2: a raw client closed, which ended its input and gave up the response."""
-    return Ending(Cause.CLIENT_FINISHED)
+    """Clause 3-2: the client closed in good order; nobody is left to compute for."""
+    return client_gone(Cause.CLIENT_FINISHED)
 
 
 def client_fault(fault: ClientFault) -> Ending:

@@ -94,6 +94,15 @@ class ContainerLeg(Leg):
     def mid_message(self) -> bool:
         """Whether the last part sent was ``PARTIAL``."""
 
+    @property
+    @abstractmethod
+    def finishes_before_close(self) -> bool:
+        """Whether the container says that it answers a Close only once it has finished (1.5-12)."""
+
+    @abstractmethod
+    def unsent_bytes(self) -> int:
+        """Bytes sent that the container's socket has not taken yet."""
+
     @abstractmethod
     def close(self, close: Close) -> None:
         """Send a Close; frames still arrive until the container's own Close."""

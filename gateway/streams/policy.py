@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from partway.gateway.configuration.expected import number, whole
 from partway.gateway.limits import (
+    ANSWER_SILENCE,
     CLIENT_PING_INTERVAL,
     CLIENT_PINGS_UNANSWERED,
     CLOSE_TIMEOUT,
@@ -29,14 +30,16 @@ class StreamPolicy:
     """Settings of one endpoint's streams. Times in seconds, sizes in bytes.
 
     Attributes:
-        input_end: when the client ends its input, Close(1000) at once (``close``, as AWS does),
-            or only once the container has been silent (``drain``; clause 1.5-12).
+        input_end: when a container hears that its client has ended the input (clause 1.5-12): at
+            once if it says that it finishes first, else when it has answered and is silent
+            (``auto``); at once, as AWS does (``close``); or when it is silent (``drain``).
         normal_close: whether a container's own Close 1000 or 1001 is a ``ModelStreamError``
             (``error``, as documented) or a clean end (``end``; clause 1.5-1).
         lifetime: a stream's longest life (clause 1.4-5).
         stall_timeout: a waiting direction that moves nothing for so long ends the stream.
-        close_timeout: time for the container's answer to the gateway's Close.
-        drain_timeout: silence of the container that ends ``drain``.
+        close_timeout: silence of a container that owes the answer to the gateway's Close.
+        drain_timeout: silence behind the answer, after which the container gets its Close.
+        answer_timeout: silence of a container that has not answered yet.
         connect_timeout: time for the container to accept a connection.
         handshake_timeout: time for the container's 101 response.
         ping_interval: time between pings to the container.
@@ -48,12 +51,13 @@ class StreamPolicy:
         max_part: largest part.
     """
 
-    input_end: Literal["close", "drain"] = "close"
+    input_end: Literal["auto", "close", "drain"] = "auto"
     normal_close: Literal["error", "end"] = "error"
     lifetime: _Seconds = STREAM_LIFETIME
     stall_timeout: _Seconds = limits.STALL_TIMEOUT
     close_timeout: _Seconds = CLOSE_TIMEOUT
     drain_timeout: _Seconds = DRAIN_TIMEOUT
+    answer_timeout: _Seconds = ANSWER_SILENCE
     connect_timeout: _Seconds = CONTAINER_CONNECT_TIMEOUT
     handshake_timeout: _Seconds = CONTAINER_HANDSHAKE_TIMEOUT
     ping_interval: _Seconds = CONTAINER_PING_INTERVAL

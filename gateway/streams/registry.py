@@ -102,6 +102,7 @@ class Streams:
                 parts_out=session.from_container.parts,
                 bytes_out=session.from_container.bytes,
                 first_part=None if first is None else round(first - session.started_at, 4),
+                parts_saved=session.parts_saved,
                 cause=ending.cause.value,
             )
         )

@@ -13,17 +13,19 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, ContainerLeg
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.silence import SilenceWatch
 from partway.gateway.watch import StallWatch, Wait
 from partway.log_lines import LogLine
 from partway.protocol.closing import Close
 from partway.protocol.frame_codec import FrameError
-from partway.protocol.parts import PayloadPart
+from partway.protocol.parts import CompletionState, PayloadPart
 
 log = logging.getLogger("partway.stream")
 
@@ -33,15 +35,15 @@ class State(enum.Enum):
 
     ::
 
-        RELAYING ──input ends, "close"──▶ CLOSING ──Close, timeout, …──▶ ENDED
-            │                               ▲                              ▲
-            ├───input ends, "drain"──▶ DRAINING ──(silence)                │
-            └──────────────── every other end ─────────────────────────────┘
+        RELAYING ──input ends, Close at once──▶ CLOSING ──Close, silence──▶ ENDED
+            │                                     ▲                           ▲
+            ├──input ends, Close later──▶ DRAINING┘ (silence)                 │
+            └──────────────── every other end ────────────────────────────────┘
     """
 
     #: Both directions are open.
     RELAYING = "relaying"
-    #: The client's input has ended; its container is still listened to (``input_end = "drain"``).
+    #: The client's input has ended; its container may answer yet, and does not know of it.
     DRAINING = "draining"
     #: The container has our Close(1000); its frames go on until its own.
     CLOSING = "closing"
@@ -51,8 +53,8 @@ class State(enum.Enum):
 
 # Looking a member up on an enum class costs as much as the rest of a part's way through here.
 _RELAYING = State.RELAYING
-_DRAINING = State.DRAINING
 _ENDED = State.ENDED
+_COMPLETE = CompletionState.COMPLETE
 
 
 @dataclass(slots=True)
@@ -61,6 +63,13 @@ class Counts:
 
     parts: int = 0
     bytes: int = 0
+
+
+class Patience(NamedTuple):
+    """For how long a container may be silent: the setting that says so, and its seconds."""
+
+    setting: str
+    seconds: float
 
 
 class Session:
@@ -74,6 +83,11 @@ class Session:
         policy: settings of the endpoint's streams.
         clock: the stream's clock.
         on_end: called once, with the cause named and the counts final.
+
+    Attributes:
+        parts_saved: parts that came after the client's input had ended and before the container
+            was told so. Many a container says nothing more once it has a Close:
+            ``input_end = "close"`` would have lost them.
     """
 
     def __init__(
@@ -96,18 +110,21 @@ class Session:
         self.ending: Ending | None = None
         self.from_client = Counts()
         self.from_container = Counts()
+        self.parts_saved = 0
         self.started_at = clock.time()
         self.first_part_at: float | None = None
         self.ended_at: float | None = None
         self._clock = clock
         self._on_end = on_end
-        self._client_present = True
-        self._client_blocked = False
-        self._taken_at_close = 0
+        self._heard_at = self.started_at  # the container's last frame
+        self._answered = False  # a whole message has come since the client's last part
+        self._container_mid_message = False
         self._legs_open = 2
         self._closed: asyncio.Future[None] | None = None
-        self._end_timer: Timer | None = None
         self._lifetime: Timer | None = None
+        self._silence = SilenceWatch(
+            clock, container.taken_bytes, container.unsent_bytes, self._container_silent
+        )
         self.client_stall = StallWatch(
             client.taken_bytes, clock, policy.stall_timeout, self._client_stalled
         )
@@ -146,27 +163,25 @@ class Session:
         counts = self.from_client
         counts.parts += 1
         counts.bytes += len(part.payload)
+        self._answered = False
         self.container.send(part)
 
     def input_ended(self) -> None:
         """The client has said everything (clauses 1.5-11, 1.5-12)."""
         if self.state is not State.RELAYING:
             return
-        if self.policy.input_end == "drain":
-            self.state = State.DRAINING
-            self._arm(self.policy.drain_timeout, self._close_container)
-        else:
+        if self._closes_at_once():
             self._close_container()
+            return
+        self.state = State.DRAINING
+        # What has been answered has perhaps been followed by silence for long enough.
+        waits = self.policy.input_end == "drain" or not self._answer_whole
+        since = self._clock.time() if waits else self._heard_at
+        self._silence.begin(self._patience().seconds, since, once_taken=True)
 
     def client_finished(self) -> None:
-        """The client ended its input and has left in good order (clause 3-2)."""
-        if self.state is State.ENDED:
-            return
-        self._client_present = False
-        if self.state is not State.CLOSING:
-            self._close_container()
-        # Nothing is held back for one who left. Last, since it may bring the container's Close.
-        self.client_drained()
+        """The client has left in good order: there is nobody to answer (clause 3-2)."""
+        self._end(ends.client_finished())
 
     def client_gone(self, cause: Cause) -> None:
         """The client left: cancelled, cut or unresponsive (row 1.5-9)."""
@@ -178,23 +193,17 @@ class Session:
 
     def client_blocked(self) -> None:
         """The client takes less than the container gives: stop reading the container."""
-        if self.state is not State.ENDED and self._client_present:
-            self._client_blocked = True
-            self._disarm()
+        if self.state is not State.ENDED:
+            self._silence.hold()
             self.container.pause_reading()
             self.client_stall.waiting(Wait.HIGH_WATER)
 
     def client_drained(self) -> None:
         """The client's leg is below its low-water mark."""
-        self._client_blocked = False
         self.client_stall.moving(Wait.HIGH_WATER)
-        if self.state is State.ENDED:
-            return
-        if self.state is State.CLOSING:
-            self._await_close()
-        elif self.state is State.DRAINING:
-            self._arm(self.policy.drain_timeout, self._close_container)
-        self.container.resume_reading()
+        if self.state is not State.ENDED:
+            self._silence.release()
+            self.container.resume_reading()
 
     # --- From the container's leg ----------------------------------------------------------------
 
@@ -203,24 +212,27 @@ class Session:
         state = self.state
         if state is _ENDED:
             return
+        self._heard_at = now = self._clock.time()
         if self.first_part_at is None:
-            self.first_part_at = self._clock.time()
+            self.first_part_at = now
         counts = self.from_container
         counts.parts += 1
         counts.bytes += len(part.payload)
-        if state is _DRAINING:
-            self._arm(self.policy.drain_timeout, self._close_container)
-        if self._client_present:
-            self.client.send(part)
+        if part.completion is _COMPLETE:
+            self._answered = True
+            self._container_mid_message = False
+        else:
+            self._container_mid_message = True
+        if state is not _RELAYING:
+            self._silence.heard(self._patience().seconds)
+            self.parts_saved += state is State.DRAINING
+        self.client.send(part)
 
     def container_closed(self, close: Close) -> None:
         """The container's Close, already answered (clause 1.5)."""
         if self.state is State.CLOSING:
-            if not self._client_present:
-                self._end(ends.client_finished())
-            else:
-                cut = self.container.mid_message
-                self._end(ends.container_answered(close, input_cut_message=cut))
+            cut = self.container.mid_message
+            self._end(ends.container_answered(close, input_cut_message=cut))
         elif self.state is State.DRAINING:
             self._end(ends.container_answered(close, input_cut_message=False))
         else:
@@ -269,28 +281,58 @@ class Session:
         if not self._legs_open and self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
 
-    # --- Timers ----------------------------------------------------------------------------------
+    # --- After the client's input ----------------------------------------------------------------
+
+    def _closes_at_once(self) -> bool:
+        """Whether the container hears of the input's end now (clause 1.5-12)."""
+        if self.policy.input_end == "auto":
+            nothing_to_answer = not self.from_client.parts or self.container.mid_message
+            return nothing_to_answer or self.container.finishes_before_close
+        return self.policy.input_end == "close"
+
+    @property
+    def _answer_whole(self) -> bool:
+        return self._answered and not self._container_mid_message
+
+    def _patience(self) -> Patience:
+        """How long the container may be silent now (clause 1.5-12)."""
+        policy = self.policy
+        auto = policy.input_end == "auto"
+        if self.state is not State.CLOSING:
+            waits = auto and not self._answer_whole
+        else:
+            waits = auto and self.container.finishes_before_close
+        if waits:
+            return Patience("answer_timeout", policy.answer_timeout)
+        if self.state is State.CLOSING:
+            return Patience("close_timeout", policy.close_timeout)
+        return Patience("drain_timeout", policy.drain_timeout)
 
     def _close_container(self) -> None:
-        """Say Close(1000) and give the container its time to answer (clause 1.5-12)."""
+        """Say Close(1000), and let the container finish, or answer it (clause 1.5-12)."""
         self.state = State.CLOSING
         self.container.close(ends.INPUT_ENDED)
         if self.state is State.CLOSING:  # a Close that cannot be written may have ended it
-            self._await_close()
+            now = self._clock.time()
+            self._silence.begin(self._patience().seconds, now, once_taken=False)
 
-    def _await_close(self) -> None:
-        """Time the answer to a Close, which queues: its time begins when the container has it."""
-        self._taken_at_close = self.container.taken_bytes()
-        self._arm(self.policy.close_timeout, self._close_timed_out)
+    def _container_silent(self) -> None:
+        patience = self._patience()
+        if self.state is State.CLOSING:
+            self._end(ends.close_timeout(patience.setting, patience.seconds))
+            return
+        if not self._answer_whole:
+            log.warning(
+                "no answer endpoint=%s request_id=%s: the container has been silent for %g s "
+                "after the end of the input (%s); it gets its Close now",
+                self.endpoint,
+                self.request_id,
+                patience.seconds,
+                patience.setting,
+            )
+        self._close_container()
 
-    def _close_timed_out(self) -> None:
-        if self.container.taken_bytes() > self._taken_at_close:
-            # Nothing is sent after a Close: it, or what is before it, is still on its way out.
-            self._await_close()
-        elif self._client_present:
-            self._end(ends.close_timeout(self.policy.close_timeout))
-        else:
-            self._end(ends.client_finished())
+    # --- Timers ----------------------------------------------------------------------------------
 
     def _lifetime_over(self) -> None:  # clause 1.4-5
         self._end(ends.lifetime_over(self.policy.lifetime))
@@ -301,17 +343,6 @@ class Session:
     def _container_stalled(self) -> None:
         self._end(ends.container_stalled(self.policy.stall_timeout))
 
-    def _arm(self, delay: float, callback: Callable[[], None]) -> None:
-        """Give the container its time anew, unless it is not read: its answer would wait unseen."""
-        self._disarm()
-        if not self._client_blocked:
-            self._end_timer = self._clock.call_later(delay, callback)
-
-    def _disarm(self) -> None:
-        if self._end_timer is not None:
-            self._end_timer.cancel()
-            self._end_timer = None
-
     # --- The one end -----------------------------------------------------------------------------
 
     def _end(self, ending: Ending) -> None:
@@ -321,7 +352,7 @@ class Session:
         self.state = State.ENDED
         self.ending = ending
         self.ended_at = self._clock.time()
-        self._disarm()
+        self._silence.stop()
         if self._lifetime is not None:
             self._lifetime.cancel()
         self.client_stall.stop()

@@ -29,6 +29,10 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 Handler = Callable[[Stream], Awaitable[None]]
 
+#: A stream whose handler has no time to finish, and what its client is told then.
+HASTY: dict[str, Any] = {"finish_timeout": 0.05, "handler_grace": 0.05}
+SILENT = "the model was silent for 0.05 s after its input's end (--finish-timeout)"
+
 
 class BareHttp(asyncio.Protocol):
     """Stands where an HTTP server's protocol does: its handshake is always done."""
@@ -278,9 +282,9 @@ async def test_a_handler_that_ignores_its_cancellation(caplog: pytest.LogCapture
             except asyncio.CancelledError:
                 continue
 
-    async with asyncio.timeout(5), streaming(handler, handler_grace=0.05) as (_, client, run):
+    async with asyncio.timeout(5), streaming(handler, **HASTY) as (_, client, run):
         client.send_close(1000)
-        assert await end_of(client) == (1011, "the model did not end with its input")
+        assert await end_of(client) == (1011, SILENT)
         await until(lambda: "ignores its cancellation" in caplog.text)
         go_on.set()
         await run
@@ -421,7 +425,7 @@ async def test_a_handler_s_own_close_counts_once() -> None:
     assert seen == [(4000, "enough")]
 
 
-@pytest.mark.parametrize("code", [None, 1000, 1001, 4321])
+@pytest.mark.parametrize("code", [None, 1000, 3000, 4321])
 async def test_a_client_s_close_comes_back_after_what_was_sent(code: int | None) -> None:
     seen: list[object] = []
     async with streaming(closing(seen)) as (_, client, run):
@@ -440,10 +444,89 @@ async def test_what_is_left_to_say_after_the_client_s_close_still_goes_out() -> 
         await stream.send_part(PayloadPart(b"tail"))
 
     async with streaming(handler) as (_, client, run):
-        client.send_close(1001, b"bye")
+        client.send_close(1000, b"bye")
         assert await client.frames(1) == [(BINARY, b"tail", True)]
-        assert await end_of(client) == (1001, "bye")
+        assert await end_of(client) == (1000, "bye")
         assert await client.eof() == b""
+        await run
+
+
+@pytest.mark.clause("1.5-9", "1.5-12")
+@pytest.mark.parametrize("code", [1001, 1008, 1009, 1011, 1014])
+async def test_a_close_of_another_code_says_that_the_client_has_gone(code: int) -> None:
+    """A model that is at work for minutes stops at once: nobody takes what it says."""
+    seen: list[object] = []
+    at_work = asyncio.Event()
+
+    async def handler(stream: Stream) -> None:
+        try:
+            at_work.set()
+            await asyncio.Event().wait()  # it computes, and listens to nothing
+        finally:
+            seen.append(stream.client_gone)
+
+    async with streaming(handler) as (stream, client, run):
+        await at_work.wait()
+        client.send_close(code, b"gone")
+        assert await end_of(client) == (code, "gone")
+        assert await client.eof() == b""
+        await run
+    assert seen == [True]
+    assert stream.client_gone
+
+
+@pytest.mark.clause("1.5-12")
+async def test_a_client_whose_input_is_over_has_not_gone() -> None:
+    seen: list[object] = []
+
+    async def handler(stream: Stream) -> None:
+        async for _ in stream.fragments():
+            pass
+        seen.append(stream.client_gone)
+
+    async with streaming(handler) as (_, client, run):
+        client.send_close(1000)
+        assert await end_of(client) == (1000, "")
+        await run
+    assert seen == [False]
+
+
+@pytest.mark.clause("1.5-12")
+async def test_the_time_to_finish_runs_from_the_last_sign_of_progress() -> None:
+    """A model that speaks for many times its limit is not cut, and one that takes is not."""
+    words = 40
+
+    async def handler(stream: Stream) -> None:
+        async for _ in stream.fragments():
+            await asyncio.sleep(0.02)
+        for _ in range(words):
+            await asyncio.sleep(0.02)
+            await stream.send_part(PayloadPart(b"word"))
+
+    async with streaming(handler, finish_timeout=0.4) as (_, client, run):
+        for _ in range(words):
+            client.send_frame(BINARY, b"x")
+        client.send_close(1000)
+        assert await client.frames(words) == [(BINARY, b"word", True)] * words
+        assert await end_of(client) == (1000, "")
+        await run
+
+
+@pytest.mark.clause("1.5-12")
+async def test_a_slow_client_does_not_use_up_the_model_s_time() -> None:
+    """What waits for the client is the client's to be given up for, by the stall timeout."""
+
+    async def handler(stream: Stream) -> None:
+        async for _ in stream.fragments():
+            pass
+        for _ in range(64):
+            await stream.send(bytes(65536))
+
+    async with streaming(handler, finish_timeout=0.02, receive_buffer=10_000) as (_, client, run):
+        client.send_close(1000)
+        await asyncio.sleep(0.2)  # ten times the limit, in which the client takes nothing
+        assert await client.frames(64) == [(BINARY, bytes(65536), True)] * 64
+        assert await end_of(client) == (1000, "")
         await run
 
 
@@ -471,10 +554,9 @@ async def test_a_handler_that_does_not_end_is_cancelled(ours: bool) -> None:
             seen.append("cancelled")
             raise
 
-    async with streaming(handler, handler_grace=0.05) as (_, client, run):
+    async with streaming(handler, **HASTY) as (_, client, run):
         client.send_close(1000)
-        late = (1011, "the model did not end with its input")
-        assert await end_of(client) == ((1000, "") if ours else late)
+        assert await end_of(client) == ((1000, "") if ours else (1011, SILENT))
         await run
     assert seen == ["cancelled"]
 

@@ -270,7 +270,7 @@ def test_every_policy_can_be_set(toml, name):
     """For all endpoints and for one."""
     default = getattr(StreamPolicy(), name)
     # 65,536 is between the default marks; any number would do for the rest.
-    other = {"close": "drain", "error": "end"}.get(default, 65_536)
+    other = {"auto": "drain", "error": "end"}.get(default, 65_536)
     written = f'"{other}"' if isinstance(other, str) else other
     url = 'url = "http://127.0.0.1:1"'
     for text in (
@@ -347,7 +347,12 @@ GOOD = '[endpoints.a]\nurl = "http://a"\n'
             "the number 1.5",
             "a whole number of bytes, 1 or more",
         ),
-        ('[stream]\ninput_end = "shut"', "stream.input_end", "'shut'", "'close' or 'drain'"),
+        (
+            '[stream]\ninput_end = "shut"',
+            "stream.input_end",
+            "'shut'",
+            "'auto', 'close' or 'drain'",
+        ),
         (
             "[stream]\nnormal_close = true",
             "stream.normal_close",

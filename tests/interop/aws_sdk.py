@@ -18,10 +18,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from urllib.request import urlopen
 
 from partway.gateway.limits import METRICS_AGE
@@ -103,7 +103,11 @@ class Hung(AssertionError):
 
 
 class Sdk:
-    """The process that runs :mod:`tests.interop.aws_sdk_client`."""
+    """The process that runs :mod:`tests.interop.aws_sdk_client`, or another program on the SDK.
+
+    Attributes:
+        version: of the SDK, or of what stands on it.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -113,20 +117,37 @@ class Sdk:
 
     @classmethod
     @asynccontextmanager
-    async def start(cls, python: str, ca: Path, log: Path) -> AsyncIterator[Sdk]:
+    async def start(
+        cls,
+        python: str,
+        ca: Path,
+        log: Path,
+        *,
+        program: Path = CLIENT,
+        before: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Self]:
         """Run it.
 
         Args:
             python: the interpreter.
             ca: what it trusts, PEM.
             log: takes its standard error.
+            program: what it runs, which takes commands line by line.
+            before: words of a command that runs the rest of its words.
+            environment: further variables.
         """
-        environment = {"PATH": os.environ["PATH"], "SSL_CERT_FILE": str(ca)}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "SSL_CERT_FILE": str(ca),
+            **(environment or {}),
+        }
         environment |= {name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
+                *before,
                 python,
-                str(CLIENT),
+                str(program),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
@@ -165,7 +186,8 @@ class Sdk:
         try:
             answer = await asyncio.wait_for(answered, patience)
         except TimeoutError:
-            raise Hung(f"{do} {arguments.get('stream', '')}: nothing in {patience:g} s") from None
+            of = arguments.get("stream") or arguments.get("bot", "")
+            raise Hung(f"{do} {of}: nothing in {patience:g} s") from None
         if "error" in answer:
             raise SdkError(answer["error"])
         return answer["result"]
@@ -262,10 +284,10 @@ class SdkStream:
         part = await self._sdk.call("receive", stream=self.name, patience=patience)
         return None if part is None else Part(base64.b64decode(part[0]), *part[1:])
 
-    async def rest(self) -> list[Part]:
+    async def rest(self, patience: float = PATIENCE) -> list[Part]:
         """All further parts, up to a clean end."""
         parts = []
-        while (part := await self.receive()) is not None:
+        while (part := await self.receive(patience)) is not None:
             parts.append(part)
         return parts
 
@@ -277,9 +299,9 @@ class SdkStream:
             return error
         raise AssertionError(f"no exception, but {part}")
 
-    async def end_input(self) -> None:
+    async def end_input(self, patience: float = PATIENCE) -> None:
         """``input_stream.close()``."""
-        await self._sdk.call("end_input", stream=self.name)
+        await self._sdk.call("end_input", stream=self.name, patience=patience)
 
     async def close_output(self) -> None:
         """``output_stream.close()``."""
@@ -319,7 +341,7 @@ class ServedGateway:
     @classmethod
     @asynccontextmanager
     async def start(
-        cls, directory: Path, config: str, principals: str
+        cls, directory: Path, config: str, principals: str, *flags: str
     ) -> AsyncIterator[ServedGateway]:
         """Run it, with a local CA of its own; held to exit status 0.
 
@@ -327,20 +349,21 @@ class ServedGateway:
             directory: for its files.
             config: settings as TOML.
             principals: the file of those who may sign.
+            flags: more for ``partway serve``.
         """
         (directory / "partway.toml").write_text(config, "utf-8")
         (directory / "principals.toml").write_text(principals, "utf-8")
         (directory / "principals.toml").chmod(0o600)
         log = directory / "gateway.log"
-        flags = [
+        words = [
             "--config", str(directory / "partway.toml"), "--port", "0", "--tls-port", "0",
             "--auth", "sigv4", "--principals", str(directory / "principals.toml"),
-            "--region", REGION,
+            "--region", REGION, *flags,
         ]  # fmt: skip
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "partway.gateway.cli.main", "serve", *flags),
+                *("-m", "partway.gateway.cli.main", "serve", *words),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
                 cwd=ROOT,
@@ -353,7 +376,7 @@ class ServedGateway:
         finally:
             gateway.terminate()
             try:
-                await asyncio.wait_for(process.wait(), 30)
+                await gateway.ended()
             except TimeoutError:
                 process.kill()
                 await process.wait()
@@ -364,6 +387,10 @@ class ServedGateway:
         if not self._told and self._process.returncode is None:
             self._told = True
             self._process.terminate()
+
+    async def ended(self) -> None:
+        """Wait until it has, once it was told to."""
+        await asyncio.wait_for(self._process.wait(), 30)
 
     async def _ready(self) -> None:
         output = self._process.stdout

@@ -166,6 +166,16 @@ def test_goaway_is_kept_from_h2(gate):
     assert gate.overdone is None
 
 
+@pytest.mark.parametrize(
+    "broken", [frame(0x7, 0, 1, bytes(8)), frame(0x7, 0, 0, bytes(3)), frame(0x7, 0, 0, bytes(7))],
+    ids=["on a stream", "of 3 bytes", "of 7 bytes"],
+)  # fmt: skip
+def test_a_goaway_that_is_none_is_left_to_h2(gate, broken):
+    """Connection errors, both (RFC 9113 §6.8)."""
+    assert passed(gate, broken) == broken
+    assert not gate.client_goes
+
+
 # --- Rule 2 --------------------------------------------------------------------------------------
 
 
@@ -386,7 +396,7 @@ def test_late_frames_of_a_stream_that_we_reset(gate):
 
 @pytest.mark.parametrize("by", ["its client", "both sides' end"])
 def test_data_on_a_stream_that_is_over_counts_as_a_reset(gate, by):
-    """h2 would answer each of them with one."""
+    """Each of them is to be answered with one."""
     passed(gate, headers(1), headers(3))
     if by == "its client":
         passed(gate, RstStreamFrame(3, 8))
@@ -396,8 +406,10 @@ def test_data_on_a_stream_that_is_over_counts_as_a_reset(gate, by):
     late = [data(3, b"")] * (limits.HTTP2_RESET_BURST - (by == "its client"))
     assert passed(gate, *late) == b""
     assert gate.overdone is None
+    assert gate.closed_streams == [3] * len(late)
     assert passed(gate, data(3), data(1)) == raw(data(1))
     assert gate.overdone == "resets"
+    assert len(gate.closed_streams) == len(late)
     assert gate.owed_credit == 100
 
 

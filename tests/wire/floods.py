@@ -208,7 +208,10 @@ FLOODS: Mapping[str, Flood] = MappingProxyType(
         "CONTINUATION, empty": Flood(_never_ending(b""), mute=True),
         "CONTINUATION, 16 KiB": Flood(_never_ending(bytes(FRAME)), mute=True),
         "CONTINUATION, ending": Flood(
-            _each(lambda a: a.headers(_ROOT + b"\x00\x01a" + _string(bytes(60_000)), end=True), 1)
+            _each(lambda a: a.headers(_ROOT + b"\x00\x01a" + _string(bytes(70_000)), end=True), 1)
+        ),
+        "headers of 60 KiB": Flood(
+            _each(lambda a: a.headers(_ROOT + b"\x00\x01a" + _string(b"x" * 60_000), end=True), 1)
         ),
         "headers of 15 KiB": Flood(
             _each(lambda a: a.headers(_ROOT + b"\x00\x01a" + _string(b"x" * 15_000), end=True), 1)
@@ -218,6 +221,7 @@ FLOODS: Mapping[str, Flood] = MappingProxyType(
         ),
         "table sizes": Flood(_each(lambda a: a.headers(b"\x20" * 16_000 + _ROOT, end=True), 1)),
         "indexed, small": Flood(_indexed(b"a", b"", 480)),
+        "indexed, 60 KiB": Flood(_indexed(b"a", b"", 1900)),
         "indexed, large": Flood(_indexed(b"a", b"x" * 4000, 3)),
         "indexed, a bomb": Flood(_indexed(b"a", b"x" * 4000, 16_000)),
         "SETTINGS, empty": Flood(_again(lambda a: raw(SettingsFrame(0)))),

@@ -188,8 +188,15 @@ def header(request: bytes, name: str) -> str | None:
     return found and found[1].decode("latin-1")
 
 
-def switching(request: bytes, *more: str, accept: str | None = None) -> bytes:
-    """The 101 to an upgrade request, with further header lines."""
+def switching(
+    request: bytes, *more: str, accept: str | None = None, finishes: bool = True
+) -> bytes:
+    """The 101 to an upgrade request, with further header lines.
+
+    A container of these tests finishes before it answers a Close, and says so (clause 1.5-12).
+    """
+    if finishes:
+        more = ("X-Partway-Close: after-answer", *more)
     lines = [
         "HTTP/1.1 101 Switching Protocols",
         "Upgrade: websocket",

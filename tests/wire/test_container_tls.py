@@ -17,6 +17,7 @@ from partway.gateway.tls.trust import Trust
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Rules
 from tests.frame_factory import BINARY, TEXT, close, frame
+from tests.wire.conftest import PATIENT
 from tests.wire.peers import RAW, RawContainer, soon, upgrade_request
 
 
@@ -124,7 +125,7 @@ async def test_a_container_without_tls(gateway_for, caplog):
 
 @pytest.mark.clause("4-6")
 async def test_tls_at_a_container_that_is_asked_without(gateway_for, behind_tls, caplog):
-    gateway = await gateway_for(container=behind_tls, address=at(behind_tls))
+    gateway = await gateway_for(PATIENT, container=behind_tls, address=at(behind_tls))
     told, _ = await refused(gateway, caplog)
     assert "the connection ended before the upgrade was answered" in told
 
@@ -158,9 +159,9 @@ async def test_a_handshake_has_its_own_time(gateway_for, files, monkeypatch):
 
     monkeypatch.setattr("partway.gateway.dialling.reach", reach)
     for trust in (None, Trust()):
-        gateway = await gateway_for(StreamPolicy(), container_tls=trust)
+        gateway = await gateway_for(StreamPolicy(connect_timeout=0.5), container_tls=trust)
         await gateway.request(upgrade_request())
-    assert reached == [0.25, 5.25]
+    assert reached == [0.5, 5.5]
 
 
 def test_a_gateway_asks_for_tls_1_2_at_least():

@@ -495,7 +495,7 @@ async def test_a_client_that_vanishes_under_a_burst(gateway_for):
     async with unharmed(gateway) as fault:
         client, model = await gateway.open(receive_buffer=4 * KIB)
         writing = asyncio.create_task(write_until_it_fails(model))
-        await eventually(lambda: fault.session._client_blocked)
+        await eventually(lambda: not fault.session.container._connection.reading)
         client.reset()
         await fault.ends("client_lost")
         await asyncio.wait_for(writing, 5)
@@ -542,9 +542,9 @@ async def test_a_client_whose_last_words_come_with_its_request(gateway_for, last
         )
         model = await gateway.container.stream()
         assert (await model.frame()).payload == b"early"
-        assert (await model.frame()).close_code == 1000
+        assert (await model.frame()).close_code == 1001
         getattr(client, last)()
-        model.send(close(1000))
+        model.send(close(1001))
         await fault.ends("client_finished")
 
 

@@ -181,9 +181,11 @@ TOLD_OTHERWISE = {
 #: Their cost is that of their bytes, and 20,000 of them are too many for a test.
 FEWER = {
     "headers of 15 KiB": 1000,
+    "headers of 60 KiB": 500,
     "headers of 2 bytes": 1000,
     "table sizes": 60,  # 20 ms each, and not enough of them for the bucket
     "indexed, small": 1000,
+    "indexed, 60 KiB": 300,
     "CONTINUATION, 16 KiB": 2000,
     "CONTINUATION, ending": 500,
     "DATA, padding": 5000,

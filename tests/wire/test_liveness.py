@@ -27,7 +27,8 @@ def test_the_documented_times_are_the_defaults():
     policy = StreamPolicy()
     assert (policy.ping_interval, policy.pings_unanswered) == (60.0, 5)
     assert (policy.client_ping_interval, policy.client_pings_unanswered) == (60.0, 2)
-    assert (policy.close_timeout, policy.drain_timeout) == (10.0, 10.0)
+    times = (policy.close_timeout, policy.drain_timeout, policy.answer_timeout)
+    assert times == (10.0, 3.0, 60.0)
     assert (policy.stall_timeout, policy.lifetime) == (300.0, 1800.0)
     assert (policy.connect_timeout, policy.handshake_timeout) == (0.25, 60.0)
 
@@ -116,7 +117,7 @@ async def test_interval_and_number_of_pings_can_be_set(gateway_for):
 
 @pytest.mark.clause("1.4-1")
 async def test_no_ping_follows_a_close(gateway_for, envelope, clock):
-    policy = StreamPolicy(client_ping_interval=NOBODY, close_timeout=1000.0)
+    policy = StreamPolicy(client_ping_interval=NOBODY, answer_timeout=1000.0)
     gateway = await gateway_for(policy)
     client, model = await gateway.open(envelope.name)
     client.send(envelope.end())

@@ -97,13 +97,16 @@ async def test_it_is_granted(subject: Subject, request_bytes: bytes) -> None:
     assert rest == b""
 
 
-async def test_the_101_has_what_the_rfc_names_and_nothing_of_a_body(subject: Subject) -> None:
+@pytest.mark.clause("1.5-12")
+async def test_the_101_has_what_the_rfc_names_and_says_when_it_closes(subject: Subject) -> None:
     async with raw_client(subject.port) as client:
         head, _, _ = await answer(client, upgrade_request() + sent_close(1000))
     found = fields(head)
     assert found["upgrade"].lower() == "websocket"
     assert found["connection"].lower() == "upgrade"
-    assert set(found) == {"upgrade", "connection", "sec-websocket-accept", "date", "server"}
+    named = {"upgrade", "connection", "sec-websocket-accept", "date", "server"}
+    assert set(found) == {*named, "x-partway-close"}
+    assert found["x-partway-close"] == "after-answer"  # clause 1.5-12
 
 
 def test_this_test_s_own_accept_key_is_the_rfc_s_example() -> None:

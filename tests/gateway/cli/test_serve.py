@@ -385,7 +385,7 @@ def test_the_line_at_the_end_of_a_stream(start):
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO partway\.stream stream ended endpoint=echo "
         r"request_id=[0-9a-f-]{36} duration=\d+\.\d{1,3} parts_in=2 bytes_in=9 parts_out=2 "
-        r"bytes_out=9 first_part=\d+\.\d{1,4} cause=client_finished",
+        r"bytes_out=9 first_part=\d+\.\d{1,4} parts_saved=0 cause=client_finished",
         line,
     )
 

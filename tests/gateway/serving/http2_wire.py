@@ -86,12 +86,16 @@ class Parts:
             self.out,
             self.siblings,
             flush=self.flush,
+            on_closing=self.on_closing,
             call_later=self.clock.call_later,
         )
         self._read = 0
 
     def flush(self) -> None:
         """What the connection does to have everything written."""
+
+    def on_closing(self) -> None:
+        """What the connection does when it takes no more streams."""
 
     def pass_gate(self, *frames: Frame | bytes) -> bytes:
         """Frames' bytes that h2 gets to see; those of one turn."""

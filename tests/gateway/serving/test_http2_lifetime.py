@@ -24,11 +24,14 @@ class On(Parts):
     """A lifetime whose connection's streams are numbers."""
 
     def __init__(self, **parts) -> None:
-        self.flushes = 0
+        self.flushes = self.told_closing = 0
         super().__init__(**parts)
 
     def flush(self) -> None:
         self.flushes += 1
+
+    def on_closing(self) -> None:
+        self.told_closing += 1
 
     def begin(self, count: int = 1) -> None:
         for _ in range(count):
@@ -72,13 +75,13 @@ async def test_streams_of_a_connection_are_bounded(on):
     assert on.lifetime.takes_a_stream()
 
 
-async def test_a_stream_counts_until_the_client_has_ended_it_too(on):
+async def test_a_stream_that_is_over_takes_no_place_until_its_client_ends_it(on):
     on.begin(10)
     on.lifetime.stream_unended()
     on.lifetime.stream_over()
-    assert not on.lifetime.takes_a_stream()
-    on.lifetime.client_ended()
     assert on.lifetime.takes_a_stream()
+    on.begin()
+    assert not on.lifetime.takes_a_stream()
 
 
 async def test_streams_of_all_connections_are_bounded_together(on, monkeypatch):
@@ -189,6 +192,7 @@ async def test_the_last_stream_is_never_raised(on):
     on.lifetime.announce_end()
     on.lifetime.close_when_idle()
     assert on.goaways() == [(0, Code.NO_ERROR)]
+    assert on.told_closing == 1
 
 
 async def test_what_is_idle_closes_at_once_when_everything_is_written(on):

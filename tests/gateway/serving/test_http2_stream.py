@@ -23,6 +23,8 @@ class FakeCarrier:
         self.heads: list[list[tuple[str, str]]] = []
         self.credit = 0
         self.resets: list[ErrorCodes] = []
+        #: Ends of the request that are waited for: credit owed, and whether its body has not begun.
+        self.awaited: list[tuple[int, bool]] = []
         self.over: list[Http2Stream] = []
         self.pings: list[bytes] = []
 
@@ -46,8 +48,8 @@ class FakeCarrier:
     def reset(self, stream_id, code):
         self.resets.append(code)
 
-    def reset_late(self, stream_id):
-        self.resets.append(ErrorCodes.NO_ERROR)
+    def await_end(self, stream_id, owed, *, unbegun):
+        self.awaited.append((owed, unbegun))
 
     def stream_over(self, stream):
         self.over.append(stream)
@@ -204,7 +206,8 @@ async def test_the_last_event_uses_what_was_held_back_for_it(started):
     assert on.carrier.free == 1024
     on.stream.finish(b"e" * 1024, b"")
     assert on.carrier.sent[-1] == (b"e" * 1024, True)
-    assert on.carrier.resets == [ErrorCodes.NO_ERROR]
+    assert on.carrier.resets == []
+    assert len(on.carrier.awaited) == 1
 
 
 @pytest.mark.clause("2.3-6")
@@ -228,7 +231,8 @@ async def test_who_takes_nothing_gets_the_other_last_event_in_place_of_the_rest(
     assert on.carrier.sent == []
     on.clock.advance(0.2)
     assert on.carrier.sent == [(b"otherwise", True)]
-    assert on.carrier.resets == [ErrorCodes.NO_ERROR]
+    assert on.carrier.resets == []
+    assert len(on.carrier.awaited) == 1
 
 
 @pytest.mark.clause("2.3-6")
@@ -265,6 +269,29 @@ async def test_nothing_is_delivered_or_written_after_the_end(started):
     on.stream.data_received(b"late", 4)
     assert on.owner.received == b""
     assert on.carrier.body == b""
+
+
+@pytest.mark.clause("2.3-6")
+@pytest.mark.parametrize("sent", [0, 10], ids=["nothing", "something"])
+async def test_who_was_answered_in_whole_before_its_body_began(started, sent):
+    stream = Http2Stream(carrier := FakeCarrier(), 5)
+    if sent:
+        stream.data_received(bytes(sent), sent)
+    stream.send_whole(b"no")
+    assert carrier.awaited == [(sent, not sent)]
+
+
+@pytest.mark.clause("2.3-6")
+async def test_what_comes_during_the_last_event_is_dropped_and_its_credit_owed(started):
+    on = started(window=0)
+    on.stream.resume_reading()
+    on.stream.data_received(bytes(10), 10)
+    on.stream.finish(b"last", b"")
+    on.stream.data_received(bytes(20), 25)
+    assert on.owner.received == bytes(10)
+    on.carrier.free = 100
+    on.carrier.wants_to_send(on.stream)
+    assert on.carrier.awaited == [(35, False)]
 
 
 # --- Ends ----------------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ from partway.gateway.limits import (
     HTTP2_HELD_BACK,
     HTTP2_HOLD_BACK_FROM,
     HTTP2_IDLE_TIMEOUT,
-    HTTP2_RESET_DELAY,
+    HTTP2_LATE_QUIET,
+    HTTP2_LATE_QUIET_AT_CLOSE,
 )
 from partway.gateway.serving.http2_library import server_library
 from partway.gateway.serving.http2_streams import Http2Streams
@@ -50,15 +51,18 @@ class On(Parts):
             self.gate,
             self.out,
             self.lifetime,
-            self.operation,
+            self.siblings,
             send_soon=lambda: None,
-            call_later=self.clock.call_later,
+            clock=self.clock,
         )
         self.receive(OPENING, *opening)
         self.sent()
 
     def receive(self, *frames: Frame | bytes) -> None:
         self.streams.receive(self.pass_gate(*frames), self.clock.time())
+
+    def on_closing(self) -> None:
+        self.streams.late.close_soon()
 
     def flush(self) -> None:
         self.streams.turns.send(1 << 20)
@@ -351,11 +355,29 @@ async def test_a_reset_that_a_frame_provokes_counts_as_the_client_s(made, provok
 async def test_who_does_not_end_a_stream_that_is_over_is_told_to_after_a_while(made):
     on = await opened(made, 1)
     on.answer_all()
-    on.clock.advance(HTTP2_RESET_DELAY - 0.1)
+    on.clock.advance(HTTP2_LATE_QUIET - 0.1)
     assert on.resets() == []
     on.clock.advance(0.2)
     assert on.resets() == [(1, Code.NO_ERROR)]
-    on.clock.advance(HTTP2_RESET_DELAY)
+    on.clock.advance(HTTP2_LATE_QUIET)
+    assert on.resets() == []
+
+
+@pytest.mark.clause("2.3-6", "2.6-2")
+async def test_what_comes_behind_a_response_is_dropped_with_credit(made):
+    """A client may have more to send than its window before it can end the stream."""
+    on = await opened(made, 1)
+    on.answer_all()
+    on.sent()
+    for _ in range(5):
+        on.clock.advance(HTTP2_LATE_QUIET - 1)
+        on.receive(*[DataFrame(1, bytes(16_000))] * 3)
+        on.flush()
+        update = b"\x00\x00\x04\x08\x00\x00\x00\x00\x01" + (48_000).to_bytes(4, "big")
+        assert bytes(on.transport.written[on._read :]) == update
+        assert on.credit() == [(1, 48_000)]
+    on.receive(DataFrame(1, b"", flags=["END_STREAM"]))
+    on.clock.advance(HTTP2_LATE_QUIET)
     assert on.resets() == []
 
 
@@ -366,11 +388,12 @@ async def test_who_does_not_end_a_stream_that_is_over_is_told_to_after_a_while(m
 async def test_who_ends_it_in_time_is_told_nothing(made, end):
     on = await opened(made, 1, max_streams=1)
     on.answer_all()
-    assert not on.lifetime.takes_a_stream()
-    on.receive(end)
     assert on.lifetime.takes_a_stream()
+    assert 1 in on.streams.late
+    on.receive(end)
+    assert 1 not in on.streams.late
     assert len(on.clock.armed) == 1  # for an idle connection
-    on.clock.advance(HTTP2_RESET_DELAY * 2)
+    on.clock.advance(HTTP2_LATE_QUIET * 2)
     on.receive(DataFrame(1, b"behind its end"))  # h2 would answer with a reset
     assert on.resets() == []
 
@@ -380,7 +403,7 @@ async def test_who_has_said_goaway_is_not_told_to_end_it(made, provoked):
     on = await opened(made, 1)
     on.receive(GoAwayFrame(0))
     on.answer_all()
-    on.clock.advance(HTTP2_RESET_DELAY * 2)
+    on.clock.advance(HTTP2_LATE_QUIET)
     assert on.resets() == []
     on.receive(DataFrame(1, b"late"))
     assert on.gate.owed_credit == 4
@@ -394,9 +417,21 @@ async def test_a_connection_that_closes_waits_for_that_and_no_longer(made):
     on.answer_all()
     await turns()
     assert not on.transport.eof_written
-    on.clock.advance(HTTP2_RESET_DELAY)
+    on.clock.advance(HTTP2_LATE_QUIET_AT_CLOSE)
     assert on.transport.eof_written
     assert on.resets() == [(1, Code.NO_ERROR)]
+
+
+async def test_a_close_hastens_streams_that_are_waited_for(made):
+    """A process that stops does not wait for half a minute."""
+    on = await opened(made, 1)
+    on.answer_all()
+    on.clock.advance(5)
+    on.lifetime.close_when_idle()
+    assert not on.transport.eof_written
+    on.clock.advance(HTTP2_LATE_QUIET_AT_CLOSE)
+    assert on.resets() == [(1, Code.NO_ERROR)]
+    assert on.transport.eof_written
 
 
 async def test_streams_of_tiny_frames_are_reset(made):
@@ -405,12 +440,12 @@ async def test_streams_of_tiny_frames_are_reset(made):
     on.sent()
     left, other = handled(on, 1), handled(on, 3)
     on.gate.overdoing = {1, 5, 7}
-    on.streams.reset_overdoing()
+    on.streams.reset_offending()
     await turns()
     assert sorted(on.resets()) == [(1, Code.ENHANCE_YOUR_CALM), (5, Code.NO_ERROR)]
     assert (left.told, other.told) == (["lost"], [])
     assert on.gate.overdoing == set()
-    on.clock.advance(HTTP2_RESET_DELAY)
+    on.clock.advance(HTTP2_LATE_QUIET)
     assert on.resets() == []
 
 

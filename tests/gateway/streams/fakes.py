@@ -124,9 +124,12 @@ class FakeClientLeg(FakeLeg, ClientLeg):
 
 
 class FakeContainerLeg(FakeLeg, ContainerLeg):
+    finishes_before_close = False
+
     def __init__(self) -> None:
         super().__init__()
         self.closes: list[Close] = []
+        self.unsent = 0
 
     def start(self, session: Session) -> None:
         super().start(session)
@@ -135,6 +138,9 @@ class FakeContainerLeg(FakeLeg, ContainerLeg):
     def close(self, close: Close) -> None:
         self.calls.append("close")
         self.closes.append(close)
+
+    def unsent_bytes(self) -> int:
+        return self.unsent
 
     @property
     def mid_message(self) -> bool:

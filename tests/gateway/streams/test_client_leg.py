@@ -259,19 +259,20 @@ def test_input_end_ends_the_input_and_nothing_may_follow():
 
 @pytest.mark.clause("3-2")
 @pytest.mark.parametrize("code", [None, 1000])
-def test_a_raw_client_that_closes_has_ended_its_input(code):
+def test_a_raw_client_that_closes_has_given_up_the_response(code):
     client = Connected(RAW)
+    client.send_masked(BINARY, b"a question")
     client.send(close(code, mask=KEY))
-    assert client.container.closes == [Close(1000)]
-    assert client.session.state is State.CLOSING
+    assert client.session.ending.cause is Cause.CLIENT_FINISHED
+    assert [each.container_close for each in client.container.endings] == [
+        Close(1001, "client finished")
+    ]
     assert [seen.close_code for seen in client.frames()] == [code]
     assert client.transport.closing
     client.session.part_from_container(PayloadPart(b"to nobody"))
     client.transport.lose()
-    assert client.session.state is State.CLOSING
-    client.session.container_closed(Close(1000))
-    assert client.session.ending.cause is Cause.CLIENT_FINISHED
     assert len(client.frames()) == 1
+    assert client.clock.armed == []
 
 
 @pytest.mark.clause("3-2", "1.5-9")

@@ -171,7 +171,7 @@ def test_a_ping_behind_unsent_data_is_the_stall_watchs_affair():
 @pytest.mark.clause("1.4-2")
 def test_closing_ends_the_watch_on_a_ping_that_waited():
     """Its client is slow but takes bytes; the container has been told all and has nothing to do."""
-    container = Connected()
+    container = Connected(input_end="close")
     container.transport.stuck = True
     container.part_up(b"a few bytes")
     container.clock.advance(62.0)

@@ -145,6 +145,7 @@ def test_what_is_held_is_delivered_before_anything_is_read():
 def test_the_end_of_the_body_between_events_ends_the_input():
     client = Connected()
     client.send(part_event(b"1"))
+    client.container.finishes_before_close = True
     client.duplex.handler.input_ended()
     assert client.container.closes == [Close(1000)]
     assert client.session.state is State.CLOSING

@@ -8,12 +8,13 @@ from partway.gateway.streams.policy import StreamPolicy
 
 #: What the contract says, where it gives a number.
 CONTRACT = {
-    "input_end": "close",
+    "input_end": "auto",
     "normal_close": "error",
     "lifetime": 30 * 60,
     "stall_timeout": 300,
     "close_timeout": 10,
-    "drain_timeout": 10,
+    "drain_timeout": 3,
+    "answer_timeout": 60,
     "connect_timeout": 0.250,
     "handshake_timeout": 60,
     "ping_interval": 60,
@@ -24,7 +25,7 @@ CONTRACT = {
 }
 
 
-@pytest.mark.clause("1.3-3", "1.4-1", "1.4-4", "1.4-5")
+@pytest.mark.clause("1.3-3", "1.4-1", "1.4-4", "1.4-5", "1.5-12")
 def test_defaults_are_the_contracts():
     policy = dataclasses.asdict(StreamPolicy())
     assert {name: policy[name] for name in CONTRACT} == CONTRACT

@@ -33,9 +33,11 @@ BEGUN = PayloadPart(b"begun", DataType.UTF8, CompletionState.PARTIAL)
 
 #: Times that the tests below can tell apart.
 CLOSE_TIMEOUT, DRAIN_TIMEOUT, STALL_TIMEOUT, LIFETIME = 7.0, 5.0, 20.0, 100.0
+ANSWER_TIMEOUT = 17.0
 TIMES = {
     "close_timeout": CLOSE_TIMEOUT,
     "drain_timeout": DRAIN_TIMEOUT,
+    "answer_timeout": ANSWER_TIMEOUT,
     "stall_timeout": STALL_TIMEOUT,
     "lifetime": LIFETIME,
 }
@@ -80,6 +82,14 @@ def client_drained(stream: FakeStream) -> None:
 
 def part_down(stream: FakeStream) -> None:
     stream.container.arrive(lambda: stream.session.part_from_container(WHOLE))
+
+
+def begun_down(stream: FakeStream) -> None:
+    stream.container.arrive(lambda: stream.session.part_from_container(BEGUN))
+
+
+def finishes_first(stream: FakeStream) -> None:
+    stream.container.finishes_before_close = True
 
 
 def container_close(code: int | None = None, reason: str = "") -> Input:
@@ -131,7 +141,7 @@ FAULT = ClientFault("bad envelope", client_close=1007)
 OVERSIZE = ClientFault("too much", oversize=True, client_close=1009)
 FORGED = ClientFault("forged", "InvalidSignature")
 
-ENDS_THE_INPUT = ("close", "drain")
+ENDS_THE_INPUT = ("auto", "close", "drain")
 CALLS_NORMAL = ("error", "end")
 
 CLEAN = None
@@ -146,21 +156,27 @@ def failure(message: str) -> InternalStreamFailure:
 
 
 def closing(*then: Input) -> list[Input]:
-    """Into CLOSING, whichever way the policy goes there."""
+    """Into CLOSING, whichever way the policy goes there: the client has sent nothing."""
     return [input_end, seconds(DRAIN_TIMEOUT), *then]
 
 
 LOST = model(1006, "Abnormal Closure: the container's connection ended without a Close")
-NO_ANSWER = failure(f"the container did not answer Close within {CLOSE_TIMEOUT:g} s")
+NO_ANSWER = failure(
+    "the container was silent for 7 s after Close(1000) (close_timeout), and has not answered it"
+)
+NOT_FINISHED = failure(
+    "the container was silent for 17 s after Close(1000) (answer_timeout), and has not answered it"
+)
 OVER = failure(f"the stream reached its lifetime of {LIFETIME:g} s")
 DRAINING = failure("the gateway is draining; open the stream again")
 FAILED = failure("the gateway failed; its log has the reason under this request id")
 SILENT = failure("the container answered none of 5 pings")
 INPUT_ENDED = Close(1000)
+LEFT = Close(1001, "client finished")
 
 #: Clause, policy, inputs → cause, the client's error, every Close that the session gives the
 #: container. A Close that answers the container's own, or its breach of RFC 6455, is the
-#: connection's affair. A policy that is not named is tried with both its values.
+#: connection's affair. A policy that is not named is tried with all its values.
 TABLE = [
     # While the client's input is open.
     ("1.5-1", {"normal_close": "error"}, [container_close(1000, "bye")],
@@ -226,7 +242,7 @@ TABLE = [
      Cause.COMPLETED, CLEAN, [INPUT_ENDED]),
     ("1.5-12", {}, [begun_up, *closing(container_close(1002))],
      Cause.COMPLETED, CLEAN, [INPUT_ENDED]),
-    ("1.5-12", {}, [part_up, *closing(container_close(1002))],
+    ("1.5-12", {"input_end": "close"}, [part_up, *closing(container_close(1002))],
      Cause.MODEL_ERROR, model(1002, "Protocol error"), [INPUT_ENDED]),
     ("1.5-12", {}, [begun_up, *closing(container_close(1003))],
      Cause.MODEL_ERROR, model(1003, "Unsupported Data"), [INPUT_ENDED]),
@@ -262,19 +278,49 @@ TABLE = [
     ("1.5-12", {"input_end": "drain"}, [input_end, seconds(DRAIN_TIMEOUT + CLOSE_TIMEOUT)],
      Cause.CONTAINER_CLOSE_TIMEOUT, NO_ANSWER, [INPUT_ENDED]),
 
-    # A raw client has closed, which ends its input and gives up the response.
-    ("3-2", {}, [client_finished, container_close(1000)],
-     Cause.CLIENT_FINISHED, CLEAN, [INPUT_ENDED]),
-    ("3-2", {}, [client_finished, container_close(1011, "boom")],
-     Cause.CLIENT_FINISHED, CLEAN, [INPUT_ENDED]),
-    ("3-2", {}, [client_finished, seconds(CLOSE_TIMEOUT)],
-     Cause.CLIENT_FINISHED, CLEAN, [INPUT_ENDED]),
-    ("3-2", {}, closing(client_finished, container_close(1000)),
-     Cause.CLIENT_FINISHED, CLEAN, [INPUT_ENDED]),
+    # While an answer is waited for, or its silence: the container has not said that it finishes.
+    ("1.5-12", {"input_end": "auto"}, [part_up, input_end, container_close(1000)],
+     Cause.COMPLETED, CLEAN, []),
+    ("1.5-12", {"input_end": "auto"}, [part_up, input_end, container_close(1011, "boom")],
+     Cause.MODEL_ERROR, model(1011, "boom"), []),
+    ("1.5-12", {"input_end": "auto"}, [part_up, input_end, container_lost],
+     Cause.CONTAINER_LOST, LOST, []),
+    ("1.5-12", {"input_end": "auto"},
+     [part_up, input_end, seconds(16), part_down, seconds(DRAIN_TIMEOUT), container_close(1000)],
+     Cause.COMPLETED, CLEAN, [INPUT_ENDED]),
+    ("1.5-12", {"input_end": "auto"},
+     [part_up, part_down, seconds(DRAIN_TIMEOUT), input_end, seconds(0), container_close(1000)],
+     Cause.COMPLETED, CLEAN, [INPUT_ENDED]),
+    ("1.5-12", {"input_end": "auto"},
+     [part_up, input_end, seconds(ANSWER_TIMEOUT), container_close(1000)],
+     Cause.COMPLETED, CLEAN, [INPUT_ENDED]),
+    ("1.5-12", {"input_end": "auto"},
+     [part_up, input_end, seconds(ANSWER_TIMEOUT + CLOSE_TIMEOUT)],
+     Cause.CONTAINER_CLOSE_TIMEOUT, NO_ANSWER, [INPUT_ENDED]),
+    ("1.5-10", {"input_end": "auto"}, [part_up, input_end, part_up],
+     Cause.CLIENT_FAULT, model("InputStreamError", "a part came after the end of input"),
+     [Close(1008, "client fault: InputStreamError")]),
+
+    # The container has said that it finishes before it answers a Close.
+    ("1.5-12", {"input_end": "auto"},
+     [finishes_first, part_up, input_end, seconds(16), part_down, seconds(16),
+      container_close(1000)],
+     Cause.COMPLETED, CLEAN, [INPUT_ENDED]),
+    ("1.5-12", {"input_end": "auto"},
+     [finishes_first, part_up, input_end, seconds(ANSWER_TIMEOUT)],
+     Cause.CONTAINER_CLOSE_TIMEOUT, NOT_FINISHED, [INPUT_ENDED]),
+    ("1.5-12", {"input_end": "close"},
+     [finishes_first, part_up, input_end, seconds(CLOSE_TIMEOUT)],
+     Cause.CONTAINER_CLOSE_TIMEOUT, NO_ANSWER, [INPUT_ENDED]),
+
+    # A raw client has closed: there is nobody to answer any more.
+    ("3-2", {}, [client_finished], Cause.CLIENT_FINISHED, CLEAN, [LEFT]),
+    ("3-2", {}, [part_up, part_down, client_finished], Cause.CLIENT_FINISHED, CLEAN, [LEFT]),
+    ("3-2", {}, closing(client_finished), Cause.CLIENT_FINISHED, CLEAN, [INPUT_ENDED, LEFT]),
 ]  # fmt: skip
 
 
-def both(policy: dict[str, str]) -> list[dict[str, str]]:
+def each_of(policy: dict[str, str]) -> list[dict[str, str]]:
     return [
         {"input_end": ends, "normal_close": normal, **policy}
         for ends in ENDS_THE_INPUT
@@ -296,7 +342,7 @@ def rows() -> list[Any]:
             marks=pytest.mark.clause(clause),
         )
         for number, (clause, fixed, inputs, cause, error, closes) in enumerate(TABLE)
-        for policy in both(fixed)
+        for policy in each_of(fixed)
     ]
 
 
@@ -347,28 +393,145 @@ def test_no_fin_is_made_up(input_end_policy):
 
 @pytest.mark.clause("1.5-11", "1.5-12")
 def test_the_close_goes_out_at_once_and_frames_go_on_until_the_containers_own():
-    stream = FakeStream(**TIMES)
+    stream = FakeStream(**TIMES, input_end="close")
+    part_up(stream)
     input_end(stream)
     assert stream.container.closes == [INPUT_ENDED]
+    for _ in range(5):  # each buys the time anew: a model that speaks has not failed
+        stream.clock.advance(CLOSE_TIMEOUT - 0.1)
+        part_down(stream)
+    assert stream.client.sent == [WHOLE] * 5
     assert stream.session.state is State.CLOSING
-    part_down(stream)
-    assert stream.client.sent == [WHOLE]
     stream.clock.advance(CLOSE_TIMEOUT - 0.1)
-    part_down(stream)  # and does not buy more time
     assert stream.session.state is State.CLOSING
     stream.clock.advance(0.1)
     assert stream.session.ending.cause is Cause.CONTAINER_CLOSE_TIMEOUT
 
 
+def test_a_model_that_speaks_for_ever_is_ended_by_the_streams_lifetime():
+    stream = FakeStream(**TIMES, input_end="close")
+    part_up(stream)
+    input_end(stream)
+    while stream.session.state is State.CLOSING:
+        stream.clock.advance(1.0)
+        part_down(stream)
+    assert stream.session.ending.cause is Cause.LIFETIME_OVER
+    assert stream.clock.now == 1000.0 + LIFETIME
+
+
+# --- When the container hears of the input's end -------------------------------------------------
+
+
 @pytest.mark.clause("1.5-12")
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        [part_down],  # a container that speaks first has answered nothing
+        [part_up, begun_up],
+        [part_up, part_down, begun_up],
+        [finishes_first, part_up],
+    ],
+    ids=["nothing-sent", "spoken-first", "inside-a-message", "inside-the-next", "it-finishes"],
+)
+def test_with_nothing_to_wait_for_it_hears_at_once(before):
+    stream = FakeStream(**TIMES)
+    for step in before:
+        step(stream)
+    input_end(stream)
+    assert stream.container.closes == [INPUT_ENDED]
+    assert stream.session.state is State.CLOSING
+
+
+@pytest.mark.clause("1.5-12")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([part_up, input_end, part_down], DRAIN_TIMEOUT),
+        ([part_up, input_end, begun_down, part_down], DRAIN_TIMEOUT),
+        ([part_up, part_down, seconds(2), input_end], DRAIN_TIMEOUT - 2),
+        ([part_up, part_up, part_down, input_end], DRAIN_TIMEOUT),  # the answers crossed
+        ([part_up, input_end], ANSWER_TIMEOUT),
+        ([part_up, part_down, part_up, input_end], ANSWER_TIMEOUT),
+        ([part_up, seconds(9), input_end], ANSWER_TIMEOUT),
+        ([part_up, input_end, begun_down], ANSWER_TIMEOUT),
+        ([part_up, begun_down, input_end], ANSWER_TIMEOUT),
+        ([part_up, input_end, part_down, seconds(4), begun_down], ANSWER_TIMEOUT),
+    ],
+)
+def test_it_hears_after_its_answer_and_a_silence(before, after):
+    stream = FakeStream(**TIMES)
+    for step in before:
+        step(stream)
+    stream.clock.advance(after - 0.1)
+    assert stream.session.state is State.DRAINING
+    assert stream.container.closes == []
+    stream.clock.advance(0.2)
+    assert stream.container.closes == [INPUT_ENDED]
+
+
+@pytest.mark.clause("1.5-12")
+def test_an_answer_of_many_messages_with_pauses_is_waited_for():
+    stream = FakeStream(**TIMES)
+    part_up(stream)
+    input_end(stream)
+    for _ in range(20):
+        stream.clock.advance(DRAIN_TIMEOUT - 0.5)
+        part_down(stream)
+    assert stream.session.state is State.DRAINING
+    assert stream.session.parts_saved == 20
+    stream.clock.advance(DRAIN_TIMEOUT)
+    part_down(stream)
+    assert stream.session.parts_saved == 20, "the container has its Close"
+    assert stream.client.sent == [WHOLE] * 21
+
+
+@pytest.mark.clause("1.5-12")
+def test_silence_begins_when_the_container_has_taken_the_last_part():
+    stream = FakeStream(**TIMES)
+    part_up(stream)
+    part_down(stream)
+    stream.container.unsent = 100
+    part_up(stream)
+    part_down(stream)
+    input_end(stream)
+    stream.clock.advance(4 * DRAIN_TIMEOUT)
+    assert stream.session.state is State.DRAINING
+    stream.container.taken += 100
+    stream.clock.advance(DRAIN_TIMEOUT - 0.1)
+    assert stream.session.state is State.DRAINING
+    stream.clock.advance(DRAIN_TIMEOUT / 10 + 0.1)
+    assert stream.container.closes == [INPUT_ENDED]
+
+
+@pytest.mark.clause("1.5-12")
+def test_a_silent_stream_that_held_its_slot_is_spoken_of(caplog):
+    stream = FakeStream(**TIMES)
+    part_up(stream)
+    input_end(stream)
+    stream.clock.advance(ANSWER_TIMEOUT)
+    container_close(1000)(stream)
+    assert stream.session.ending.cause is Cause.COMPLETED
+    (said,) = caplog.messages
+    assert said == (
+        "no answer endpoint=echo request_id=r-1: the container has been silent for 17 s after the "
+        "end of the input (answer_timeout); it gets its Close now"
+    )
+
+
+# --- Closing, in time, goes on -------------------------------------------------------------------
+
+
 @pytest.mark.clause("1.5-12")
 def test_the_containers_time_to_answer_begins_when_it_has_our_close():
     """A Close queues behind unsent data, and a slow container is not a silent one."""
     stream = FakeStream(**TIMES)
+    stream.container.unsent = 3
     input_end(stream)
     for _ in range(3):
+        stream.clock.advance(CLOSE_TIMEOUT - 1)
         stream.container.taken += 1
-        stream.clock.advance(CLOSE_TIMEOUT)
+        stream.clock.advance(1)
         assert stream.session.state is State.CLOSING
     stream.clock.advance(CLOSE_TIMEOUT)
     assert stream.session.ending.cause is Cause.CONTAINER_CLOSE_TIMEOUT
@@ -408,8 +571,12 @@ def test_each_frame_while_draining_buys_the_drain_timeout_anew():
 def test_its_timer_stops_while_the_container_is_not_read(input_end_policy, blocked_first):
     """Its Close, or its next frame, may wait unseen behind what a slow client has not taken."""
     stream = FakeStream(**TIMES, input_end=input_end_policy)
-    timeout = CLOSE_TIMEOUT if input_end_policy == "close" else DRAIN_TIMEOUT
-    state = State.CLOSING if input_end_policy == "close" else State.DRAINING
+    part_up(stream)
+    timeout, state = {
+        "auto": (ANSWER_TIMEOUT, State.DRAINING),
+        "close": (CLOSE_TIMEOUT, State.CLOSING),
+        "drain": (DRAIN_TIMEOUT, State.DRAINING),
+    }[input_end_policy]
     for step in (client_blocked, input_end) if blocked_first else (input_end, client_blocked):
         step(stream)
     for _ in range(3):
@@ -492,7 +659,6 @@ def test_a_raw_client_leaves_while_the_container_is_held_back(held):
     client_blocked(stream)
     held(stream)
     client_finished(stream)
-    stream.clock.advance(CLOSE_TIMEOUT)
     assert stream.session.state is State.ENDED
     assert stream.session.ending.cause is Cause.CLIENT_FINISHED
     assert stream.ended == [stream.session]
@@ -550,15 +716,6 @@ def test_slow_progress_is_no_stall(side):
         stream.clock.advance(STALL_TIMEOUT - 2.1)
         leg.taken += 1
     assert stream.session.state is State.RELAYING
-
-
-def test_nothing_is_held_back_for_a_client_that_has_left():
-    stream = FakeStream(**TIMES)
-    client_finished(stream)
-    client_blocked(stream)
-    assert not stream.container.paused
-    part_down(stream)
-    assert stream.client.sent == []
 
 
 # --- The start -----------------------------------------------------------------------------------
@@ -645,12 +802,16 @@ class AllPairs(RuleBasedStateMachine):
     """Any order of inputs. Held-back frames come out in the middle of what releases them."""
 
     @initialize(
-        input_end=st.sampled_from(ENDS_THE_INPUT), normal_close=st.sampled_from(CALLS_NORMAL)
+        input_end=st.sampled_from(ENDS_THE_INPUT),
+        normal_close=st.sampled_from(CALLS_NORMAL),
+        finishes=st.booleans(),
     )
-    def open(self, input_end, normal_close):
+    def open(self, input_end, normal_close, finishes):
         self.stream = FakeStream(**TIMES, input_end=input_end, normal_close=normal_close)
         self.policy = self.stream.session.policy
-        self.present = True
+        self.finishes = self.stream.container.finishes_before_close = finishes
+        self.heard_at = self.now
+        self.answered = self.answering = False
         self.blocked = {"client": False, "container": False}
         self.held = {"client": [], "container": []}
         #: Deadlines of what ends the stream by itself, each with its cause.
@@ -676,29 +837,35 @@ class AllPairs(RuleBasedStateMachine):
             self.state = State.ENDED
             self.causes = set(causes)
 
-    def arm(self):
+    def arm(self, since=None):
         """The closing's timer runs unless the container is not read."""
-        timeout = CLOSE_TIMEOUT if self.state is State.CLOSING else DRAIN_TIMEOUT
-        self.closing_due = None if self.blocked["client"] else self.now + timeout
+        auto = self.policy.input_end == "auto"
+        if self.state is State.CLOSING:
+            timeout = ANSWER_TIMEOUT if auto and self.finishes else CLOSE_TIMEOUT
+        else:
+            whole = self.answered and not self.answering
+            timeout = DRAIN_TIMEOUT if whole or not auto else ANSWER_TIMEOUT
+        since = self.now if since is None else since
+        self.closing_due = None if self.blocked["client"] else max(self.now, since + timeout)
 
     def close(self):
         self.state = State.CLOSING
         self.closes.append(INPUT_ENDED)
         self.arm()
 
-    def expect_part_down(self):
+    def expect_part_down(self, part):
         if self.state is State.ENDED:
             return
-        if self.state is State.DRAINING:
+        self.heard_at = self.now
+        self.answering = part is BEGUN
+        self.answered |= part is WHOLE
+        if self.state is not State.RELAYING:
             self.arm()
-        if self.present:
-            self.sent_down.append(WHOLE)
+        self.sent_down.append(part)
 
     def expect_close(self, code):
         normal = code in (None, 1000, 1001)
-        if self.state is State.CLOSING and not self.present:
-            self.ends(Cause.CLIENT_FINISHED)
-        elif self.state is State.RELAYING:
+        if self.state is State.RELAYING:
             self.ends(Cause.MODEL_CLOSED if normal else Cause.MODEL_ERROR)
         else:
             mid_message = bool(self.sent_up) and self.sent_up[-1] is BEGUN
@@ -715,29 +882,27 @@ class AllPairs(RuleBasedStateMachine):
     def expect_part_up(self, part):
         if self.state is State.RELAYING:
             self.sent_up.append(part)
+            self.answered = False
         else:
             self.ends(Cause.CLIENT_FAULT)
 
     def expect_input_end(self):
-        if self.state is State.RELAYING:
-            if self.policy.input_end == "drain":
-                self.state = State.DRAINING
-                self.arm()
-            else:
-                self.close()
+        if self.state is not State.RELAYING:
+            return
+        auto = self.policy.input_end == "auto"
+        unanswerable = not self.sent_up or self.sent_up[-1] is BEGUN
+        if self.policy.input_end == "close" or (auto and (unanswerable or self.finishes)):
+            self.close()
+        else:
+            self.state = State.DRAINING
+            whole = self.answered and not self.answering
+            self.arm(self.heard_at if auto and whole else self.now)
 
     def expect_client_finished(self):
-        if self.state is State.ENDED:
-            return
-        self.present = False
-        self.unblock("client")
-        if self.state is not State.CLOSING:
-            self.close()
-        self.arm()
-        self.release("container")
+        self.ends(Cause.CLIENT_FINISHED)
 
     def block(self, side):
-        if self.state is State.ENDED or (side == "client" and not self.present):
+        if self.state is State.ENDED:
             return
         if not self.blocked[side]:
             self.blocked[side] = True
@@ -766,22 +931,16 @@ class AllPairs(RuleBasedStateMachine):
 
     @rule(part=st.sampled_from([WHOLE, BEGUN]))
     def part_up(self, part):
-        if not self.present:
-            return
         self.frame("client", "part_up", part)
         self.stream.client.arrive(lambda: self.stream.session.part_from_client(part))
 
     @rule()
     def input_ends(self):
-        if not self.present:
-            return
         self.frame("client", "input_end")
         input_end(self.stream)
 
     @rule()
     def a_raw_client_closes(self):
-        if not self.present:
-            return
         self.frame("client", "client_finished")
         client_finished(self.stream)
 
@@ -823,15 +982,15 @@ class AllPairs(RuleBasedStateMachine):
         self.release("client")
         container_drained(self.stream)
 
-    @rule(blocks=st.booleans())
-    def part_down(self, blocks):
+    @rule(part=st.sampled_from([WHOLE, BEGUN]), blocks=st.booleans())
+    def part_down(self, part, blocks):
         """Perhaps the one with which the client is over its high-water mark."""
-        blocks = blocks and self.present and not self.blocked["client"]
-        self.frame("container", "part_down")
+        blocks = blocks and not self.blocked["client"]
+        self.frame("container", "part_down", part)
         if blocks and self.state is not State.ENDED:
             self.stream.client.block_on_send = True
             self.block("client")
-        part_down(self.stream)
+        (part_down if part is WHOLE else begun_down)(self.stream)
 
     @rule(code=st.sampled_from([None, 1000, 1001, 1002, 1011, 4001]))
     def the_container_closes(self, code):
@@ -882,8 +1041,7 @@ class AllPairs(RuleBasedStateMachine):
     def deadlines(self):
         due = [(self.lifetime, Cause.LIFETIME_OVER)]
         if self.closing_due is not None:
-            timed_out = Cause.CONTAINER_CLOSE_TIMEOUT if self.present else Cause.CLIENT_FINISHED
-            cause = timed_out if self.state is State.CLOSING else None
+            cause = Cause.CONTAINER_CLOSE_TIMEOUT if self.state is State.CLOSING else None
             due.append((self.closing_due, cause))
         for side, cause in (
             ("client", Cause.CLIENT_STALLED),

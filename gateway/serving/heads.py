@@ -1,0 +1,55 @@
+"""How large a request's head may be: the same over every HTTP."""
+
+from __future__ import annotations
+
+from partway.gateway.serving.exchange import Exchange
+from partway.protocol.errors import HeadTooLarge, TargetTooLong
+from partway.protocol.limits import MAX_HEAD_BYTES, MAX_HEADER_LINE, MAX_HEADERS
+
+#: What a header costs beside its bytes (RFC 9113 §6.5.2).
+_OVERHEAD = 32
+
+
+def target_too_long() -> TargetTooLong:
+    """The error of a target over MAX_HEADER_LINE."""
+    return TargetTooLong(
+        f"the request's target is too long; it must have at most {MAX_HEADER_LINE} bytes"
+    )
+
+
+def head_too_large() -> HeadTooLarge:
+    """The error of a head over any of the other limits."""
+    return HeadTooLarge(
+        f"the request's head is too large; it must have at most {MAX_HEADERS} headers, each with "
+        f"its name at most {MAX_HEADER_LINE} bytes, and at most {MAX_HEAD_BYTES} bytes in all, of "
+        f"which each header counts {_OVERHEAD} more than it has"
+    )
+
+
+def check_head(exchange: Exchange) -> None:
+    """Refuse a request whose head is over the limits, however it came.
+
+    Raises:
+        TargetTooLong: path and query are over MAX_HEADER_LINE.
+        HeadTooLarge: there are more than MAX_HEADERS headers, one of them is over MAX_HEADER_LINE,
+            or all of the head is over MAX_HEAD_BYTES.
+    """
+    target = _size(exchange.path) + _size(exchange.query) + bool(exchange.query)
+    if target > MAX_HEADER_LINE:
+        raise target_too_long()
+    if len(exchange.raw_headers) > MAX_HEADERS:
+        raise head_too_large()
+    total = _size(exchange.method) + target
+    for name, value in exchange.raw_headers:
+        # HTTP/2's name for it has more bytes.
+        size = _size("host" if name == ":authority" else name) + _size(value)
+        if size > MAX_HEADER_LINE:
+            raise head_too_large()
+        total += size + _OVERHEAD
+    if total > MAX_HEAD_BYTES:
+        raise head_too_large()
+
+
+def _size(text: str) -> int:
+    """Count a text's bytes as they came."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,119 @@
+"""How long a container has been silent, once its client has said everything (clause 1.5-12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from partway.gateway.clock import Clock, Timer
+from partway.gateway.limits import STALL_CHECKS
+
+#: Sums of floats may miss a moment by less than this, in seconds.
+_GRAIN: Final = 1e-6
+
+
+class SilenceWatch:
+    """Says when a container has shown no sign of progress for too long.
+
+    A sign is a frame of the container's, and a byte that its socket takes of what it has to take
+    first; pings and pongs on their way out are none. The time stands still while the container is
+    not read: what it says would wait unseen. While bytes wait to be taken the watch looks ten times
+    in a limit, so the end comes at most a tenth of it late.
+
+    Args:
+        clock: the stream's clock.
+        taken: how many bytes the container's socket has taken so far.
+        unsent: how many bytes it has still to take.
+        on_silent: called once for each :meth:`begin`.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        taken: Callable[[], int],
+        unsent: Callable[[], int],
+        on_silent: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._taken = taken
+        self._unsent = unsent
+        self._on_silent = on_silent
+        self._limit: float | None = None
+        self._once_taken = False
+        self._since = 0.0
+        self._taken_before = 0
+        self._all_taken_at = 0
+        self._held = False
+        self._timer: Timer | None = None
+
+    def begin(self, limit: float, since: float, *, once_taken: bool) -> None:
+        """Count the silence anew.
+
+        Args:
+            limit: seconds of silence.
+            since: when the silence began, on the stream's clock; it may be over already.
+            once_taken: whether the silence begins only when everything sent has been taken.
+        """
+        self._limit = limit
+        self._once_taken = once_taken
+        self._since = since
+        self._taken_before = self._taken()
+        self._all_taken_at = self._taken_before + self._unsent()
+        self._arm(soonest=True)
+
+    def heard(self, limit: float) -> None:
+        """Note a frame of the container's, and how long the silence behind it may be."""
+        self._since = self._clock.time()
+        if limit != self._limit:
+            self._limit = limit
+            self._arm()
+        # Else the timer that runs finds out by itself: a frame costs no timer.
+
+    def hold(self) -> None:
+        """Stop the time: the container is not read."""
+        self._held = True
+        self._disarm()
+
+    def release(self) -> None:
+        """Let the time begin anew: the container is read again."""
+        self._held = False
+        self._since = self._clock.time()
+        self._arm()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._limit = None
+        self._disarm()
+
+    def _arm(self, *, soonest: bool = False) -> None:
+        """Look again when the limit may be over.
+
+        Args:
+            soonest: if bytes are to be taken, look at the loop's next turn: what is written in one
+                turn leaves at its end, and has mostly been taken then.
+        """
+        self._disarm()
+        if self._limit is not None and not self._held:
+            left = max(0.0, self._since + self._limit - self._clock.time())
+            if self._taken_before < self._all_taken_at:
+                left = 0.0 if soonest else min(left, self._limit / STALL_CHECKS)
+            self._timer = self._clock.call_later(left, self._look)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        assert self._limit is not None, "a watch that has stopped has no timer"
+        now = self._clock.time()
+        if self._taken_before < self._all_taken_at:
+            taken = self._taken()
+            if taken > self._taken_before or self._once_taken:
+                self._since = now
+                self._taken_before = taken
+        if now - self._since > self._limit - _GRAIN:
+            self.stop()
+            self._on_silent()
+        else:
+            self._arm()

@@ -1,0 +1,212 @@
+"""Real pipecat, told what to do line by line. Run by an interpreter that has it.
+
+Speaks as :mod:`tests.interop.aws_sdk_client` does: a JSON object a line, commands side by side.
+What a bot meets is told one thing at a time, by ``next``::
+
+    {"id": 1, "do": "start", "bot": "b", "region": "us-east-1", "listens": {"endpoint_name": "d"}}
+    {"id": 2, "do": "hear", "bot": "b", "audio": "AAAA..."}
+    {"id": 3, "do": "next", "bot": "b"}
+    {"id": 3, "result": {"what": "TranscriptionFrame", "text": "hello"}}
+
+Imports nothing of this project, which lives in another environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib.metadata
+import json
+import sys
+from typing import Any
+
+from pipecat.frames.frames import (
+    EndFrame,
+    Frame,
+    InputAudioRawFrame,
+    InterimTranscriptionFrame,
+    TranscriptionFrame,
+    TTSAudioRawFrame,
+    TTSSpeakFrame,
+    TTSStoppedFrame,
+    VADUserStoppedSpeakingFrame,
+)
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.worker import PipelineParams, PipelineWorker
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.services.deepgram.sagemaker.stt import DeepgramSageMakerSTTService
+from pipecat.services.deepgram.sagemaker.tts import DeepgramSageMakerTTSService
+from pipecat.workers.runner import WorkerRunner
+
+RATE = 16000
+
+
+class Notes(FrameProcessor):
+    """The end of a pipeline, where what came out of the services is written down."""
+
+    def __init__(self, met: asyncio.Queue[dict[str, Any]]) -> None:
+        super().__init__()
+        self._met = met
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        what = {"what": type(frame).__name__}
+        match frame:
+            case TranscriptionFrame() | InterimTranscriptionFrame():
+                self._met.put_nowait({**what, "text": frame.text})
+            case TTSAudioRawFrame():
+                audio = base64.b64encode(frame.audio).decode()
+                self._met.put_nowait({**what, "audio": audio, "rate": frame.sample_rate})
+            case TTSStoppedFrame():
+                self._met.put_nowait(what)
+        await self.push_frame(frame, direction)
+
+
+class Bot:
+    """A pipeline of the services that are asked for, and the runner that runs it."""
+
+    def __init__(
+        self, region: str, listens: dict[str, Any], speaks: dict[str, Any], **worker: Any
+    ) -> None:
+        self.met: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        services: list[Any] = []
+        if listens:
+            model = listens.pop("model", "nova-3")
+            settings = DeepgramSageMakerSTTService.Settings(model=model)
+            services.append(
+                DeepgramSageMakerSTTService(region=region, settings=settings, **listens)
+            )
+        if speaks:
+            services.append(DeepgramSageMakerTTSService(region=region, **speaks))
+        for service in services:
+            self._note_events(service)
+        self.worker = PipelineWorker(
+            Pipeline([*services, Notes(self.met)]),
+            params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=RATE),
+            cancel_on_idle_timeout=False,
+            **worker,
+        )
+        self.worker.add_event_handler("on_pipeline_error", self._error)
+        self.runner = WorkerRunner(handle_sigint=False)
+        self.running: asyncio.Task[None] | None = None
+
+    def _note_events(self, service: Any) -> None:
+        name = type(service).__name__
+
+        async def connected(service: Any) -> None:
+            self.met.put_nowait({"what": "on_connected", "of": name})
+
+        async def disconnected(service: Any) -> None:
+            self.met.put_nowait({"what": "on_disconnected", "of": name})
+
+        async def refused(service: Any, error: str) -> None:
+            self.met.put_nowait({"what": "on_connection_error", "of": name, "text": error})
+
+        service.add_event_handler("on_connected", connected)
+        service.add_event_handler("on_disconnected", disconnected)
+        service.add_event_handler("on_connection_error", refused)
+
+    async def _error(self, worker: Any, frame: Any) -> None:
+        category = getattr(frame, "category", None)
+        self.met.put_nowait(
+            {
+                "what": "on_pipeline_error",
+                "text": frame.error,
+                "category": getattr(category, "value", category),
+            }
+        )
+
+    async def start(self) -> None:
+        started = asyncio.Event()
+
+        async def on_started(worker: Any, frame: Any) -> None:
+            started.set()
+
+        self.worker.add_event_handler("on_pipeline_started", on_started)
+        await self.runner.add_workers(self.worker)
+        self.running = asyncio.create_task(self.runner.run())
+        await started.wait()
+
+    async def over(self) -> list[dict[str, Any]]:
+        assert self.running is not None
+        await self.running
+        return [self.met.get_nowait() for _ in range(self.met.qsize())]
+
+
+class Driver:
+    """Bots by the names that commands give them."""
+
+    def __init__(self) -> None:
+        self.bots: dict[str, Bot] = {}
+
+    async def version(self) -> str:
+        return importlib.metadata.version("pipecat-ai")
+
+    async def start(
+        self,
+        bot: str,
+        region: str,
+        listens: dict[str, Any] | None = None,
+        speaks: dict[str, Any] | None = None,
+        **worker: Any,
+    ) -> None:
+        """Begin a pipeline; returns when its start has gone through."""
+        self.bots[bot] = Bot(region, listens or {}, speaks or {}, **worker)
+        await self.bots[bot].start()
+
+    async def hear(self, bot: str, audio: str) -> None:
+        """Audio of the user's; base64."""
+        frame = InputAudioRawFrame(base64.b64decode(audio), RATE, 1)
+        await self.bots[bot].worker.queue_frame(frame)
+
+    async def pause(self, bot: str) -> None:
+        """The user stops speaking."""
+        await self.bots[bot].worker.queue_frame(VADUserStoppedSpeakingFrame())
+
+    async def say(self, bot: str, text: str) -> None:
+        """Have something spoken."""
+        await self.bots[bot].worker.queue_frame(TTSSpeakFrame(text))
+
+    async def next(self, bot: str) -> dict[str, Any]:
+        """What the bot meets next."""
+        return await self.bots[bot].met.get()
+
+    async def end(self, bot: str) -> list[dict[str, Any]]:
+        """The orderly end; when all is over, returns what was met and not asked for."""
+        ending = self.bots.pop(bot)
+        await ending.worker.queue_frame(EndFrame())
+        return await ending.over()
+
+    async def cancel(self, bot: str) -> list[dict[str, Any]]:
+        """The other end, which waits for nothing that is under way; returns as ``end``."""
+        ending = self.bots.pop(bot)
+        await ending.runner.cancel("told to")
+        return await ending.over()
+
+    async def answer(self, line: bytes) -> None:
+        command = json.loads(line)
+        number, do = command.pop("id"), command.pop("do")
+        try:
+            answer = {"result": await getattr(self, do)(**command)}
+        except Exception as error:  # whatever it is, it is the answer
+            told = {"kind": type(error).__name__, "text": str(error), "cause": None}
+            answer = {"error": told}
+        sys.stdout.write(json.dumps({"id": number, **answer}) + "\n")
+        sys.stdout.flush()
+
+
+async def main() -> None:
+    driver = Driver()
+    commands = asyncio.StreamReader(limit=2**24)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
+    )
+    running = set()
+    async for line in commands:
+        task = asyncio.create_task(driver.answer(line))
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
