@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
@@ -159,9 +158,9 @@ async def test_a_handshake_has_its_own_time(gateway_for, files, monkeypatch):
 
     monkeypatch.setattr("partway.gateway.dialling.reach", reach)
     for trust in (None, Trust()):
-        gateway = await gateway_for(StreamPolicy(connect_timeout=0.5), container_tls=trust)
+        gateway = await gateway_for(address=Address("127.0.0.1", 9), container_tls=trust)
         await gateway.request(upgrade_request())
-    assert reached == [0.5, 5.5]
+    assert reached == [0.25, 5.25]
 
 
 def test_a_gateway_asks_for_tls_1_2_at_least():
