@@ -10,7 +10,8 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test test-text mutants tutorial lint format bench bench-codecs bench-http2 bench-container bench-speech bench-text browser interop interop-js interop-pipecat sdk-python pipecat-python \
+.PHONY: demo test test-text mutants tutorial lint format bench bench-codecs bench-http2 bench-container \
+	bench-speech bench-text browser interop interop-js interop-pipecat sdk-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop

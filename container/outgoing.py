@@ -60,6 +60,11 @@ class Outbox:
 
     async def send_part(self, part: PayloadPart) -> None:
         """Send a part as one frame."""
+        if not isinstance(part, PayloadPart):
+            raise TypeError(
+                f"a part must be a PayloadPart, not {type(part).__name__}; "
+                "send() takes str and bytes"
+            )
         if self._parts.mid_message:  # the turn is its sender's already
             await self.writable()
         elif not self._at_once():
@@ -154,9 +159,12 @@ class OutgoingMessage:
     async def send(self, fragment: str | bytes) -> None:
         if self._ended.is_set():
             raise RuntimeError("the message's block is over: its fragments must be sent inside it")
-        if isinstance(fragment, str) is not self._text:
+        if not isinstance(fragment, str if self._text else bytes | bytearray | memoryview):
             wanted = "str" if self._text else "bytes"
-            raise TypeError(f"this message's fragments must be {wanted}: see message(text=…)")
+            kind = type(fragment).__name__
+            raise TypeError(
+                f"this message's fragments must be {wanted}, not {kind}: see message(text=…)"
+            )
         payload = fragment.encode() if isinstance(fragment, str) else bytes(fragment)
         if self._held is not None:
             await self._outbox.writable()

@@ -13,16 +13,34 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Final, Literal, TypeVar, cast
 
 from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
-from partway.protocol.handshake import Accepted, ClientHandshake, HandshakeBroken, HandshakeRefused
+from partway.protocol.handshake import (
+    Accepted,
+    ClientHandshake,
+    HandshakeBroken,
+    HandshakeCut,
+    HandshakeRefused,
+)
 from partway.protocol.limits import LINGER_TIMEOUT
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
 #: Where ``https://`` leads, unless a URL says otherwise (RFC 9110 §4.2.2).
 HTTPS_PORT: Final = 443
+#: What is said of a name that leads nowhere to whoever may not know the name.
+_NO_ADDRESS: Final = "its host has no address"
+
+#: By OpenSSL's codes what is wrong with a certificate where it is not that nobody trusts its root:
+#: it does not hold yet, or no longer; it holds another host name, e-mail or IP address.
+_WRONG: Final[dict[int, Literal["time", "name"]]] = {
+    **dict.fromkeys((9, 10), "time"),
+    **dict.fromkeys((62, 63, 64), "name"),
+}
+
+#: OpenSSL's names, by version, for an answer whose first bytes are no record of TLS.
+_CLEARTEXT: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +66,29 @@ class Upgraded:
 class Unreachable(Exception):
     """A server gave no connection, or no valid answer to the upgrade; the message says why.
 
-    Args:
-        message: why, for whoever may know which server it is.
-        unnamed: the same for others, where the message names the server.
+    Attributes:
+        unnamed: the same for whoever may not know which server it is, where the message names it.
+        passing: whether a later attempt may fare better. It will not where the name is unknown, the
+            certificate is not to be trusted, or the server speaks something else.
     """
 
-    def __init__(self, message: str, unnamed: str | None = None) -> None:
-        super().__init__(message)
-        self.unnamed = message if unnamed is None else unnamed
+    def __init__(self, why: str, unnamed: str | None = None, *, passing: bool = True) -> None:
+        super().__init__(why)
+        self.unnamed = why if unnamed is None else unnamed
+        self.passing = passing
+
+
+class Untrusted(Unreachable):
+    """The server's certificate is not to be trusted.
+
+    Attributes:
+        wrong: what has to be another: the certificate's names, the time, or the roots to trust.
+    """
+
+    def __init__(self, why: str, *, wrong: Literal["name", "time", "root"]) -> None:
+        what = "the server's certificate is not to be trusted"
+        super().__init__(f"{what}: {why}", what, passing=False)  # of another host, it names ours
+        self.wrong = wrong
 
 
 class OutOfDescriptors(Unreachable):
@@ -95,7 +128,8 @@ async def dial(
         raise Unreachable(f"no answer to the upgrade within {handshake_timeout:g} s") from None
     except (HandshakeBroken, OSError) as error:
         transport.abort()
-        raise Unreachable(str(error)) from None
+        passing = isinstance(error, HandshakeCut | OSError)
+        raise Unreachable(str(error), passing=passing) from None
     except BaseException:
         transport.abort()
         raise
@@ -128,9 +162,10 @@ async def reach(
     except OSError as error:  # a TimeoutError is one
         _check_descriptors(error)
         _try_descriptor()
-        trouble = f"the host {address.host} has no address: {error}"
-        raise Unreachable(trouble, "its host has no address") from None
-    trouble, unnamed = f"the host {address.host} has no address", "its host has no address"
+        passing = not isinstance(error, socket.gaierror) or error.errno == socket.EAI_AGAIN
+        why = f"the host {address.host} has no address: {error}"
+        raise Unreachable(why, _NO_ADDRESS, passing=passing) from None
+    troubles: list[Unreachable] = []
     for _, _, _, _, place in found:
         try:
             async with asyncio.timeout(timeout):
@@ -145,20 +180,34 @@ async def reach(
                 )
         except TimeoutError:
             what = "accepted" if tls is None else "accepted, its TLS included,"
-            trouble = unnamed = f"no connection was {what} within {timeout * 1000:g} ms"
-        except ssl.SSLCertVerificationError as error:
-            unnamed = "the server's certificate is not to be trusted"
-            trouble = f"{unnamed}: {error.verify_message}"  # of another host, it names ours
+            troubles.append(Unreachable(f"no connection was {what} within {timeout * 1000:g} ms"))
         except ssl.SSLError as error:
-            reason = error.reason or "the handshake failed"
-            trouble = unnamed = f"no TLS with the server: {reason}"
+            troubles.append(_without_tls(error))
         except OSError as error:
             _check_descriptors(error)
             # Not strerror: asyncio's says "Connect call failed", whatever the reason.
-            trouble = unnamed = (
-                os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
-            )
-    raise Unreachable(trouble, unnamed)
+            why = os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
+            troubles.append(Unreachable(why))
+    if not troubles:
+        why = f"the host {address.host} has no address"
+        raise Unreachable(why, _NO_ADDRESS, passing=False)
+    # A server that answered wrongly says more than an address where there is none.
+    raise next((each for each in troubles if not each.passing), troubles[-1])
+
+
+def _without_tls(error: ssl.SSLError) -> Unreachable:
+    """What is said of a handshake of TLS that failed, and whether the next one may not."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Untrusted(error.verify_message, wrong=_WRONG.get(error.verify_code, "root"))
+    reason = error.reason or "the handshake failed"
+    if reason in _CLEARTEXT:
+        return Unreachable(
+            f"the server answers TLS in clear ({reason}): the URL must begin with http://, or have "
+            "the port on which it speaks TLS",
+            passing=False,
+        )
+    cut = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError)
+    return Unreachable(f"no TLS with the server: {reason}", passing=cut)
 
 
 def _check_descriptors(error: OSError) -> None:
@@ -204,7 +253,7 @@ class _Dialling(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._fail(exc or HandshakeBroken("the connection ended before the upgrade was answered"))
+        self._fail(exc or HandshakeCut("the connection ended before the upgrade was answered"))
 
     def _receive(self, data: bytes) -> None:
         if self._outcome.done():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from partway.protocol.limits import KIB, MIB
+from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB
 
 # --- Bodies of plain requests and responses ------------------------------------------------------
 
@@ -69,6 +69,10 @@ MAX_SOCKET_READ: Final = 256 * KIB
 
 #: Part bytes the Python client holds for a caller that does not iterate; then it stops reading.
 CLIENT_RECEIVE_HIGH_WATER: Final = 1 * MIB
+
+#: Largest message that the Python client joins from its parts, unless its caller says otherwise: as
+#: large as the runtime of containers joins them (``container.limits.MAX_MESSAGE_BYTES``).
+CLIENT_MAX_MESSAGE: Final = MAX_PART_BYTES
 
 # --- Liveness, progress, lifetime ----------------------------------------------------------------
 

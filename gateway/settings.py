@@ -20,7 +20,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Any, Final, Literal, get_origin
 
 from partway.gateway.configuration.expected import (
     FilePath,
@@ -43,6 +43,9 @@ from partway.log_lines import LogFormat
 from partway.protocol import limits
 
 _DAY = 86_400
+
+#: Settings that must not cross: the lower one is at most the higher one.
+_MARKS: Final = frozenset({"low_water", "high_water"})
 
 #: uvloop would take a port modulo 65,536.
 _Port = Annotated[int, whole(0, 65_535)]
@@ -125,6 +128,15 @@ _TOP_LEVEL = keys_of(_TopLevel) or {}
 _OF_STREAMS = keys_of(StreamPolicy) or {}
 
 
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"PARTWAY_{name.upper()}"
+
+
+#: The variable of each setting: of the whole gateway, and of the streams of all endpoints.
+VARIABLES: Final = frozenset(map(variable_of, (*_TOP_LEVEL, *_OF_STREAMS)))
+
+
 @dataclass(frozen=True, slots=True)
 class Settings(_TopLevel):
     """Everything that can be set. Times in seconds.
@@ -196,34 +208,38 @@ def load(
 
     Args:
         flags: by setting's name, those given only; ``endpoints`` as ``NAME=URL`` strings.
-        environment: ``PARTWAY_HOST`` and so on, lists separated by commas.
+        environment: ``PARTWAY_HOST`` and so on, lists separated by commas; ``PARTWAY_LIFETIME`` and
+            its like stand in place of the file's ``[stream]``.
         config: a TOML file.
 
     Raises:
         SettingsError: what is wrong, and where.
     """
     values: dict[str, Any] = {}
-    policy = StreamPolicy()
+    of_streams = _of_the_environment(_OF_STREAMS, environment)
+    policy = dataclasses.replace(StreamPolicy(), **of_streams)
     endpoints: dict[str, Endpoint] = {}
     if config is not None:
         document = read_toml(config)
         file = document.as_table(_File)
-        policy = file.stream
+        policy = dataclasses.replace(file.stream, **of_streams)
         values = {name: getattr(file, name) for name in document.members if name in _TOP_LEVEL}
         endpoints = {
             name: _endpoint(name, table, policy, document.members["endpoints"][name])
             for name, table in file.endpoints.items()
         }
-        document.refuse(_crossed(policy, endpoints.values()))
+        if not of_streams.keys() & _MARKS:
+            document.refuse(_crossed(policy, endpoints.values()))
         document.refuse(
             (("endpoints", name, "ca"), f"{table.url} is without TLS; it must be https://")
             for name, table in file.endpoints.items()
             if table.ca is not None and not is_tls(table.url)
         )
-    for name, hint in _TOP_LEVEL.items():
-        variable = f"PARTWAY_{name.upper()}"
-        if variable in environment:
-            values[name] = checked(hint, _from_text(environment[variable], hint), variable)
+    if marks := sorted(of_streams.keys() & _MARKS):
+        where = ", ".join(map(variable_of, marks))
+        if crossed := list(_crossed(policy, endpoints.values())):
+            raise error_of(where, crossed)
+    values |= _of_the_environment(_TOP_LEVEL, environment)
     for name, value in flags.items():
         if name != "endpoints":
             values[name] = checked(_TOP_LEVEL[name], value, f"--{name.replace('_', '-')}")
@@ -235,6 +251,18 @@ def load(
     )
     settings.check()
     return settings
+
+
+def _of_the_environment(
+    settings: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Those of these settings that the environment has; by name, each of its type."""
+    found = {}
+    for name, hint in settings.items():
+        variable = variable_of(name)
+        if variable in environment:
+            found[name] = checked(hint, _from_text(environment[variable], hint), variable)
+    return found
 
 
 def _trusting(endpoint: Endpoint, otherwise: Trust) -> Endpoint:

@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import h11
 
@@ -21,6 +22,16 @@ from partway.protocol.limits import HANDSHAKE_HEAD_BYTES, MAX_INTERIM_RESPONSES,
 #: says something: once it has finished what it was asked for (clause 1.5-12).
 CLOSE_HEADER = "X-Partway-Close"
 AFTER_ANSWER = "after-answer"
+
+#: The header by which the gateway says in its answer to a client, over HTTP/2 too, what the end of
+#: the input will mean: ``close`` if the container hears of it at once, else the setting's value.
+INPUT_END_HEADER = "x-partway-input-end"
+#: The first byte of what a server of TLS says to a client that speaks in clear: the type of an
+#: alert's record (RFC 8446 §5.1). No version of HTTP begins so.
+TLS_ALERT: Final = b"\x15"
+
+#: What is said of such a server.
+SPEAKS_TLS: Final = "the server speaks TLS on this port: the URL must begin with https://"
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 
@@ -121,6 +132,10 @@ class HandshakeBroken(Exception):
     """What the server sent is not a valid answer to the upgrade; the message says why."""
 
 
+class HandshakeCut(HandshakeBroken):
+    """The connection ended before the server's answer did."""
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """A completed handshake.
@@ -171,6 +186,7 @@ class ClientHandshake:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HANDSHAKE_HEAD_BYTES)
         self._refusal: tuple[int, dict[str, str]] | None = None
         self._body = b""
+        self._begins = b""
         self._interim_left = MAX_INTERIM_RESPONSES
         fields = [
             ("Host", host),
@@ -197,9 +213,11 @@ class ClientHandshake:
 
         Raises:
             HandshakeRefused: the server answered with another status than 101.
+            HandshakeCut: the connection ended before the answer did.
             HandshakeBroken: the answer is not HTTP, has the wrong accept key or agrees to something
-                that was not offered; or the connection ended first.
+                that was not offered.
         """
+        self._begins = self._begins or data[:1]
         try:
             self._http.receive_data(data)
             return self._events()
@@ -207,9 +225,9 @@ class ClientHandshake:
             if self._refusal is not None:  # its head was whole: the status is worth more
                 raise self._refused() from None
             if not data:
-                raise HandshakeBroken(
-                    "the connection ended before the upgrade was answered"
-                ) from None
+                raise HandshakeCut("the connection ended before the upgrade was answered") from None
+            if self._begins == TLS_ALERT:  # shorter than a line of HTTP's
+                raise HandshakeBroken(SPEAKS_TLS) from None
             # h11 says what it is about, and after a colon quotes it: nothing for a log.
             about = str(error).partition(":")[0]
             raise HandshakeBroken(f"the answer to the upgrade is not HTTP: {about}") from None

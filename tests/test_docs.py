@@ -286,6 +286,9 @@ def test_the_demo():
     assert "partway stopped with status 0" in output
     assert "partway-container stopped with status 0" in output
     assert output.count("↑") == output.count("↓") == 7
+    assert "\\x" not in output, (
+        "a code point that is cut shows its bytes, and no escapes of Python's"
+    )
     shown = re.search(r"^`make demo` shows.*?^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     assert shown, "the README shows a piece of it"
     timeless = re.sub(r"\d\.\d{4} s", "#", output)
@@ -296,41 +299,58 @@ README = (ROOT / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/reference/client.md", "gateway/client/__init__.py"]
+    "name",
+    [
+        *("README.md", "docs/reference/client.md"),
+        *(f"gateway/client/{name}.py" for name in ("__init__", "sync", "backoff")),
+    ],
 )
-def test_the_python_example(name):
-    """It runs as it is written, against a gateway with an echo; in a coroutine if it needs one."""
+def test_the_python_examples(name):
+    """They run as they are written, with an echo; in a coroutine if they need one."""
     text = (ROOT / name).read_text("utf-8")
     if name.endswith(".py"):
-        block = textwrap.dedent(re.search(r"::\n\n((?:    .*\n|\n)+)", text)[1])
+        blocks = [textwrap.dedent(re.search(r"::\n\n((?:    .*\n|\n)+)", text)[1])]
     else:
-        (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    imports = "from partway.gateway.client import connect\n"
+        blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert blocks
     with running("partway.container", "serve", "--host", "127.0.0.1", "--port", "0") as container:
         endpoint = f"echo={container}"
         with running(
             "partway.gateway.cli.main", "serve", "--port", "0", "--endpoint", endpoint
         ) as url:
-            assert "http://127.0.0.1:8090" in block
-            program = block.replace("http://127.0.0.1:8090", url)
-            if "asyncio.run(" not in program:
-                body = textwrap.indent(program, "    ")
-                program = f"import asyncio\n{imports}async def main():\n{body}\nasyncio.run(main())"
-            process = subprocess.run(
-                [sys.executable, "-c", program],
-                capture_output=True,
-                timeout=50,
-                check=False,
-                cwd=ROOT,
-            )
+            printed = [run_example(block, url) for block in blocks]
+    assert printed == [said(block) for block in blocks]
+
+
+def run_example(block: str, url: str) -> list[str]:
+    """Run an example with the gateway that there is; returns the lines that it prints."""
+    assert "http://127.0.0.1:8090" in block
+    program = block.replace("http://127.0.0.1:8090", url)
+    if "async " in program and "asyncio.run(" not in program:
+        body = textwrap.indent(program, "    ")
+        program = f"import asyncio\nasync def main():\n{body}\nasyncio.run(main())"
+    imports = "from partway import connect, connect_sync, reconnecting\n"
+    process = subprocess.run(
+        [sys.executable, "-c", imports + program],
+        capture_output=True,
+        timeout=50,
+        check=False,
+        cwd=ROOT,
+    )
     assert process.returncode == 0, process.stderr.decode()
     assert process.stderr == b""
-    if "print(" in block:
-        lines = process.stdout.decode().splitlines()
-        assert lines == [
+    return process.stdout.decode().splitlines()
+
+
+def said(block: str) -> list[str]:
+    """What an example says that it prints: in the comments of its lines, or all of its parts."""
+    if "print(part." in block:
+        return [
             "b'Hello ' DataType.UTF8 CompletionState.PARTIAL",
             "b'world' DataType.UTF8 CompletionState.COMPLETE",
         ]
+    printing = [line for line in block.splitlines() if "print(" in line]
+    return [line.partition("  # ")[2] for line in printing]
 
 
 def test_the_public_names_are_documented():
@@ -343,12 +363,15 @@ def test_the_public_names_are_documented():
         if not name.startswith("_") and name in PUBLIC_METHODS
     ]
     assert sorted(methods) == sorted(PUBLIC_METHODS)
-    for name in [*methods, *client.__all__]:
+    for name in [*methods, *client.__all__, "SyncStream", "connect_sync", "reconnecting"]:
         if name not in {"DataType", "CompletionState"}:
             assert re.search(rf"\b{name}\b", reference), name
 
 
-PUBLIC_METHODS = ("send", "send_text", "send_bytes", "end_input", "receive", "close")
+PUBLIC_METHODS = (
+    *("send", "send_text", "send_bytes", "end_input"),
+    *("receive", "messages", "ask", "close"),
+)
 
 
 def test_an_endpoint_has_no_setting_that_the_pages_do_not_know():

@@ -20,11 +20,11 @@ ALLOWED = {
     "protocol": {"partway.protocol"},
     "gateway": {
         "partway.gateway", "partway.protocol", "partway.__version__", "partway.completion",
-        "partway.documentation", "partway.log_lines",
+        "partway.documentation", "partway.log_lines", "partway.variables",
     },
     "container": {
         "partway.container", "partway.protocol", "partway.__version__", "partway.completion",
-        "partway.documentation", "partway.log_lines",
+        "partway.documentation", "partway.log_lines", "partway.variables",
     },
     "src/partway": {"partway"},
 }  # fmt: skip

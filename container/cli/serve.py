@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from partway.container.cli.environment import VARIABLES
 from partway.container.cli.errors import CommandError
 from partway.container.cli.target import (
     KINDS,
@@ -34,6 +35,7 @@ from partway.container.model import Model
 from partway.container.models import MODELS
 from partway.container.server import MODEL_DIR, ModelServer
 from partway.log_lines import LOG_FORMATS, start_logging
+from partway.variables import unknown_variables
 
 try:
     import uvloop
@@ -151,6 +153,8 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: the command cannot do what it was asked.
     """
+    if unknown := unknown_variables(os.environ, VARIABLES):
+        raise CommandError(unknown)
     environ = os.environ
     level = options.log_level or environ.get("PARTWAY_LOG_LEVEL") or "info"
     kind = options.log_format or environ.get("PARTWAY_LOG_FORMAT") or "text"

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from partway import CompletionState, DataType, PayloadPart, connect
-from partway.gateway.cli.invoke import FramePrinter
+from partway.gateway.cli.invoke_output import FramePrinter
 
 PARTIAL, COMPLETE = CompletionState.PARTIAL, CompletionState.COMPLETE
 UTF8, BINARY = DataType.UTF8, DataType.BINARY

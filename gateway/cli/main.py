@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from partway import __version__, completion
 from partway.documentation import page
+from partway.log_lines import say_failure
+from partway.variables import unknown_variables
 
 COMMANDS: Final = ("serve", "invoke", "certs", "dev", "conform", "replay")
+
+#: Those that read variables, or hand them on to a container that they start.
+_READERS: Final = frozenset({"serve", "invoke", "dev", "conform"})
 
 _PROG: Final = "partway"
 
@@ -22,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The one that is asked for is all that is imported: the others take half a second.
     known = given[:1] if set(given[:1]) & set(COMMANDS) else COMMANDS
     options = _parser(known).parse_args(given)
+    if options.command in _READERS and (unknown := unknown_variables(os.environ)):
+        say_failure(f"{_PROG} {options.command}", unknown)
+        return 2
     status: int = options.run(options)
     return status
 

@@ -9,8 +9,11 @@
         async for part in stream:
             print(part.payload, part.data_type, part.completion)
 
-Reconnecting is the caller's: what to send again only the caller knows. Every exception says in
-``reconnect`` whether it makes sense.
+Whole messages are what :meth:`ClientStream.messages` and :meth:`ClientStream.ask` give. Code
+without asyncio takes ``partway.connect_sync``.
+
+Every exception says in ``reconnect`` whether opening the stream again makes sense;
+``partway.reconnecting`` does. What to send again only the caller knows.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from partway.gateway.client.errors import (
+    BadMessage,
     ConnectionLost,
     GatewayUnreachable,
     ModelStreamFailed,
@@ -38,6 +42,7 @@ from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from partway.protocol.sigv4 import Credentials
 
 __all__ = [
+    "BadMessage",
     "ClientStream",
     "CompletionState",
     "ConnectionLost",
@@ -74,6 +79,9 @@ async def connect(
     open_timeout: float = CONTAINER_HANDSHAKE_TIMEOUT + 10.0,
 ) -> AsyncIterator[ClientStream]:
     """Open a stream; leaving the block closes it, and gives up what has not come yet.
+
+    A block that is left by an exception, or whose task is cancelled, cancels its stream; one that
+    comes to its end has finished with it. The gateway's log tells the two apart.
 
     Args:
         url: the gateway's URL, ``http://HOST:PORT`` or ``https://HOST:PORT``.
@@ -121,5 +129,8 @@ async def connect(
     wire.start(stream)
     try:
         yield stream
-    finally:
+    except BaseException:
+        await stream.close(cancel=True)
+        raise
+    else:
         await stream.close()

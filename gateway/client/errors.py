@@ -4,27 +4,63 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Final
 
-#: Close codes after which the same stream may well succeed: the server goes away, fails inside,
-#: restarts, is busy, or its network broke. What an application says with its own codes
+from partway.gateway.dialling import Unreachable, Untrusted
+
+#: Close codes after which the same stream may well succeed: the model's server goes away, is lost,
+#: restarts, is busy, or stands behind a proxy that did not reach it. Not 1011: an exception of the
+#: model's own, and the same words raise it again. What an application says with its own codes
 #: (3000–4999) only the application's author knows.
-_PASSING_CODES = frozenset({"1001", "1006", "1011", "1012", "1013", "1014"})
+_PASSING_CODES: Final = frozenset({"1001", "1006", "1012", "1013", "1014"})
+
+#: Statuses below 500 after which the same request may well be granted: too slow, too early, too
+#: many (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 6585 §4); and those from 500 on after which it will
+#: not, since the server does not know how (RFC 9110 §15.6.2, §15.6.6).
+_PASSING_STATUSES: Final = frozenset({408, 425, 429})
+_LASTING_STATUSES: Final = frozenset({501, 505})
+
+#: What AWS's APIs say with a status of 400 and mean as 429.
+_THROTTLED: Final = "ThrottlingException"
+
+
+#: What to do about a certificate, by what is wrong with it.
+_REMEDIES: Final = {
+    "name": (
+        "the URL must have a name that is in the certificate: `partway certs --name NAME` puts one "
+        "into the local CA's"
+    ),
+    "time": (
+        "it must be renewed, or this machine's clock set right: `partway certs` renews the local "
+        "CA's"
+    ),
+    "root": (
+        "its root must be in the file that ca= names (--ca FILE), or SSL_CERT_FILE: "
+        "`partway certs` makes the local CA's, and prints where it is"
+    ),
+}
 
 
 class PartwayError(Exception):
     """Base of the errors that end a stream other than cleanly.
 
     Attributes:
-        reconnect: whether opening the stream again makes sense.
+        reconnect: whether opening the same stream again can help.
     """
 
     reconnect = False
 
 
 class GatewayUnreachable(PartwayError):
-    """Nothing answers at the URL, or something that does not speak as a gateway does."""
+    """Nothing answers at the URL, or something that does not speak as a gateway does.
 
-    reconnect = True
+    ``reconnect`` is false where the next attempt must fail as this one did: the host's name is
+    unknown, its certificate is not to be trusted, or what answers there speaks something else.
+    """
+
+    def __init__(self, message: str, *, reconnect: bool = True) -> None:
+        super().__init__(message)
+        self.reconnect = reconnect
 
 
 class StreamRefused(PartwayError):
@@ -52,8 +88,17 @@ class StreamRefused(PartwayError):
         self.message = message
         self.original_status = original_status
         self.original_message = original_message
-        passing = original_status in (0, 429) or original_status >= 500
-        self.reconnect = status >= 500 or status == 429 or (status == 424 and passing)
+        if status == 424 and original_status:  # 0: the container was not reached (clause 4-6)
+            # Its 500 is what 1011 is on a stream: an exception of the model's own.
+            self.reconnect = original_status != 500 and _passes(original_status)
+        else:
+            throttled = error.partition(":")[0] == _THROTTLED
+            self.reconnect = throttled or status == 424 or _passes(status)
+
+
+def _passes(status: int) -> bool:
+    """Whether a request that was answered with this status may be granted later."""
+    return status in _PASSING_STATUSES or (status >= 500 and status not in _LASTING_STATUSES)
 
 
 class ModelStreamFailed(PartwayError):
@@ -84,7 +129,24 @@ class ConnectionLost(PartwayError):
 
 
 class StreamEnded(PartwayError):
-    """Something was to be sent on a stream that has ended cleanly, or whose input has ended."""
+    """Something was to be sent, or answered, on a stream or an input that has ended cleanly."""
+
+
+class BadMessage(PartwayError):
+    """A message cannot be given whole: too large, text that is not UTF-8, or cut by the end."""
+
+
+def unreachable(url: str, error: Unreachable) -> GatewayUnreachable:
+    """The error of a stream that was not opened; of a certificate it says what to do.
+
+    Args:
+        url: the gateway's, for the message.
+        error: why there is no stream.
+    """
+    why = f"no stream with {url}: {error}"
+    if isinstance(error, Untrusted):
+        why = f"{why.rstrip('.')}; {_REMEDIES[error.wrong]}"
+    return GatewayUnreachable(why, reconnect=error.passing)
 
 
 def refused(status: int, headers: Mapping[str, str], body: bytes) -> StreamRefused:

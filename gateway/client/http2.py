@@ -25,7 +25,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from partway.gateway.client.errors import ConnectionLost, GatewayUnreachable, PartwayError, refused
+from partway.gateway.client.errors import ConnectionLost, PartwayError, refused, unreachable
 from partway.gateway.client.http2_request import RequestBody
 from partway.gateway.client.request import Headers, StreamRequest
 from partway.gateway.client.server_frames import BadFrames, ServerFrames
@@ -39,6 +39,7 @@ from partway.gateway.limits import (
 )
 from partway.protocol import limits
 from partway.protocol.eventstream import CONTENT_TYPE
+from partway.protocol.handshake import INPUT_END_HEADER, SPEAKS_TLS
 from partway.protocol.http2_frames import goaway
 from partway.protocol.part_events import EventFault, ResponseEvents, encode_part
 from partway.protocol.parts import PayloadPart
@@ -87,7 +88,7 @@ async def open_http2(
             wire.abort()
             raise
     except Unreachable as error:
-        raise GatewayUnreachable(f"no stream with {request.url}: {error}") from None
+        raise unreachable(request.url, error) from None
     return wire
 
 
@@ -95,7 +96,8 @@ def _check_alpn(transport: asyncio.Transport) -> None:
     agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
     if agreed != "h2":  # RFC 9113 §3.2
         raise Unreachable(
-            f"the server does not speak HTTP/2: TLS agreed on {agreed or 'no protocol'}"
+            f"the server does not speak HTTP/2: TLS agreed on {agreed or 'no protocol'}",
+            passing=False,
         )
 
 
@@ -110,7 +112,7 @@ class Http2Wire(asyncio.Protocol, Wire):
     pongs_wait = False
 
     def __init__(self) -> None:
-        self.request_id = ""
+        self.request_id = self.input_end = ""
         self._loop = asyncio.get_running_loop()
         self._h2 = _library()
         self._frames = ServerFrames()
@@ -196,11 +198,13 @@ class Http2Wire(asyncio.Protocol, Wire):
     def flushed(self, position: int) -> bool:
         return self._written - self._unsent() >= position
 
-    def finish(self) -> None:
+    def finish(self, *, cancel: bool) -> None:
         transport = self._transport
         if transport is None or self._finishing is not None:
             return
         self._finishing = self._loop.call_later(limits.LINGER_TIMEOUT, self.abort)
+        # What waits for credit is not waited for; a part may be cut then, which is no good order.
+        cancel = cancel or self._body.held_bytes > 0
         self._body.drop()
         if self._over:
             self._leave(transport)
@@ -208,7 +212,8 @@ class Http2Wire(asyncio.Protocol, Wire):
         # Whoever closes with unread input sends TCP's RST, which may erase what was said before
         # it: so the answer to a ping behind the reset is waited for, or the gateway's own end.
         self._over = True
-        self._h2.reset_stream(_STREAM, ErrorCodes.CANCEL)
+        # No END_STREAM before it: the gateway would have the container finish what nobody hears.
+        self._h2.reset_stream(_STREAM, ErrorCodes.CANCEL if cancel else ErrorCodes.NO_ERROR)
         self._h2.ping(_LEAVING)
         self._flush()
 
@@ -264,11 +269,13 @@ class Http2Wire(asyncio.Protocol, Wire):
         said = self._frames.goaway
         if said is not None and said.error_code:
             self._gone = f"the gateway ended the connection with GOAWAY({_name(said.error_code)})"
+        elif self._frames.speaks_tls:
+            self._gone = SPEAKS_TLS
         elif not self._frames.begun:
             self._gone = "the connection ended before a word of HTTP/2 came back"
         else:
             self._gone = "the connection to the gateway ended before the stream did"
-        self._ended_by(self._gone)
+        self._ended_by(self._gone, passing=not self._frames.speaks_tls)
         self._deliver()
         if self._owner is not None:
             self._owner.lost()
@@ -303,12 +310,13 @@ class Http2Wire(asyncio.Protocol, Wire):
         content_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
         if status == "200" and content_type == CONTENT_TYPE:
             self.request_id = self._headers.get("x-amzn-requestid", "")
+            self.input_end = self._headers.get(INPUT_END_HEADER, "")
             if not self._head.done():
                 self._head.set_result(None)
         elif status.isascii() and status.isdigit():
             self._status = int(status)
         else:
-            self._ended_by("the gateway's answer has no status")
+            self._ended_by("the gateway's answer has no status", passing=False)
 
     def _data_received(self, data: bytes) -> None:
         if self._status:
@@ -328,19 +336,22 @@ class Http2Wire(asyncio.Protocol, Wire):
             self._over = True
             self._body.drop()
 
-    def _ended_by(self, why: str) -> None:
-        """Note that the stream is over for ``why``, unless it has ended before."""
+    def _ended_by(self, why: str, *, passing: bool = True) -> None:
+        """Note that the stream is over for ``why``, unless it has ended before.
+
+        Before the stream is granted, ``passing`` says whether another attempt may fare better.
+        """
         if not self._head.done():
             if self._status:
                 self._fail(refused(self._status, self._headers, bytes(self._refusal)))
-            self._fail(Unreachable(why))
+            self._fail(Unreachable(why, passing=passing))
         if not self._over:
             self._over = True
             self._outcome = ConnectionLost(why)
             self._body.drop()
 
     def _broken(self, why: str) -> None:
-        self._ended_by(why)
+        self._ended_by(why, passing=False)
         self.abort()
 
     def _fail(self, error: Exception) -> None:

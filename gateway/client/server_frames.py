@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from partway.protocol.handshake import TLS_ALERT
 from partway.protocol.http2_frames import GOAWAY, HEAD_BYTES, SETTINGS, STREAM_ID
 from partway.protocol.limits import HTTP2_MAX_FRAME
 
@@ -41,6 +42,7 @@ class ServerFrames:
 
     Attributes:
         begun: whether a first frame has come.
+        speaks_tls: whether what has come instead is an alert of TLS, shorter than a frame's head.
         goaway: the last GOAWAY that came, if any.
     """
 
@@ -51,6 +53,10 @@ class ServerFrames:
         self._left = 0  # of the payload of a frame that is passed on
         self._goaway_left = 0  # of a GOAWAY's
         self._numbers = b""
+
+    @property
+    def speaks_tls(self) -> bool:
+        return not self.begun and self._head.startswith(TLS_ALERT)
 
     def take(self, data: bytes) -> Iterator[bytes]:
         """Take bytes from the server; yields those that are for h2.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 
+from partway.gateway.client.arguments import check_part, wrong_type
 from partway.gateway.client.errors import (
     ConnectionLost,
     ModelStreamFailed,
@@ -12,9 +14,11 @@ from partway.gateway.client.errors import (
     PlatformStreamFailed,
     StreamEnded,
 )
+from partway.gateway.client.messages import MessageIterator, MessageReader
 from partway.gateway.client.wire import Wire
 from partway.gateway.clock import LoopClock
 from partway.gateway.limits import (
+    CLIENT_MAX_MESSAGE,
     CLIENT_RECEIVE_HIGH_WATER,
     GATEWAY_PING_INTERVAL,
     GATEWAY_PINGS_UNANSWERED,
@@ -40,10 +44,14 @@ class ClientStream:
 
     Attributes:
         request_id: the gateway's id of the stream, as in its log.
+        input_end: what the gateway does when the input ends, ``close``, ``drain`` or ``auto``
+            (clause 1.5-12); ``close`` too where the container says that it finishes first, empty
+            where the server does not say.
     """
 
     def __init__(self, wire: Wire) -> None:
         self.request_id = wire.request_id
+        self.input_end = wire.input_end
         self._wire = wire
         unanswered = GATEWAY_PINGS_UNANSWERED
         self._pings = PingWatch(
@@ -59,6 +67,7 @@ class ClientStream:
         self._writable = asyncio.Event()
         self._writable.set()
         self._lost = asyncio.Event()
+        self._messages = MessageReader(self.receive)
         self._input_ended = False
         self._ended = False
         self._error: PartwayError | None = None
@@ -72,8 +81,10 @@ class ClientStream:
 
         Raises:
             PartwayError: the stream has ended; the error says how.
+            TypeError: ``part`` is no PayloadPart, or one of its members is not what it must be.
             ValueError: the part is over 16 MiB (clause 1.3-3).
         """
+        check_part(part)
         if len(part.payload) > limits.MAX_PART_BYTES:
             raise ValueError(
                 f"part: {len(part.payload)} bytes were given; "
@@ -83,12 +94,25 @@ class ClientStream:
         self._wire.send(part)
 
     async def send_text(self, text: str, *, partial: bool = False) -> None:
-        """Send text; ``partial`` if more of the same message follows."""
+        """Send text; ``partial`` if more of the same message follows.
+
+        Raises:
+            TypeError: ``text`` is no str.
+        """
+        if not isinstance(text, str):
+            raise wrong_type("text", text, "a str", "send_bytes()")
         await self.send(PayloadPart(text.encode(), DataType.UTF8, _completion(partial)))
 
     async def send_bytes(self, data: bytes, *, partial: bool = False) -> None:
-        """Send bytes; ``partial`` if more of the same message follows."""
-        await self.send(PayloadPart(data, DataType.BINARY, _completion(partial)))
+        """Send bytes; ``partial`` if more of the same message follows.
+
+        Raises:
+            TypeError: ``data`` is neither bytes nor a bytearray or memoryview.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise wrong_type("data", data, "bytes", "send_text()")
+        # Of its own: a buffer may change before it is written.
+        await self.send(PayloadPart(bytes(data), DataType.BINARY, _completion(partial)))
 
     async def end_input(self) -> None:
         """Say that nothing more will be sent; what the model still says goes on arriving.
@@ -145,10 +169,56 @@ class ClientStream:
             self._wire.resume_reading()
         return part
 
-    async def close(self) -> None:
-        """Close the connection; the gateway then ends the stream if that has not ended yet."""
+    def messages(self, *, max_message: int = CLIENT_MAX_MESSAGE) -> MessageIterator:
+        """Return an iterator of whole messages: text as ``str``, binary ones as ``bytes``.
+
+        The messages' parts are taken by :meth:`receive`: whoever calls that too takes parts out of
+        messages. The iterator may be left and another one made; it goes on where that was.
+
+        Args:
+            max_message: most bytes of a message. One that is larger, or is no UTF-8, raises
+                :class:`~partway.gateway.client.errors.BadMessage`; the next one can be read then.
+        """
+        return MessageIterator(self._messages, max_message)
+
+    async def ask(
+        self, message: str | bytes, *, max_message: int = CLIENT_MAX_MESSAGE
+    ) -> str | bytes:
+        """Send one whole message, and return the next one that comes.
+
+        That is its answer, if the model answers each message with one. Those who ask at once take
+        turns: each message goes up when the answer to the one before it has come.
+
+        Args:
+            message: what to send, as ``UTF8`` or as ``BINARY``.
+            max_message: as of :meth:`messages`.
+
+        Raises:
+            StreamEnded: the stream has ended cleanly before an answer came.
+            PartwayError: as :meth:`send`, :meth:`receive` and :meth:`messages`.
+            RuntimeError: another task waits in :meth:`messages`, or the answer to a question that
+                was given up is still to come.
+            TypeError: ``message`` is neither text nor bytes.
+        """
+        if isinstance(message, str):
+            send = functools.partial(self.send_text, message)
+        elif isinstance(message, bytes | bytearray | memoryview):
+            send = functools.partial(self.send_bytes, message)
+        else:
+            raise wrong_type("message", message, "a str or bytes", "ask()")
+        return await self._messages.ask(send, max_message)
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Leave the stream, and close the connection; what has not come yet is given up.
+
+        Either way the gateway tells the container that nobody is left to answer.
+
+        Args:
+            cancel: whether the gateway counts a stream that has not ended as ``client_cancelled``,
+                in place of ``client_finished``.
+        """
         self.ended(None)
-        self._wire.finish()
+        self._wire.finish(cancel=cancel)
         await self._lost.wait()  # bounded by the connection's lingering
 
     # --- WireOwner -------------------------------------------------------------------------------

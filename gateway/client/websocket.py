@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 
-from partway.gateway.client.errors import ConnectionLost, GatewayUnreachable, refused
+from partway.gateway.client.errors import (
+    ConnectionLost,
+    GatewayUnreachable,
+    refused,
+    unreachable,
+)
 from partway.gateway.client.request import StreamRequest
 from partway.gateway.client.wire import Wire, WireOwner
 from partway.gateway.dialling import Unreachable, Upgraded, dial
 from partway.protocol import limits
-from partway.protocol.closing import NORMAL, Close
+from partway.protocol.closing import GOING_AWAY, NORMAL, Close
 from partway.protocol.connection import FrameConnection, Side
 from partway.protocol.envelopes import (
     EnvelopeError,
@@ -19,7 +24,7 @@ from partway.protocol.envelopes import (
 )
 from partway.protocol.frame_codec import FrameError
 from partway.protocol.frames import Frame, Opcode
-from partway.protocol.handshake import ClientHandshake, HandshakeRefused
+from partway.protocol.handshake import INPUT_END_HEADER, ClientHandshake, HandshakeRefused
 from partway.protocol.parts import InputEnd, PayloadPart, StreamEvent
 
 _SUBPROTOCOL = "payloadpart.v1.msgpack"
@@ -55,11 +60,12 @@ async def open_websocket(
     except HandshakeRefused as refusal:
         raise refused(refusal.status, refusal.headers, refusal.body) from None
     except Unreachable as error:
-        raise GatewayUnreachable(f"no stream with {request.url}: {error}") from None
+        raise unreachable(request.url, error) from None
     if upgraded.accepted.subprotocol != _SUBPROTOCOL:
         upgraded.transport.abort()
         raise GatewayUnreachable(
-            f"no stream with {request.url}: the server takes WebSockets, but not {_SUBPROTOCOL}"
+            f"no stream with {request.url}: the server takes WebSockets, but not {_SUBPROTOCOL}",
+            reconnect=False,
         )
     return WebSocketWire(upgraded)
 
@@ -75,6 +81,7 @@ class WebSocketWire(Wire):
 
     def __init__(self, upgraded: Upgraded) -> None:
         self.request_id = upgraded.accepted.headers.get("x-amzn-requestid", "")
+        self.input_end = upgraded.accepted.headers.get(INPUT_END_HEADER, "")
         self._upgraded = upgraded
         self._connection = FrameConnection(self, Side.CLIENT, max_payload=limits.MAX_ENVELOPE_BYTES)
         self._assembler = MessageAssembler(limits.MAX_ENVELOPE_BYTES)
@@ -115,8 +122,8 @@ class WebSocketWire(Wire):
     def flushed(self, position: int) -> bool:
         return self._connection.flushed(position)
 
-    def finish(self) -> None:
-        self._connection.finish(Close(NORMAL))
+    def finish(self, *, cancel: bool) -> None:
+        self._connection.finish(Close(GOING_AWAY if cancel else NORMAL))
 
     def abort(self) -> None:
         self._connection.abort()

@@ -39,12 +39,14 @@ class Wire(ABC):
 
     Attributes:
         request_id: the gateway's id of the stream.
+        input_end: what the gateway does when the input ends; empty where it does not say.
     """
 
     #: Whether pongs wait behind events that are not read; the clock of pings has to stop then.
     pongs_wait: bool
 
     request_id: str
+    input_end: str
 
     @abstractmethod
     def start(self, owner: WireOwner) -> None:
@@ -85,8 +87,12 @@ class Wire(ABC):
         """Whether the socket has taken everything up to ``position``."""
 
     @abstractmethod
-    def finish(self) -> None:
-        """Take leave, and see the connection to its end, in bounded time."""
+    def finish(self, *, cancel: bool) -> None:
+        """Take leave, and see the connection to its end, in bounded time.
+
+        Args:
+            cancel: whether the stream is given up, in place of left in good order.
+        """
 
     @abstractmethod
     def abort(self) -> None:

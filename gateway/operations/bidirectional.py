@@ -23,14 +23,10 @@ from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
-from partway.protocol.handshake import is_upgrade
+from partway.protocol.handshake import INPUT_END_HEADER, is_upgrade
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
-
-#: Tells a client what the end of its input will mean (clause 1.5-12): ``close`` where the container
-#: hears of it at once, else the setting's value.
-INPUT_END_HEADER = "x-partway-input-end"
 
 #: Clause 2.1-4: a base path may stand in front, and a client may percent-encode the name.
 PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
-from partway.gateway.serving.exchange import ClientLeft, Duplex
+from partway.gateway.serving.exchange import ClientLeft, Duplex, Parting
 from partway.protocol.limits import WRITE_HIGH_WATER, WRITE_LOW_WATER
 
 
@@ -115,7 +115,7 @@ class AwaitedBodies:
         self._blocked = False
         self._changed.set()
 
-    def connection_lost(self, *, cancelled: bool) -> None:
+    def connection_lost(self, how: Parting) -> None:
         """Note that the exchange is over; if the response is not, the client has left."""
         if self._stopped:
             return

@@ -6,6 +6,7 @@ Operations are written against this and never against a server library's request
 from __future__ import annotations
 
 import asyncio
+import enum
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -32,6 +33,17 @@ class ClientLeft(ConnectionError):
         super().__init__(message)
 
 
+class Parting(enum.Enum):
+    """How a client left an exchange that was not over (clause 2.1-4)."""
+
+    #: In good order: it has said all it had to say, and gives up the rest of the response.
+    IN_ORDER = "in order"
+    #: It cancels.
+    CANCELLED = "cancelled"
+    #: Without a word, or for a fault.
+    LOST = "lost"
+
+
 class DuplexHandler(Protocol):
     """What a duplex tells its owner. :meth:`connection_lost` is always the last call."""
 
@@ -50,8 +62,8 @@ class DuplexHandler(Protocol):
     def writing_resumed(self) -> None:
         """Unsent bytes are below the low-water mark again."""
 
-    def connection_lost(self, *, cancelled: bool) -> None:
-        """The exchange is over: finished, cut, or (``cancelled``) reset by the client."""
+    def connection_lost(self, how: Parting) -> None:
+        """The exchange is over; ``how`` counts if the owner has neither finished nor aborted it."""
 
 
 class Duplex(ABC):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from aiohttp import StreamReader, web
 
-from partway.gateway.serving.exchange import Duplex, DuplexHandler
+from partway.gateway.serving.exchange import Duplex, DuplexHandler, Parting
 from partway.protocol.connection import Cancellable
 from partway.protocol.half_close import half_close
 from partway.protocol.lingering import Lingering
@@ -186,4 +186,4 @@ class Http1Duplex(Duplex):
 
     def _tell_lost(self) -> None:
         if self._handler is not None:
-            self._handler.connection_lost(cancelled=False)
+            self._handler.connection_lost(Parting.LOST)

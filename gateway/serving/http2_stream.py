@@ -13,7 +13,7 @@ from typing import Protocol
 from h2.errors import ErrorCodes
 
 from partway.gateway.limits import HTTP2_OPENING_WINDOW, HTTP2_STREAM_WINDOW
-from partway.gateway.serving.exchange import Duplex, DuplexHandler
+from partway.gateway.serving.exchange import Duplex, DuplexHandler, Parting
 from partway.protocol.connection import Cancellable
 from partway.protocol.limits import HTTP2_MAX_FRAME, WRITE_HIGH_WATER, WRITE_LOW_WATER
 from partway.protocol.lingering import Lingering
@@ -101,7 +101,7 @@ class Http2Stream(Duplex):
         self._whole = False  # answered by send_whole
         self._finishing: Cancellable | None = None
         self._over = False
-        self._was_cancelled = False
+        self._parting = Parting.LOST
 
     # --- Duplex ----------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Http2Stream(Duplex):
         self._low_water = low_water
         self._call_later = call_later
         if self._over:
-            self._tell_lost(cancelled=self._was_cancelled)
+            self._tell_lost()
         elif not self._request_ended:
             self._owed_credit += HTTP2_STREAM_WINDOW - HTTP2_OPENING_WINDOW
 
@@ -215,10 +215,11 @@ class Http2Stream(Duplex):
         if self._handler is not None:
             self._handler.pong_received(bytes(4) + payload[4:])
 
-    def lost(self, *, cancelled: bool) -> None:
+    def lost(self, how: Parting = Parting.LOST) -> None:
         """Note that RST_STREAM came, or that the connection is gone."""
         if not self._over:
-            self._end(cancelled=cancelled)
+            self._parting = how
+            self._end()
 
     def send_frame(self) -> int:
         """Send what fits one DATA frame and the window; returns how many bytes.
@@ -314,7 +315,7 @@ class Http2Stream(Duplex):
         if not self._request_ended:
             unbegun = self._whole and not self._begun_request
             self._carrier.await_end(self.stream_id, self._owed_credit, unbegun=unbegun)
-        self._end(cancelled=False)
+        self._end()
 
     def _look_later(self, lingering: Lingering) -> None:
         self._finishing = self._call_later(lingering.interval, self._keep_finishing, lingering)
@@ -335,11 +336,10 @@ class Http2Stream(Duplex):
     def _reset(self, code: ErrorCodes) -> None:
         if not self._over:
             self._carrier.reset(self.stream_id, code)
-            self._end(cancelled=False)
+            self._end()
 
-    def _end(self, *, cancelled: bool) -> None:
+    def _end(self) -> None:
         self._over = True
-        self._was_cancelled = cancelled
         if self._finishing is not None:
             self._finishing.cancel()
         self._queue.clear()
@@ -347,7 +347,7 @@ class Http2Stream(Duplex):
         self._drop_input()
         self._carrier.stream_over(self)
         if self._handler is not None:
-            self._tell_lost(cancelled=cancelled)
+            self._tell_lost()
         elif self.task is not None and not self.answered:
             self.task.cancel()
 
@@ -355,10 +355,8 @@ class Http2Stream(Duplex):
         self._reading = False
         self._held.clear()
 
-    def _tell_lost(self, *, cancelled: bool) -> None:
+    def _tell_lost(self) -> None:
         # Soon and not now: the owner may be in the middle of ending it.
         handler = self._handler
         if handler is not None:
-            asyncio.get_running_loop().call_soon(
-                lambda: handler.connection_lost(cancelled=cancelled)
-            )
+            asyncio.get_running_loop().call_soon(handler.connection_lost, self._parting)

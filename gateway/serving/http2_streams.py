@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Final
 
 from h2.errors import ErrorCodes
 from h2.events import (
@@ -29,6 +30,7 @@ from partway.gateway.limits import (
     HTTP2_HOLD_BACK_FROM,
     HTTP2_OPENING_WINDOW,
 )
+from partway.gateway.serving.exchange import Parting
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.http2_exchange import Http2Exchange
 from partway.gateway.serving.http2_late_input import LateInput
@@ -42,6 +44,12 @@ from partway.protocol.http2_frames import rst_stream, window_update
 from partway.protocol.http2_gate import FrameGate
 
 log = logging.getLogger("partway.http2")
+
+#: What a client's RST_STREAM says of how it leaves; other codes name a fault (clause 2.1-4).
+_PARTINGS: Final[Mapping[object, Parting]] = {
+    ErrorCodes.NO_ERROR: Parting.IN_ORDER,
+    ErrorCodes.CANCEL: Parting.CANCELLED,
+}
 
 
 class Http2Streams:
@@ -117,7 +125,7 @@ class Http2Streams:
                 log.warning(LogLine("a stream of tiny DATA frames was reset", peer=self._out.peer))
                 stream = self.open[stream_id]
                 self.reset(stream_id, ErrorCodes.ENHANCE_YOUR_CALM)
-                stream.lost(cancelled=False)
+                stream.lost()
             elif stream_id in self.late:
                 self._client_ended(stream_id)
                 self.reset(stream_id, ErrorCodes.NO_ERROR)
@@ -136,7 +144,7 @@ class Http2Streams:
     def lose_all(self) -> None:
         """End every stream: nothing more can be sent on the connection."""
         for stream in list(self.open.values()):
-            stream.lost(cancelled=False)
+            stream.lost()
 
     def lost(self) -> None:
         """Note that the transport is gone."""
@@ -215,7 +223,7 @@ class Http2Streams:
         stream = self.open.get(stream_id)
         if stream is not None:
             self._lifetime.stream_reset(now - stream.opened_at)
-            stream.lost(cancelled=by_client and code == ErrorCodes.CANCEL)
+            stream.lost(_PARTINGS.get(code, Parting.LOST) if by_client else Parting.LOST)
 
     def _window_opened(self, stream_id: int) -> None:
         """Note that more may be sent: on one stream, or (``stream_id`` 0) on all together."""

@@ -8,13 +8,23 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from partway.gateway.limits import ACCEPT_PAUSE, TLS_HANDSHAKE_TIMEOUT
 from partway.log_lines import LogLine
 from partway.protocol.limits import ACCEPT_BACKLOG
 
 log = logging.getLogger("partway.listener")
+
+#: The first byte of a client that speaks TLS: the type of its record, handshake (RFC 8446 §5.1).
+_HANDSHAKE: Final = b"\x16"
+
+#: What one hears that begins otherwise: a fatal alert, unexpected_message (RFC 8446 §5, §6).
+_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x0a"
+
+#: Bytes that such a client has sent and that are read: to close with them unread sends TCP's RST,
+#: which may erase the alert.
+_DISCARDED: Final = 64 * 1024
 
 #: Errors of accept() that leave a connection in the kernel's queue: no descriptor, no memory.
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -95,13 +105,21 @@ class TlsPort:
                     accepted.close()
 
     async def _shake_hands(self, accepted: socket.socket, peer: str) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + TLS_HANDSHAKE_TIMEOUT
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await asyncio.get_running_loop().connect_accepted_socket(
+            async with asyncio.timeout_at(deadline):
+                begins = await _first_byte(accepted)
+            if begins not in (_HANDSHAKE, b""):
+                _refuse_cleartext(accepted)
+                log.info("no TLS handshake peer=%s: the client speaks in clear", peer)
+                return
+            await loop.connect_accepted_socket(
                 self._factory,
                 accepted,
                 ssl=self._context,
-                ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT,
+                ssl_handshake_timeout=max(deadline - loop.time(), 0.001),  # 0 is refused
             )
         except OSError as error:  # an SSLError is one, and so is the timeout
             reason = getattr(error, "reason", None) or type(error).__name__
@@ -113,3 +131,26 @@ class TlsPort:
         task = asyncio.get_running_loop().create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+
+
+async def _first_byte(accepted: socket.socket) -> bytes:
+    """Wait until a client has said something, or left; its first byte, which stays unread."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(accepted, readable.set)
+    try:
+        await readable.wait()
+    except BaseException:
+        accepted.close()
+        raise
+    finally:
+        loop.remove_reader(accepted)
+    return accepted.recv(1, socket.MSG_PEEK)
+
+
+def _refuse_cleartext(accepted: socket.socket) -> None:
+    """Tell a client that does not speak TLS that this port does, and close."""
+    with accepted:
+        accepted.send(_ALERT)
+        accepted.shutdown(socket.SHUT_WR)
+        accepted.recv(_DISCARDED)

@@ -90,7 +90,10 @@ class WebSocketClientLeg(WebSocketLeg, ClientLeg):
     # --- FrameHandler ----------------------------------------------------------------------------
 
     def close_received(self, close: Close) -> None:
-        self._session.client_gone(Cause.CLIENT_CANCELLED)
+        if close.code in (None, NORMAL):  # clauses 3-1, 3-2
+            self._session.client_finished()
+        else:
+            self._session.client_gone(Cause.CLIENT_CANCELLED)
 
     def peer_failed(self, error: FrameError) -> None:
         fault = ClientFault(
@@ -123,13 +126,6 @@ class RawClientLeg(WebSocketClientLeg):
 
     def _receive(self, frame: Frame) -> None:
         self._session.part_from_client(self._to_parts.part(frame))
-
-    def close_received(self, close: Close) -> None:
-        if close.code in (None, NORMAL):
-            self._session.client_finished()
-            self._connection.finish()  # it hears nothing more, so TCP need not wait
-        else:
-            self._session.client_gone(Cause.CLIENT_CANCELLED)
 
     def _last_words(self, ending: Ending) -> Close:
         own = ending.model_close

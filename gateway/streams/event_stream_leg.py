@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partway.gateway.clock import Clock
-from partway.gateway.serving.exchange import Duplex
+from partway.gateway.serving.exchange import Duplex, Parting
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg, LegOwner
 from partway.gateway.streams.policy import StreamPolicy
@@ -13,7 +13,14 @@ from partway.protocol.part_events import Check, EventFault, RequestEvents, encod
 from partway.protocol.parts import InputEnd, InternalStreamFailure, PayloadPart
 
 #: Ends of which the client hears nothing, since it is the client that ended the stream.
-_GONE = frozenset({Cause.CLIENT_CANCELLED, Cause.CLIENT_LOST, Cause.CLIENT_UNRESPONSIVE})
+_GONE = frozenset(
+    {
+        Cause.CLIENT_FINISHED,
+        Cause.CLIENT_CANCELLED,
+        Cause.CLIENT_LOST,
+        Cause.CLIENT_UNRESPONSIVE,
+    }
+)
 
 _NOT_TAKEN = encode_error(
     InternalStreamFailure(
@@ -117,10 +124,16 @@ class EventStreamClientLeg(ClientLeg):
     def writing_resumed(self) -> None:
         self._session.client_drained()
 
-    def connection_lost(self, *, cancelled: bool) -> None:
+    def connection_lost(self, how: Parting) -> None:
         if self._pings is not None:
             self._pings.stop()
-        self._session.client_gone(Cause.CLIENT_CANCELLED if cancelled else Cause.CLIENT_LOST)
+        match how:
+            case Parting.IN_ORDER:
+                self._session.client_finished()
+            case Parting.CANCELLED:
+                self._session.client_gone(Cause.CLIENT_CANCELLED)
+            case Parting.LOST:
+                self._session.client_gone(Cause.CLIENT_LOST)
         self._session.leg_closed()
 
     # --- Inside ----------------------------------------------------------------------------------

@@ -322,13 +322,14 @@ class Session:
             self._end(ends.close_timeout(patience.setting, patience.seconds))
             return
         if not self._answer_whole:
+            silent = f"the container has been silent for {patience.seconds:g} s"
             log.warning(
-                "no answer endpoint=%s request_id=%s: the container has been silent for %g s "
-                "after the end of the input (%s); it gets its Close now",
-                self.endpoint,
-                self.request_id,
-                patience.seconds,
-                patience.setting,
+                LogLine(
+                    "no answer",
+                    endpoint=self.endpoint,
+                    request_id=self.request_id,
+                    reason=f"{silent} after the input's end ({patience.setting})",
+                )
             )
         self._close_container()
 

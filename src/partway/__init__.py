@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         route,
     )
     from partway.gateway.client import (
+        BadMessage,
         ClientStream,
         ConnectionLost,
         Credentials,
@@ -48,11 +49,14 @@ if TYPE_CHECKING:
         connect,
         credentials_from_environment,
     )
+    from partway.gateway.client.backoff import reconnecting
+    from partway.gateway.client.sync import SyncStream, connect_sync
     from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BadMessage",
     "Busy",
     "ClientStream",
     "CompletionState",
@@ -75,34 +79,37 @@ __all__ = [
     "StreamClosed",
     "StreamEnded",
     "StreamRefused",
+    "SyncStream",
     "Threads",
     "TooSlow",
     "WorkerDied",
     "Workers",
     "__version__",
     "connect",
+    "connect_sync",
     "credentials_from_environment",
+    "reconnecting",
     "route",
 ]
 
-_PARTS: Final = frozenset({"CompletionState", "DataType", "PayloadPart"})
-_CLIENT: Final = frozenset(
-    {"ClientStream", "ConnectionLost", "Credentials", "GatewayUnreachable", "ModelStreamFailed",
-     "PartwayError", "PlatformStreamFailed", "StreamEnded", "StreamRefused", "connect",
-     "credentials_from_environment"}
-)  # fmt: skip
+#: Which module has which names; all others are the container's.
+_HOMES: Final = {
+    "partway.protocol.parts": {"CompletionState", "DataType", "PayloadPart"},
+    "partway.gateway.client": {
+        "BadMessage", "ClientStream", "ConnectionLost", "Credentials", "GatewayUnreachable",
+        "ModelStreamFailed", "PartwayError", "PlatformStreamFailed", "StreamEnded", "StreamRefused",
+        "connect", "credentials_from_environment",
+    },
+    "partway.gateway.client.backoff": {"reconnecting"},
+    "partway.gateway.client.sync": {"SyncStream", "connect_sync"},
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
     """Return a name of ``__all__``, from the module that has it (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in _PARTS:
-        home = "partway.protocol.parts"
-    elif name in _CLIENT:
-        home = "partway.gateway.client"
-    else:
-        home = "partway.container"
+    home = next((home for home, names in _HOMES.items() if name in names), "partway.container")
     value: object = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

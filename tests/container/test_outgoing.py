@@ -82,13 +82,18 @@ async def test_what_is_no_message() -> None:
     line = Line()
     with pytest.raises(TypeError, match="a message must be str or bytes, not dict"):
         await line.outbox.send({"text": "x"})  # type: ignore[arg-type]
+    for part in ("abc", b"abc", None):
+        with pytest.raises(TypeError, match=r"must be a PayloadPart, not \w+; send\(\) takes"):
+            await line.outbox.send_part(part)  # type: ignore[arg-type]
+    assert line.outbox.parts_out == 0
     async with line.message() as out:
         with pytest.raises(TypeError, match="fragments must be str"):
             await out.send(b"x")
         await out.send("y")
     async with line.message(text=False) as out:
-        with pytest.raises(TypeError, match="fragments must be bytes"):
-            await out.send("x")
+        for fragment in ("x", 5):  # bytes(5) would be five of them
+            with pytest.raises(TypeError, match="fragments must be bytes, not"):
+                await out.send(fragment)  # type: ignore[arg-type]
         await out.send(b"z")
     with pytest.raises(RuntimeError, match="block is over"):
         await out.send(b"late")

@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 import socket
+import ssl
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -19,6 +20,7 @@ from partway.gateway.dialling import (
     Address,
     OutOfDescriptors,
     Unreachable,
+    Untrusted,
     Upgraded,
     _Dialling,
     dial,
@@ -78,7 +80,12 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 async def reach(
-    host: str, port: int, *, connect_timeout: float = 5.0, handshake_timeout: float = 5.0
+    host: str,
+    port: int,
+    *,
+    connect_timeout: float = 5.0,
+    handshake_timeout: float = 5.0,
+    tls: ssl.SSLContext | None = None,
 ) -> Upgraded:
     handshake = ClientHandshake(f"{host}:{port}", "/")
     return await dial(
@@ -86,13 +93,18 @@ async def reach(
         handshake,
         connect_timeout=connect_timeout,
         handshake_timeout=handshake_timeout,
+        tls=tls,
     )
 
 
-async def unreachable(host: str, port: int, **times: float) -> str:
+async def failure(host: str, port: int, **how: Any) -> Unreachable:
     with pytest.raises(Unreachable) as caught:
-        await soon(reach(host, port, **times))
-    return str(caught.value)
+        await soon(reach(host, port, **how))
+    return caught.value
+
+
+async def unreachable(host: str, port: int, **how: Any) -> str:
+    return str(await failure(host, port, **how))
 
 
 @pytest.fixture
@@ -244,6 +256,90 @@ async def test_the_last_addresss_trouble_is_told(resolves_to):
 async def test_a_name_without_address():
     message = await unreachable("no-such-host.invalid", 80)
     assert message.startswith("the host no-such-host.invalid has no address")
+
+
+@pytest.mark.parametrize(
+    ("error", "passing"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), False),
+        (socket.gaierror(socket.EAI_FAIL, "Non-recoverable failure"), False),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
+        (OSError(errno.EBUSY, "Device or resource busy"), True),
+        (TimeoutError(), True),
+    ],
+    ids=repr,
+)
+async def test_an_unknown_name_stays_unknown(monkeypatch, error, passing):
+    async def getaddrinfo(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "getaddrinfo", getaddrinfo)
+    assert (await failure("model.internal", 80)).passing is passing
+
+
+async def test_a_refused_connection_may_be_accepted_later():
+    assert (await failure("127.0.0.1", free_port())).passing
+
+
+def tls_error(kind: type[ssl.SSLError], reason: str) -> ssl.SSLError:
+    """As OpenSSL's errors reach us."""
+    error = kind(1, f"[SSL: {reason}]")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "passing"),
+    [
+        (tls_error(ssl.SSLError, "WRONG_VERSION_NUMBER"), False),
+        (tls_error(ssl.SSLError, "RECORD_LAYER_FAILURE"), False),
+        (tls_error(ssl.SSLError, "NO_PROTOCOLS_AVAILABLE"), False),
+        (tls_error(ssl.SSLEOFError, "UNEXPECTED_EOF_WHILE_READING"), True),
+        (ConnectionResetError(), True),
+    ],
+    ids=repr,
+)
+async def test_tls_that_fails(monkeypatch, error, passing):
+    async def create_connection(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "create_connection", create_connection)
+    found = await failure("127.0.0.1", 443, tls=ssl.create_default_context())
+    assert found.passing is passing
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"), [(9, "time"), (10, "time"), (18, "root"), (20, "root"), (62, "name")]
+)
+async def test_what_is_wrong_with_a_certificate(monkeypatch, code, wrong):
+    error = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED]")
+    error.verify_code, error.verify_message = code, "the host is secret.internal"
+
+    async def create_connection(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "create_connection", create_connection)
+    found = await failure("127.0.0.1", 443, tls=ssl.create_default_context())
+    assert isinstance(found, Untrusted)
+    assert (found.wrong, found.passing) == (wrong, False)
+    assert str(found).endswith(": the host is secret.internal")
+    assert found.unnamed == "the server's certificate is not to be trusted"
+
+
+async def test_what_a_server_answered_is_told_before_an_address_without_one(
+    monkeypatch, resolves_to
+):
+    """Of a name with two addresses, whichever comes first."""
+    resolves_to("127.0.0.1", "127.0.0.2")
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "")
+    errors = iter([tls_error(ssl.SSLError, "NO_PROTOCOLS_AVAILABLE"), refused])
+
+    async def create_connection(*_: object, **__: object) -> None:
+        raise next(errors)
+
+    monkeypatch.setattr(type(asyncio.get_running_loop()), "create_connection", create_connection)
+    found = await failure("localhost", 443, tls=ssl.create_default_context())
+    assert str(found).startswith("no TLS with the server")
 
 
 @pytest.mark.clause("4-6")

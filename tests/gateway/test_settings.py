@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
-from partway.gateway.settings import Settings, changed_policy, is_loopback, load
+from partway.gateway.settings import VARIABLES, Settings, changed_policy, is_loopback, load
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
@@ -95,6 +95,67 @@ def test_every_setting_is_in_the_table():
     together = {"auth", "container_ca", "principals", "tls_cert", "tls_key", "tls_names"}
     named = {row[0] for row in SOURCES} | together | {"endpoints"}
     assert {field.name for field in dataclasses.fields(Settings)} == named
+
+
+#: Of each setting of streams: a value that is not its default, as text and as it comes to be.
+OF_STREAMS = {
+    "str": ("drain", "drain"),
+    "float": ("7.5", 7.5),
+    "int": ("7", 7),
+}
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(StreamPolicy), ids=lambda field: field.name)
+def test_each_setting_of_streams_has_its_variable(toml, field):
+    """It stands in place of the file's ``[stream]``; what an endpoint has of its own stays."""
+    text, value = OF_STREAMS[type(field.default).__name__]
+    if field.name == "normal_close":
+        text = value = "end"
+    elif field.name in ("high_water", "low_water"):
+        text, value = "131072", 131_072
+    variable = f"PARTWAY_{field.name.upper()}"
+    (on_the_line,) = load({"endpoints": ["a=http://127.0.0.1:1"]}, {variable: text}).endpoints
+    assert on_the_line.policy == dataclasses.replace(StreamPolicy(), **{field.name: value})
+    given = f'"{field.default}"' if isinstance(field.default, str) else field.default
+    config = toml(
+        f'[stream]\n{field.name} = {given}\n[endpoints.a]\nurl = "http://127.0.0.1:1"\n'
+        f'[endpoints.own]\nurl = "http://127.0.0.1:1"\n{field.name} = {given}\n'
+    )
+    endpoints = {each.name: each.policy for each in load({}, {variable: text}, config).endpoints}
+    assert getattr(endpoints["a"], field.name) == value
+    assert getattr(endpoints["own"], field.name) == field.default
+
+
+def test_no_two_settings_have_the_same_variable():
+    of_all = {field.name for field in dataclasses.fields(Settings)} - {"endpoints"}
+    of_streams = {field.name for field in dataclasses.fields(StreamPolicy)}
+    assert not of_all & of_streams
+    assert {f"PARTWAY_{name.upper()}" for name in of_all | of_streams} == VARIABLES
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "why"),
+    [
+        ("", {"PARTWAY_LIFETIME": "long"},
+         "PARTWAY_LIFETIME: 'long' was given; it must be a finite number of seconds above 0"),
+        ("", {"PARTWAY_INPUT_END": "never"},
+         "PARTWAY_INPUT_END: 'never' was given; it must be '"),
+        ("", {"PARTWAY_HIGH_WATER": "1024"},
+         "PARTWAY_HIGH_WATER: stream.low_water: it is 65536; it must be at most high_water, 1024"),
+        ("", {"PARTWAY_HIGH_WATER": "1", "PARTWAY_LOW_WATER": "2"},
+         "PARTWAY_HIGH_WATER, PARTWAY_LOW_WATER: stream.low_water: it is 2; it must be at most"),
+        ("[endpoints.own]\nurl = 'http://h:1'\nhigh_water = 70000", {"PARTWAY_LOW_WATER": "80000"},
+         "PARTWAY_LOW_WATER: endpoints.own.low_water: it is 80000; it must be at most high_water,"),
+    ],
+)  # fmt: skip
+def test_a_variable_of_streams_that_is_wrong(toml, text, environment, why):
+    assert wrong({}, environment, toml(text)).startswith(why)
+
+
+def test_a_variable_may_mend_what_crosses_in_the_file(toml):
+    config = toml("[stream]\nlow_water = 300000")
+    assert "low_water" in wrong({}, {}, config)
+    assert load({}, {"PARTWAY_HIGH_WATER": "300000"}, config).endpoints == ()
 
 
 def test_signatures_and_their_principals(toml):

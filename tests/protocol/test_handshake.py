@@ -489,7 +489,6 @@ def test_an_end_before_the_answer():
     "data",
     [
         b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
-        b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n",
         b"HTTP/1.1 ABC No\r\n\r\n",
         b"HTTP/1.1 1010 No\r\n\r\n",
         b"HTTP/1.1 101 Yes\r\nbad header\r\n\r\n",
@@ -503,6 +502,12 @@ def test_an_end_before_the_answer():
 def test_what_is_not_http(data):
     with pytest.raises(HandshakeBroken, match="the answer to the upgrade is not HTTP"):
         ClientHandshake("a", "/").receive(data)
+
+
+@pytest.mark.parametrize("alert", [b"\x15\x03\x03\x00\x02\x02\x46", b"\x15"])
+def test_a_server_of_tls_is_told_apart(alert):
+    with pytest.raises(HandshakeBroken, match="speaks TLS on this port: the URL must begin with"):
+        ClientHandshake("a", "/").receive(alert)
 
 
 def test_a_head_is_bounded():

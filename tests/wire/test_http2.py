@@ -394,6 +394,23 @@ async def test_a_client_that_leaves_in_mid_stream(gateway_for, leaves, cause, en
 
 
 @pytest.mark.clause("2.1-4")
+@pytest.mark.parametrize("ended", [False, True], ids=["input open", "input ended"])
+async def test_a_client_that_leaves_in_good_order(gateway_for, ended):
+    gateway = await gateway_for()
+    client, model = await gateway.open("http2")
+    client.send(EVENT)
+    if ended:
+        client.end_input()
+    assert (await model.frame()).payload == b"last"
+    client.stream.reset(Code.NO_ERROR)
+    await model.until_close()
+    model.send(close(1000))
+    model.end()
+    await eventually(lambda: not gateway.gateway.streams.sessions)
+    assert gateway.causes() == {"client_finished": 1}
+
+
+@pytest.mark.clause("2.1-4")
 async def test_one_stream_reset_leaves_the_others_alone(gateway_for):
     gateway = await gateway_for()
     client = await connect(gateway)

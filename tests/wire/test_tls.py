@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 
 import pytest
@@ -155,13 +156,26 @@ async def test_all_of_them_in_clear_on_the_other_port(gateway_for):
 
 
 @pytest.mark.clause("2.5-6")
-async def test_clear_text_on_the_port_for_tls_is_cut_off(gateway_for):
+@pytest.mark.parametrize("said", [HEALTHZ, PREFACE, b"\x00", bytes(60_000)])
+async def test_clear_text_on_the_port_for_tls_hears_that_it_is_one(gateway_for, said, caplog):
+    """A fatal alert, as of any server of TLS, and the connection ends without a reset."""
+    caplog.set_level(logging.INFO)
     gateway = await gateway_for(tls=True)
     client = await RawClient.connect(gateway.tls_port)
     gateway.clients.append(client)
-    client.send(HEALTHZ)
-    assert b"HTTP" not in await client.eof()
+    client.send(said)
+    assert await client.eof() == bytes.fromhex("15 0303 0002 02 0a")
+    assert "no TLS handshake peer=127.0.0.1: the client speaks in clear" in caplog.text
     assert (await gateway.request(HEALTHZ)).status == 200
+
+
+async def test_a_client_that_leaves_before_its_first_byte(gateway_for):
+    gateway = await gateway_for(tls=True)
+    client = await RawClient.connect(gateway.tls_port)
+    gateway.clients.append(client)
+    client.end()
+    assert await client.eof() == b""
+    await eventually(lambda: not gateway.gateway._listener._tls_ports[0].handshakes)
 
 
 async def test_a_client_that_does_not_trust_the_ca_gets_nowhere(gateway_for):

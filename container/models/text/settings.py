@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Final, Self
 
 from partway.protocol.limits import MIB
-
-_PREFIX = "PARTWAY_TEXT_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +42,23 @@ class TextSettings:
         """
         found: dict[str, str | int] = {}
         for each in fields(cls):
-            name = _PREFIX + each.name.upper()
+            name = _variable_of(each.name)
             value = environment.get(name, "")
             if value:
                 found[each.name] = value if each.name == "device" else _number(name, value)
         settings = cls(**found)  # type: ignore[arg-type]  # the fields' own kinds
         for needed in ("max_new_tokens", "generations", "queued"):
             if not getattr(settings, needed):
-                raise ValueError(f"{_PREFIX}{needed.upper()} is 0; it must be 1 or more")
+                raise ValueError(f"{_variable_of(needed)} is 0; it must be 1 or more")
         return settings
+
+
+def _variable_of(name: str) -> str:
+    return f"PARTWAY_TEXT_{name.upper()}"
+
+
+#: The variable of each setting.
+VARIABLES: Final = frozenset(_variable_of(each.name) for each in fields(TextSettings))
 
 
 @dataclass(frozen=True, slots=True)

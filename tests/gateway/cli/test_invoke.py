@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import re
@@ -12,17 +13,23 @@ import threading
 import time
 import wave
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
+from partway.gateway.cli.invoke import invoke as invoke_command
+from partway.gateway.cli.main import _parser
 from tests.conftest import ROOT
+from tests.frame_factory import BINARY, close, frame
 from tests.gateway.cli.invoking import PATIENCE, environment, invoked, words
 from tests.processes import running
+from tests.wire.peers import MSGPACK, RawContainer, soon, switching
 
 #: Time, direction, type, completion, size, beginning.
 FRAME = re.compile(
@@ -41,6 +48,20 @@ def scripted() -> Iterator[str]:
         match path:
             case "/says":
                 connection.send(f"{path}?{query}")
+                connection.close(1000)
+            case "/hears-75":
+                for _ in range(75):
+                    connection.recv(PATIENCE)
+                connection.send("heard")
+            case "/thinks":
+                connection.recv(PATIENCE)
+                with suppress(ConnectionClosed, TimeoutError):
+                    connection.recv(0.5)  # a Close, which the library answers by itself
+                with suppress(ConnectionClosed):
+                    connection.send("thought")
+                    connection.recv(PATIENCE)
+            case "/steers":
+                connection.send("\x1b[2Jred\x1b]0;title\x07")
                 connection.close(1000)
             case "/speaks-binary":
                 connection.send(bytes(1234))
@@ -78,6 +99,7 @@ def gateway(scripted: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             f'[endpoints.echo]\nurl = "{echo}"\n'
             f'[endpoints.scripted]\nurl = "{scripted}"\ninput_end = "drain"\n'
             f'[endpoints.ends]\nurl = "{scripted}"\ninput_end = "drain"\nnormal_close = "end"\n'
+            f'[endpoints.closes]\nurl = "{scripted}"\ninput_end = "close"\n'
         )
         with running(
             "partway.gateway.cli.main", "serve", "--port", "0", "--config", str(config)
@@ -217,8 +239,8 @@ def test_a_file_comes_back_as_it_went(invoke, tmp_path, size):
     ended = invoke("echo", "--file", str(path))
     assert ended.status == 0
     assert ended.output == path.read_bytes()
-    count = -(-size // 65_536)
-    assert ended.errors.startswith(f"{count} parts back" if count else "no part came back")
+    counted = {0: "no part came back", 300_000: "5 parts back"}.get(size, "1 part back")
+    assert ended.errors.startswith(counted)
 
 
 def test_a_file_goes_in_binary_parts(invoke, tmp_path):
@@ -233,10 +255,11 @@ def test_a_file_goes_in_binary_parts(invoke, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--file", "--wav"])
-def test_a_file_that_is_not_there(invoke, flag):
-    ended = invoke("echo", flag, "/no/such/file")
+def test_a_file_that_is_not_there(asked_wrongly, flag):
+    """That is said before anything is asked of a gateway."""
+    ended = asked_wrongly("echo", flag, "/no/such/file", "--url", "http://127.0.0.1:1")
     assert (ended.status, ended.output) == (2, b"")
-    assert "partway invoke: [Errno 2] No such file or directory: '/no/such/file'" in ended.errors
+    assert ended.errors == f"partway invoke: {flag} /no/such/file: No such file or directory\n"
 
 
 # --- Sound ---------------------------------------------------------------------------------------
@@ -285,12 +308,99 @@ def test_without_a_pace_sound_is_sent_at_once(invoke, tmp_path):
     assert times[-1] - times[0] < 10
 
 
-def test_a_file_that_is_no_sound(invoke, tmp_path):
+def test_a_file_that_is_no_sound(asked_wrongly, tmp_path):
     path = tmp_path / "call.wav"
     path.write_bytes(b"ID3\x03 and so on")
-    ended = invoke("echo", "--wav", str(path))
+    ended = asked_wrongly("echo", "--wav", str(path), "--url", "http://127.0.0.1:1")
     assert ended.status == 2
-    assert "partway invoke: " in ended.errors
+    assert ended.errors.startswith(f"partway invoke: --wav {path}: file does not start with RIFF")
+
+
+def test_sound_goes_as_the_model_asks_for_it(invoke, tmp_path):
+    path = tmp_path / "call.wav"
+    write_wav(path, 0.1, rate=48_000, channels=2)
+    asked = ["--path", "says", "--query", "encoding=linear16&sample_rate=16000&channels=1"]
+    ended = invoke("scripted", *asked, "--wav", str(path), "--frames")
+    assert f"{path}: 48000 Hz, 2 channels, 16 bits; sent as 16000 Hz, 1 chan" in ended.errors
+    flags = ["--rate", "8000", "--channels", "1"]
+    ended = invoke("echo", "--wav", str(path), *flags, "--frames")
+    assert [size for _, _, size, _ in brief(ended.output, "↑")] == [320] * 5
+
+
+# --- Waiting -------------------------------------------------------------------------------------
+
+
+def test_the_first_part_is_timed_from_the_last_one_sent(invoke, tmp_path):
+    """A second and a half of sound is said first; the model answers when it has heard all of it."""
+    path = tmp_path / "call.wav"
+    write_wav(path, 1.5)
+    ended = invoke("scripted", "--path", "hears-75", "--wav", str(path), "--pace", "realtime")
+    assert (ended.status, ended.output) == (0, b"heard\n")
+    shown = re.fullmatch(r"1 part back, time to first part (\d+\.\d) ms\n", ended.errors)
+    assert shown, ended.errors
+    assert float(shown[1]) < 1000
+
+
+def test_an_answer_is_waited_for(invoke):
+    """By who asks, where the platform closes at the end of input and the container with it."""
+    asked = ["closes", "--path", "thinks", "--text", "hi"]
+    assert b"thought" not in invoke(*asked).output
+    ended = invoke(*asked, "--wait", "3")
+    assert (ended.status, ended.output) == (0, b"thought\n")
+
+
+#: As msgpack: an empty part, which an event without further members is.
+EMPTY_PART = b"\x81\xabPayloadPart\x81\xa5Bytes\xc4\x00"
+
+
+@pytest.mark.parametrize(
+    ("says", "before", "after", "noted"),
+    [
+        ("auto", 1, 2, True),
+        ("drain", 0, 1, True),
+        ("auto", 1, 0, False),
+        ("close", 0, 1, False),
+        ("", 0, 1, False),
+    ],
+)
+async def test_what_a_platform_that_closes_would_lose_is_told(
+    capfdbinary, says, before, after, noted
+):
+    """By a gateway that says in its answer what it does when the input ends."""
+
+    def grant(request: bytes) -> bytes:
+        more = [f"x-partway-input-end: {says}"] if says else []
+        return switching(request, f"Sec-WebSocket-Protocol: {MSGPACK}", *more)
+
+    async with RawContainer(grant) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        words = ["invoke", "echo", "--url", url, "--text", "hi"]
+        words += ["--wait", "1"] if before else []
+        asking = asyncio.create_task(invoke_command(_parser(["invoke"]).parse_args(words)))
+        at_gateway = await server.stream()
+        assert b"hi" in (await at_gateway.frame()).payload
+        at_gateway.send(frame(BINARY, EMPTY_PART) * before)
+        assert b"InputEnd" in (await at_gateway.frame()).payload
+        at_gateway.send(frame(BINARY, EMPTY_PART) * after, close(1000))
+        at_gateway.end()
+        assert await soon(asking) == 0
+    _, errors = capfdbinary.readouterr()
+    counted, *notes = errors.decode().splitlines()
+    total = before + after
+    assert counted.startswith(f"{total} part{'s' if total > 1 else ''} back")
+    lost = (
+        f"parts that came after the end of input: {after}; a platform that closes at once, as AWS "
+        "does, may lose such with this container: give --wait SECONDS there, and see "
+        "https://github.com/partway/partway/blob/main/docs/how-to/configure.md"
+    )
+    assert notes == ([lost] if noted else [])
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "x", "nan"])
+def test_a_wait_that_is_none(asked_wrongly, value):
+    ended = asked_wrongly("echo", "--text", "a", "--wait", value)
+    assert ended.status == 2
+    assert "it must be a number of seconds over 0" in ended.errors
 
 
 # --- Standard input ------------------------------------------------------------------------------
@@ -506,6 +616,14 @@ def test_no_colours_where_none_are_wanted(gateway, command, value):
 
 def test_no_colours_in_a_pipe(invoke):
     assert b"\x1b" not in invoke("echo", "--text", "hi", "--frames").output
+
+
+def test_a_model_does_not_steer_a_terminal(gateway, command, invoke):
+    words = command("ends", "--path", "steers", "--text", "hi")
+    status, shown = on_a_terminal(words, environment(gateway))
+    assert (status, shown) == (0, "red\r\n")
+    piped = invoke("ends", "--path", "steers", "--text", "hi").output
+    assert piped == b"\x1b[2Jred\x1b]0;title\x07\n", "a pipe gets what was said"
 
 
 def test_binary_is_not_thrown_at_a_terminal(gateway, command):

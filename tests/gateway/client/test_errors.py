@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from partway.gateway.client import (
+    BadMessage,
     ConnectionLost,
     GatewayUnreachable,
     ModelStreamFailed,
@@ -17,7 +18,8 @@ from partway.gateway.client import (
     StreamRefused,
     connect,
 )
-from partway.gateway.client.errors import refused
+from partway.gateway.client.errors import refused, unreachable
+from partway.gateway.dialling import Untrusted
 from partway.gateway.streams.policy import StreamPolicy
 from tests.frame_factory import close
 from tests.gateway.client.peers import http, refused_by, replying, url_of
@@ -37,7 +39,7 @@ from tests.wire.peers import ENDPOINT, soon
         (1007, False),
         (1008, False),
         (1009, False),
-        (1011, True),
+        (1011, False),
         (1012, True),
         (1013, True),
         (1014, True),
@@ -128,7 +130,7 @@ async def test_refused_for_what_was_asked(transport, gateway_for):
         ("403 Forbidden", False),
         ("404 Not Found", False),
         ("429 Too Many", True),
-        ("500 Oops", True),
+        ("500 Oops", False),
         ("503 Full", True),
         ("302 Elsewhere", False),
     ],
@@ -203,6 +205,7 @@ async def test_a_url_that_is_none(transport, url):
 
 def test_every_error_can_be_caught_as_one():
     errors = {
+        BadMessage,
         ConnectionLost,
         GatewayUnreachable,
         ModelStreamFailed,
@@ -211,6 +214,60 @@ def test_every_error_can_be_caught_as_one():
         StreamRefused,
     }
     assert set(PartwayError.__subclasses__()) == errors
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "reconnect"),
+    [
+        (400, "InputValidationError", False),
+        (400, "ThrottlingException", True),
+        (400, "ThrottlingException:http://internal.amazon.com/coral/", True),
+        (403, "ExpiredTokenException", False),
+        (404, "", False),
+        (408, "", True),
+        (425, "", True),
+        (429, "", True),
+        (500, "InternalServerError", True),
+        (501, "", False),
+        (503, "ServiceUnavailableError", True),
+        (505, "", False),
+        (530, "", True),
+    ],
+)
+def test_a_refusal_is_tried_again_only_where_that_can_help(status, error, reconnect):
+    assert StreamRefused(status, error, "m").reconnect is reconnect
+
+
+@pytest.mark.clause("4-3")
+@pytest.mark.parametrize(
+    ("original", "reconnect"),
+    [(0, True), (400, False), (408, True), (429, True), (500, False), (501, False), (504, True)],
+)
+def test_a_containers_500_is_an_exception_of_its_models(original, reconnect):
+    assert StreamRefused(424, "ModelError", "m", original).reconnect is reconnect
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        ("root", "--ca FILE"),
+        ("name", "`partway certs --name NAME`"),
+        ("time", "clock set right: `partway certs` renews"),
+    ],
+)
+def test_a_certificates_error_says_what_to_do(wrong, remedy):
+    error = unreachable("https://a", Untrusted("it is wrong.", wrong=wrong))
+    assert (
+        "no stream with https://a: the server's certificate is not to be trusted: it is wrong; "
+        in (str(error))
+    )
+    assert remedy in str(error)
+    assert not error.reconnect
+
+
+@pytest.mark.parametrize("code", ["1000", "1005", "1010", "1015", "InputStreamError", "3008"])
+def test_what_the_same_words_would_end_again(code):
+    assert not ModelStreamFailed(code, "m").reconnect
 
 
 def test_the_api_error_is_read_as_the_gateway_writes_it():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 
 import pytest
@@ -418,13 +418,24 @@ async def test_a_gateway_that_drains_lets_its_stream_finish(gateway_for, contain
 # --- Leaving --------------------------------------------------------------------------------------
 
 
-async def test_leaving_early_cancels_and_says_goodbye():
+@pytest.mark.clause("2.1-4")
+@pytest.mark.parametrize(
+    ("unsent", "error", "code"),
+    [(0, None, 0), (0, ZeroDivisionError, 8), (2 * WINDOW, None, 8)],
+    ids=["in good order", "by an exception", "with a part that is cut"],
+)
+async def test_leaving_early_resets_and_says_goodbye(unsent, error, code):
     async with RawGateway() as server:
-        async with opened(server):
-            at_gateway = await server.stream()
+        with nullcontext() if error is None else pytest.raises(error):
+            async with opened(server) as stream:
+                at_gateway = await server.stream()
+                await stream.send_bytes(bytes(unsent))
+                if error is not None:
+                    raise error
         reset = await at_gateway.frame(RstStreamFrame)
         assert isinstance(reset, RstStreamFrame)
-        assert reset.error_code == 8
+        assert reset.error_code == code
+        assert not at_gateway.ended, "the input's end would have the model finish its answer"
         await at_gateway.frame(PingFrame)
         goaway = await at_gateway.frame(GoAwayFrame)
         assert isinstance(goaway, GoAwayFrame)

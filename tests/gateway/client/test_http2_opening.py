@@ -66,16 +66,16 @@ async def test_a_refusal_that_is_not_whole(then):
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("answer", "why", "reconnect"),
     [
-        (lambda at: None, r"no answer to the request within 0\.3 s"),
-        (lambda at: at.rst(7), "reset the stream with REFUSED_STREAM"),
-        (lambda at: at.goaway(0), "takes no stream on this connection"),
-        (lambda at: at.writer.close(), "ended before the stream did"),
-        (lambda at: at.send(b"\xff" * 100), "bad HTTP/2"),
+        (lambda at: None, r"no answer to the request within 0\.3 s", True),
+        (lambda at: at.rst(7), "reset the stream with REFUSED_STREAM", True),
+        (lambda at: at.goaway(0), "takes no stream on this connection", True),
+        (lambda at: at.writer.close(), "ended before the stream did", True),
+        (lambda at: at.send(b"\xff" * 100), "bad HTTP/2", False),
     ],
 )
-async def test_no_answer_that_is_one(answer, why):
+async def test_no_answer_that_is_one(answer, why, reconnect):
     async with RawGateway(grants=False) as server:
         answering = asyncio.create_task(answer_with(server, answer))
         with pytest.raises(GatewayUnreachable, match=why) as caught:
@@ -83,7 +83,19 @@ async def test_no_answer_that_is_one(answer, why):
                 pytest.fail("a stream opened")
         await answering
     assert server.url in str(caught.value)
-    assert caught.value.reconnect
+    assert caught.value.reconnect is reconnect
+
+
+@pytest.mark.parametrize("says", ["auto", "drain", "close", ""])
+async def test_what_the_gateway_does_at_the_end_of_input(says):
+    async with RawGateway(grants=False) as server:
+        opening = asyncio.create_task(soon(opened(server).__aenter__()))
+        at_gateway = await server.stream()
+        at_gateway.send(at_gateway.head(**({"x_partway_input_end": says} if says else {})))
+        stream = await opening
+        assert stream.input_end == says
+        at_gateway.send(DataFrame(1, b"", flags=["END_STREAM"]))
+        await soon(stream.close())
 
 
 @pytest.mark.parametrize(
@@ -94,6 +106,7 @@ async def test_no_answer_that_is_one(answer, why):
             "the server speaks HTTP/1.1, not HTTP/2",
         ),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "the server's first bytes are not HTTP/2"),
+        (b"\x15\x03\x03\x00\x02\x02\x0a", "the server speaks TLS on this port"),
         (b"", "before a word of HTTP/2 came back"),
     ],
 )
@@ -105,9 +118,10 @@ async def test_a_server_of_something_else(says, why):
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(GatewayUnreachable, match=why):
+        with pytest.raises(GatewayUnreachable, match=why) as caught:
             async with connect(f"http://127.0.0.1:{port}", ENDPOINT, transport="http2"):
                 pytest.fail("a stream opened")
+    assert caught.value.reconnect == (not says)
 
 
 async def test_events_may_come_with_the_head_and_in_pieces():

@@ -269,16 +269,29 @@ async def test_a_certificate_that_nobody_trusts(transport, trusted, tls_gateway,
     (tmp_path / "other").mkdir()
     ca = write_pair(tmp_path / "other", "else").certificate if trusted else None
     url = await tls_gateway()
-    with pytest.raises(GatewayUnreachable, match="the server's certificate is not to be trusted"):
+    with pytest.raises(
+        GatewayUnreachable, match="the server's certificate is not to be trusted"
+    ) as caught:
         async with connect(url, ENDPOINT, transport=transport, ca=ca):
             pytest.fail("a stream opened")
+    assert not caught.value.reconnect
+    assert str(caught.value).endswith(
+        "; its root must be in the file that ca= names (--ca FILE), or SSL_CERT_FILE: "
+        "`partway certs` makes the local CA's, and prints where it is"
+    )
 
 
 async def test_a_certificate_of_another_name(transport, tls_gateway, certificate):
     url = (await tls_gateway()).replace("localhost", "127.0.0.1")
-    with pytest.raises(GatewayUnreachable, match="not to be trusted: IP address mismatch"):
+    with pytest.raises(
+        GatewayUnreachable, match="not to be trusted: IP address mismatch"
+    ) as caught:
         async with connect(url, ENDPOINT, transport=transport, ca=certificate.certificate):
             pytest.fail("a stream opened")
+    assert not caught.value.reconnect
+    assert "; the URL must have a name that is in the certificate: `partway certs --name NAME`" in (
+        str(caught.value)
+    )
 
 
 @pytest.mark.parametrize("alpn", [["http/1.1"], None])
@@ -288,16 +301,30 @@ async def test_a_tls_server_without_http2(alpn, certificate):
     if alpn is not None:
         context.set_alpn_protocols(alpn)
     async with RawGateway(tls=context) as server:
-        with pytest.raises(GatewayUnreachable, match="does not speak HTTP/2: TLS agreed on no"):
+        with pytest.raises(
+            GatewayUnreachable, match="does not speak HTTP/2: TLS agreed on no"
+        ) as caught:
             async with connect(server.url, ENDPOINT, transport="http2", ca=certificate.certificate):
                 pytest.fail("a stream opened")
+    assert not caught.value.reconnect
 
 
 async def test_no_tls_there(transport, gateway_for, certificate):
     url = url_of(await gateway_for()).replace("http:", "https:")
-    with pytest.raises(GatewayUnreachable, match=r"no TLS with the server|reset|closed|lost"):
+    why = r"the server answers TLS in clear \(\w+\): the URL must begin with http://, or have "
+    with pytest.raises(GatewayUnreachable, match=why) as caught:
         async with connect(url, ENDPOINT, transport=transport, ca=certificate.certificate):
             pytest.fail("a stream opened")
+    assert not caught.value.reconnect
+
+
+async def test_tls_there(transport, tls_gateway):
+    url = (await tls_gateway()).replace("https:", "http:")
+    why = "the server speaks TLS on this port: the URL must begin with https://"
+    with pytest.raises(GatewayUnreachable, match=why) as caught:
+        async with connect(url, ENDPOINT, transport=transport):
+            pytest.fail("a stream opened")
+    assert not caught.value.reconnect
 
 
 async def test_a_ca_that_is_none(transport, tmp_path, certificate):

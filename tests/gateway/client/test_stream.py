@@ -20,7 +20,7 @@ from partway.gateway.client import (
 from partway.gateway.limits import CLIENT_RECEIVE_HIGH_WATER, GATEWAY_PING_INTERVAL, MAX_SOCKET_READ
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB, PART_OVERHEAD, WRITE_HIGH_WATER
-from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, close, frame
+from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
 from tests.gateway.client.peers import all_parts, echo_container, iterate, settled, until, url_of
 from tests.wire.peers import ENDPOINT, RawContainer, soon
 
@@ -284,19 +284,34 @@ async def test_nobody_is_lost_while_the_client_does_not_read(
 # --- Leaving --------------------------------------------------------------------------------------
 
 
-@pytest.mark.clause("1.5-9")
-async def test_leaving_early_cancels_the_stream(transport, gateway_for, container):
+@pytest.mark.clause("2.1-4", "3-1")
+@pytest.mark.parametrize("how", ["the block's end", "close()"])
+@pytest.mark.parametrize("input_ended", [False, True])
+async def test_leaving_after_the_answer_is_no_cancel(
+    transport, gateway_for, container, how, input_ended
+):
     gateway = await gateway_for()
     async with connect(url_of(gateway), ENDPOINT, transport=transport) as stream:
         model = await container.stream()
-        model.send(frame(TEXT, b"unread"))
-    assert (await model.until_close())[-1].payload[:2] == (1001).to_bytes(2, "big")
-    assert gateway.causes() == {"client_cancelled": 1}
+        if input_ended:
+            await stream.end_input()
+        model.send(frame(TEXT, b"an answer"), frame(TEXT, b"unread"))
+        async for part in stream:
+            assert part.payload == b"an answer"
+            break
+        if how == "close()":
+            await stream.close()
+    await model.until_close()
+    model.send(close(1000))
+    model.end()
+    await until(lambda: bool(gateway.causes()), "the stream's end")
+    assert gateway.causes() == {"client_finished": 1}
     with pytest.raises(StreamEnded):
         await stream.send_text("too late")
 
 
-async def test_an_exception_in_the_block_leaves_it_as_it_is(transport, gateway_for, container):
+@pytest.mark.clause("1.5-9", "2.1-4")
+async def test_an_exception_in_the_block_cancels_the_stream(transport, gateway_for, container):
     gateway = await gateway_for()
 
     async def fail() -> None:
@@ -305,7 +320,8 @@ async def test_an_exception_in_the_block_leaves_it_as_it_is(transport, gateway_f
 
     with pytest.raises(ZeroDivisionError):
         await fail()
-    assert (await (await container.stream()).frame()).opcode == CLOSE
+    assert (await (await container.stream()).frame()).payload[:2] == (1001).to_bytes(2, "big")
+    assert gateway.causes() == {"client_cancelled": 1}
 
 
 @pytest.mark.parametrize("where", ["receiving", "sending", "in between"])

@@ -64,6 +64,18 @@ async def test_a_base_path_stands_in_front(base, prefix):
     assert asked.target == expected
 
 
+@pytest.mark.parametrize("says", ["auto", "drain", "close", ""])
+async def test_what_the_gateway_does_at_the_end_of_input(says):
+    more = [f"X-Partway-Input-End: {says}"] if says else []
+
+    def answer(request: bytes) -> bytes:
+        return switching(request, f"Sec-WebSocket-Protocol: {MSGPACK}", *more)
+
+    async with replying(answer) as server, connect(url_of(server), ENDPOINT) as stream:
+        assert stream.input_end == says
+        (await server.stream()).abort()
+
+
 @asynccontextmanager
 async def held_up() -> AsyncIterator[tuple[ClientStream, ModelStream, int]]:
     """A stream to a gateway that takes nothing, and how many parts of 64 KiB it has been sent."""
@@ -272,7 +284,8 @@ async def test_refused_by_what_is_no_gateway(answer, status, error, message, rec
     ("answer", "why"),
     [
         (lambda request: b"SSH-2.0-OpenSSH_9.6\r\n", "no answer to the upgrade within 0.2 s"),
-        (lambda request: b"\x15\x03\x01\x00\x02\x02\x46", "is not HTTP"),
+        (lambda request: b"220 mail ready\r\n\r\n", "is not HTTP"),
+        (lambda request: b"\x15\x03\x01\x00\x02\x02\x46", "speaks TLS on this port"),
         (lambda request: switching(request), "not payloadpart.v1.msgpack"),
         (
             lambda request: switching(request, f"Sec-WebSocket-Protocol: {MSGPACK}", accept="no"),
@@ -283,16 +296,17 @@ async def test_refused_by_what_is_no_gateway(answer, status, error, message, rec
             "a subprotocol came back that was not offered",
         ),
     ],
-    ids=["ssh", "tls", "no subprotocol", "wrong key", "another subprotocol"],
+    ids=["ssh", "mail", "tls", "no subprotocol", "wrong key", "another subprotocol"],
 )
 async def test_no_gateway_there(answer, why):
+    """What answers as none does now will do so again; only silence may be over the next time."""
     async with replying(answer) as server:
         with pytest.raises(GatewayUnreachable) as caught:
             async with connect(url_of(server), ENDPOINT, open_timeout=0.2):
                 pytest.fail("a stream opened")
     assert why in str(caught.value)
     assert url_of(server) in str(caught.value), "it says where"
-    assert caught.value.reconnect
+    assert caught.value.reconnect == why.startswith("no answer")
 
 
 async def test_a_server_that_hangs_up():
@@ -302,9 +316,12 @@ async def test_a_server_that_hangs_up():
 
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(GatewayUnreachable, match="ended before the upgrade was answered"):
+        with pytest.raises(
+            GatewayUnreachable, match="ended before the upgrade was answered"
+        ) as caught:
             async with connect(f"http://127.0.0.1:{port}", ENDPOINT):
                 pytest.fail("a stream opened")
+    assert caught.value.reconnect
 
 
 async def test_a_server_that_does_not_answer():

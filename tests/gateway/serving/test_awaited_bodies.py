@@ -8,7 +8,7 @@ import pytest
 
 from partway.gateway.limits import HTTP2_OPENING_WINDOW, HTTP2_STREAM_WINDOW
 from partway.gateway.serving.awaited_bodies import AwaitedBodies
-from partway.gateway.serving.exchange import ClientLeft
+from partway.gateway.serving.exchange import ClientLeft, Parting
 from partway.gateway.serving.http2_stream import Http2Stream
 from partway.protocol.limits import WRITE_HIGH_WATER, WRITE_LOW_WATER
 from tests.gateway.serving.test_http2_stream import FakeCarrier
@@ -139,7 +139,7 @@ async def test_who_waits_is_told_that_the_client_left(awaited):
     reading = asyncio.create_task(made.bodies.read())
     writing = asyncio.create_task(made.bodies.write(bytes(WRITE_HIGH_WATER + 1)))
     await turn()
-    made.stream.lost(cancelled=True)
+    made.stream.lost(Parting.CANCELLED)
     for waiting in (reading, writing):
         with pytest.raises(ClientLeft):
             await soon(waiting)
@@ -155,7 +155,7 @@ async def test_a_client_that_leaves_between_a_chunk_and_its_reader(awaited):
     reading = asyncio.create_task(made.bodies.read())
     await turn()
     made.receive(b"chunk")
-    made.bodies.connection_lost(cancelled=True)
+    made.bodies.connection_lost(Parting.CANCELLED)
     with pytest.raises(ClientLeft):
         await soon(reading)
     assert made.left == 0
@@ -163,7 +163,7 @@ async def test_a_client_that_leaves_between_a_chunk_and_its_reader(awaited):
 
 async def test_where_nobody_waits_the_owner_is_told(awaited):
     made = awaited()
-    made.stream.lost(cancelled=False)
+    made.stream.lost()
     await turn()
     assert (made.left, made.bodies.left) == (1, True)
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from h2.errors import ErrorCodes
 
-from partway.gateway.serving.exchange import ClientLeft
+from partway.gateway.serving.exchange import ClientLeft, Parting
 from partway.gateway.serving.http2_exchange import Http2Exchange
 from partway.gateway.serving.http2_stream import Http2Stream
 from tests.gateway.serving.test_http2_stream import FakeCarrier
@@ -121,7 +121,7 @@ async def test_a_client_that_leaves_cancels_what_waits_for_something_else(asked)
     waiting = asyncio.create_task(asyncio.Event().wait())
     made.stream.task = waiting
     await made.exchange.begin(200)
-    made.stream.lost(cancelled=True)
+    made.stream.lost(Parting.CANCELLED)
     with pytest.raises(asyncio.CancelledError):
         await waiting
     for late in (made.exchange.write(b"x"), made.exchange.end(), made.exchange.begin(200)):

@@ -8,6 +8,7 @@ import pytest
 from h2.errors import ErrorCodes
 
 from partway.gateway.limits import HTTP2_OPENING_WINDOW, HTTP2_STREAM_WINDOW
+from partway.gateway.serving.exchange import Parting
 from partway.gateway.serving.http2_stream import Http2Stream
 from partway.protocol.limits import HTTP2_MAX_FRAME, LINGER_TIMEOUT
 from tests.gateway.streams.fakes import FakeClock
@@ -88,8 +89,8 @@ class Owner:
     def writing_resumed(self):
         self.told.append("resumed")
 
-    def connection_lost(self, *, cancelled):
-        self.told.append(("lost", cancelled))
+    def connection_lost(self, how):
+        self.told.append(("lost", how))
 
 
 class Started:
@@ -218,7 +219,7 @@ async def test_no_reset_for_who_has_ended(started):
     assert on.carrier.sent == [(b"", True)]
     assert on.carrier.resets == []
     await asyncio.sleep(0)
-    assert on.owner.told == [("lost", False)]
+    assert on.owner.told == [("lost", Parting.LOST)]
     assert on.carrier.over == [on.stream]
 
 
@@ -297,32 +298,32 @@ async def test_what_comes_during_the_last_event_is_dropped_and_its_credit_owed(s
 # --- Ends ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cancelled", [True, False])
-async def test_a_client_that_leaves(started, cancelled):
+@pytest.mark.parametrize("how", Parting)
+async def test_a_client_that_leaves(started, how):
     on = started()
-    on.stream.lost(cancelled=cancelled)
-    on.stream.lost(cancelled=False)
+    on.stream.lost(how)
+    on.stream.lost()
     await asyncio.sleep(0)
-    assert on.owner.told == [("lost", cancelled)]
+    assert on.owner.told == [("lost", how)]
     assert on.carrier.resets == []
 
 
-@pytest.mark.parametrize("cancelled", [True, False])
-async def test_a_client_that_left_before_there_was_an_owner(started, cancelled):
+@pytest.mark.parametrize("how", Parting)
+async def test_a_client_that_left_before_there_was_an_owner(started, how):
     on = started()
     stream = Http2Stream(on.carrier, 7)
-    stream.lost(cancelled=cancelled)
+    stream.lost(how)
     owner = Owner()
     stream.start(owner, high_water=1, low_water=1, call_later=on.clock.call_later)
     await asyncio.sleep(0)
-    assert owner.told == [("lost", cancelled)]
+    assert owner.told == [("lost", how)]
 
 
 async def test_who_waits_for_an_answer_is_cancelled_when_the_client_leaves(started):
     on = started()
     stream = Http2Stream(on.carrier, 7)
     stream.task = asyncio.create_task(asyncio.Event().wait())
-    stream.lost(cancelled=True)
+    stream.lost(Parting.CANCELLED)
     with pytest.raises(asyncio.CancelledError):
         await stream.task
 

@@ -287,8 +287,8 @@ class Left:
     def pong_received(self, payload):
         self.told.append(payload)
 
-    def connection_lost(self, *, cancelled):
-        self.told.append("cancelled" if cancelled else "lost")
+    def connection_lost(self, how):
+        self.told.append(how.value)
 
 
 def handled(on: On, stream_id: int) -> Left:
@@ -308,7 +308,8 @@ async def test_data_and_its_end_reach_their_stream_and_no_other(made):
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), [(Code.CANCEL, "cancelled"), (Code.INTERNAL_ERROR, "lost")]
+    ("code", "told"),
+    [(Code.NO_ERROR, "in order"), (Code.CANCEL, "cancelled"), (Code.INTERNAL_ERROR, "lost")],
 )
 async def test_a_client_that_resets(made, code, told):
     on = await opened(made, 1, 3)

@@ -285,6 +285,20 @@ def test_any_other_close_is_a_cancel(subprotocol):
     assert client.transport.closing
 
 
+@pytest.mark.clause("3-1")
+@pytest.mark.parametrize("subprotocol", [MSGPACK, JSON])
+@pytest.mark.parametrize("code", [None, 1000])
+def test_a_client_that_leaves_in_good_order_has_finished(subprotocol, code):
+    client = Connected(subprotocol)
+    client.send(close(code, mask=KEY))
+    assert [seen.close_code for seen in client.frames()] == [code]
+    assert client.transport.closing
+    client.session.container_closed(Close(1000))
+    assert client.session.ending.cause is Cause.CLIENT_FINISHED
+    client.transport.lose()
+    assert len(client.frames()) == 1
+
+
 @pytest.mark.clause("1.5-9")
 @pytest.mark.parametrize("subprotocol", LEGS)
 def test_a_lost_connection_is_no_close(subprotocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from partway.gateway.serving.exchange import Duplex
+from partway.gateway.serving.exchange import Duplex, Parting
 from partway.gateway.streams.ends import Cause
 from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
 from partway.gateway.streams.policy import StreamPolicy
@@ -235,11 +235,18 @@ def test_who_cannot_be_pinged_is_not():
 
 
 @pytest.mark.parametrize(
-    ("cancelled", "cause"), [(True, Cause.CLIENT_CANCELLED), (False, Cause.CLIENT_LOST)]
+    ("how", "cause"),
+    [
+        (Parting.IN_ORDER, Cause.CLIENT_FINISHED),
+        (Parting.CANCELLED, Cause.CLIENT_CANCELLED),
+        (Parting.LOST, Cause.CLIENT_LOST),
+    ],
 )
-def test_a_client_that_leaves(cancelled, cause):
+def test_a_client_that_leaves(how, cause):
     client = Connected()
-    client.duplex.handler.connection_lost(cancelled=cancelled)
+    client.duplex.handler.connection_lost(how)
+    if client.session.state is State.CLOSING:
+        client.session.container_closed(Close(1000))
     assert client.session.ending.cause is cause
     client.clock.advance(600)
     assert client.duplex.pings == []

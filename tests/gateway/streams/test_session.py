@@ -514,8 +514,8 @@ def test_a_silent_stream_that_held_its_slot_is_spoken_of(caplog):
     assert stream.session.ending.cause is Cause.COMPLETED
     (said,) = caplog.messages
     assert said == (
-        "no answer endpoint=echo request_id=r-1: the container has been silent for 17 s after the "
-        "end of the input (answer_timeout); it gets its Close now"
+        'no answer endpoint=echo request_id=r-1 reason="the container has been silent for 17 s '
+        "after the input's end (answer_timeout)\""
     )
 
 

@@ -142,9 +142,9 @@ class Client:
         self._stream.broken("the client vanished")
 
     async def leave(self) -> None:
-        """Close the stream before its end."""
+        """Give the stream up before its end."""
         self._exchange.note("meanwhile", "the client leaves")
-        await self._stream.close()
+        await self._stream.close(cancel=True)
 
     async def _next(self) -> PayloadPart | End:
         try:

@@ -146,6 +146,7 @@ async def test_a_cancelled_stream_is_seen_as_one(
     async with open_stream() as stream:
         await stream.send_text("hi")
         await stream.receive()
+        await stream.close(cancel=True)
     (seen,) = gateway.container.streams
     await asyncio.to_thread(gateway.container.wait_for, lambda: seen.ended)
     assert seen.close is not None

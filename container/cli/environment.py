@@ -1,0 +1,12 @@
+"""The variables ``PARTWAY_…`` of a container: its command's, and those of models that ship."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from partway.container.cli.target import KINDS
+from partway.container.models.text import settings
+
+_OF_THE_LOG: Final = frozenset({"PARTWAY_LOG_LEVEL", "PARTWAY_LOG_FORMAT"})
+
+VARIABLES: Final = frozenset(KINDS.values()) | _OF_THE_LOG | settings.VARIABLES

@@ -1,0 +1,130 @@
+"""What ``partway invoke`` says: texts, a file, a WAV file, or the lines of standard input."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from partway.gateway.cli.invoke_sound import Sound, asked_sound, opened_sound
+from partway.protocol.parts import CompletionState, DataType, PayloadPart
+
+#: Pieces that a file is sent in: 64 KiB.
+_FILE_PART: Final = 64 * 1024
+
+#: Lines of standard input read before they are sent.
+_LINES_AHEAD: Final = 16
+
+
+@contextmanager
+def opened_input(
+    options: argparse.Namespace, say: Callable[[str], None]
+) -> Iterator[AsyncIterator[PayloadPart]]:
+    """Open what is to be sent: what cannot be read is known before there is a stream.
+
+    Args:
+        options: the command's.
+        say: told in what a WAV file is sent other than as it is.
+
+    Raises:
+        ValueError: a flag does not go with the others, or a file cannot be sent; says which.
+    """
+    for flag in ("rate", "channels"):
+        if getattr(options, flag) is not None and options.wav is None:
+            raise ValueError(f"--{flag} was given alone; it must come with --wav FILE")
+    with ExitStack() as opened:
+        if options.text is not None:
+            texts = (text.encode() for text in options.text)
+            yield _each(_as_parts(texts, DataType.UTF8, options.partial))
+        elif options.file is not None:
+            with _naming("--file", options.file):
+                file = opened.enter_context(options.file.open("rb"))
+            pieces = iter(lambda: file.read(_FILE_PART), b"")
+            yield _each(_as_parts(pieces, DataType.BINARY, options.partial))
+        elif options.wav is not None:
+            asked = asked_sound(options.query, options.rate, options.channels)
+            with _naming("--wav", options.wav):
+                sound = opened.enter_context(opened_sound(options.wav, asked))
+            if sound.conversion:
+                say(f"{options.wav}: {sound.conversion}")
+            yield _sound(sound, options.partial, paced=options.pace == "realtime")
+        else:
+            if sys.stdin is None:
+                raise ValueError("standard input is closed; give --text, --file or --wav")
+            yield _typed(sys.stdin.buffer, options.partial)
+
+
+@contextmanager
+def _naming(flag: str, path: Path) -> Iterator[None]:
+    """Say of which flag's file it is that something is wrong."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"{flag} {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ValueError(f"{flag} {path}: {error}") from None
+
+
+async def _each(parts: Iterator[PayloadPart]) -> AsyncIterator[PayloadPart]:
+    for part in parts:
+        yield part
+
+
+async def _sound(sound: Sound, partial: bool, *, paced: bool) -> AsyncIterator[PayloadPart]:
+    """Yield a WAV file's parts, with ``paced`` each when it would be heard."""
+    started = time.monotonic()
+    for number, part in enumerate(_as_parts(sound.pieces(), DataType.BINARY, partial)):
+        if paced:
+            due = started + number * sound.part_frames / sound.rate
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+        yield part
+
+
+async def _typed(source: BinaryIO, partial: bool) -> AsyncIterator[PayloadPart]:
+    state = CompletionState.PARTIAL if partial else CompletionState.COMPLETE
+    async for line in _lines(source):
+        yield PayloadPart(line, DataType.UTF8, state)
+    if partial:  # a line goes up as it comes, so none is known to be the last
+        yield PayloadPart(b"", DataType.UTF8, CompletionState.COMPLETE)
+
+
+def _as_parts(pieces: Iterator[bytes], data_type: DataType, partial: bool) -> Iterator[PayloadPart]:
+    """Yield each piece as a message, or with ``partial`` all pieces as one message."""
+    piece = next(pieces, None)
+    while piece is not None:
+        following = next(pieces, None)
+        more = partial and following is not None
+        state = CompletionState.PARTIAL if more else CompletionState.COMPLETE
+        yield PayloadPart(piece, data_type, state)
+        piece = following
+
+
+async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
+    """Yield the lines of a file as they come, without line breaks.
+
+    A thread reads them, for standard input may be a file, which no event loop can watch. It is
+    a daemon: nothing can wake it from a terminal that says no more. It reads through a buffer of
+    its own: the interpreter does not end while a thread holds the lock of ``sys.stdin``.
+    """
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+    room = threading.Semaphore(_LINES_AHEAD)
+
+    def read() -> None:
+        with suppress(RuntimeError), open(source.fileno(), "rb", closefd=False) as own:
+            for line in own:
+                room.acquire()
+                loop.call_soon_threadsafe(lines.put_nowait, line.rstrip(b"\r\n"))
+            loop.call_soon_threadsafe(lines.put_nowait, None)
+        # RuntimeError: the loop is closed, and nobody asks for more.
+
+    threading.Thread(target=read, daemon=True, name="standard input").start()
+    while (line := await lines.get()) is not None:
+        room.release()
+        yield line

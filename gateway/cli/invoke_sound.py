@@ -1,0 +1,203 @@
+"""A WAV file as ``partway invoke`` sends it: 16-bit samples, at the rate and channels asked for.
+
+What is asked for is what the flags say, else what the model's query says, else what the file has.
+Another rate is made by libsoxr, which is loaded for such a file alone.
+"""
+
+from __future__ import annotations
+
+import wave
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+#: Audio is sent in parts of 20 ms, as telephony does.
+PART_SECONDS: Final = 0.02
+
+#: Bytes of one sample: 16 bits, little-endian.
+_WIDTH: Final = 2
+
+#: Frames of a file that are converted at a time.
+_BLOCK: Final = 4096
+
+#: The names that services give to 16-bit little-endian samples.
+_LINEAR_16: Final = frozenset({"linear16", "pcm", "pcm16", "pcm_s16le", "s16le"})
+
+#: Rates that libsoxr converts between without more memory than a block needs, in Hz.
+RATES: Final = range(1_000, 768_001)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSound:
+    """What the samples must be; None where nobody says.
+
+    Attributes:
+        rate: in Hz.
+        channels: how many.
+    """
+
+    rate: int | None = None
+    channels: int | None = None
+
+
+def asked_sound(query: str | None, rate: int | None, channels: int | None) -> AskedSound:
+    """Find what is asked for.
+
+    Args:
+        query: the model's; of it ``sample_rate``, ``channels`` and ``encoding`` are looked at.
+        rate: the flag's, which goes before the query's.
+        channels: likewise.
+
+    Raises:
+        ValueError: the query names an encoding that is no 16-bit PCM.
+    """
+    said = {name: values[-1] for name, values in parse_qs(query or "").items()}
+    encoding = said.get("encoding", "linear16")
+    if encoding.lower() not in _LINEAR_16:
+        raise ValueError(
+            f"--query encoding={encoding}: --wav sends linear16, 16-bit PCM; "
+            "send a file that is encoded so by --file"
+        )
+    return AskedSound(
+        rate or _number(said.get("sample_rate")), channels or _number(said.get("channels"))
+    )
+
+
+def _number(text: str | None) -> int | None:
+    """A number of the query's; what is none is the model's to refuse."""
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 9 else None
+
+
+class Sound:
+    """A WAV file that is open, and what its samples are sent as.
+
+    Args:
+        file: what it is read from.
+        asked: what the samples must be.
+
+    Attributes:
+        rate: at which they are sent, in Hz.
+        part_frames: frames of each part but the last one.
+
+    Raises:
+        ValueError: the file's samples cannot be sent so.
+    """
+
+    def __init__(self, file: wave.Wave_read, asked: AskedSound) -> None:
+        self._file = file
+        self._found = (file.getframerate(), file.getnchannels(), file.getsampwidth())
+        rate, channels, width = self._found
+        if width > 4:
+            raise ValueError(f"its samples have {width * 8} bits; they must have 8, 16, 24 or 32")
+        if rate not in RATES:
+            raise ValueError(f"its rate is {rate} Hz; it must be {RATES[0]} to {RATES[-1]}")
+        self.rate = asked.rate or rate
+        self._channels = asked.channels or channels
+        if self.rate not in RATES:
+            raise ValueError(
+                f"{self.rate} Hz were asked for; the rate must be {RATES[0]} to {RATES[-1]}"
+            )
+        if self._channels not in (1, channels) and channels != 1:
+            raise ValueError(
+                f"it has {channels} channels, and {self._channels} were asked for; "
+                "it must have as many, or one of the two numbers must be 1"
+            )
+        self.part_frames = max(1, round(self.rate * PART_SECONDS))
+
+    @property
+    def conversion(self) -> str:
+        """What is sent in place of what the file has; empty where that is the same."""
+        sent = (self.rate, self._channels, _WIDTH)
+        return "" if sent == self._found else f"{_words(*self._found)}; sent as {_words(*sent)}"
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the samples as they are sent, 20 ms at a time."""
+        if not self.conversion:
+            yield from iter(lambda: self._file.readframes(self.part_frames), b"")
+            return
+        size = self.part_frames * self._channels * _WIDTH
+        waiting = bytearray()
+        for converted in self._converted():
+            waiting += converted
+            while len(waiting) >= size:
+                yield bytes(waiting[:size])
+                del waiting[:size]
+        if waiting:
+            yield bytes(waiting)
+
+    def _converted(self) -> Iterator[bytes]:
+        rate, channels, width = self._found
+        resampler = None
+        if rate != self.rate:
+            import soxr
+
+            resampler = soxr.ResampleStream(rate, self.rate, self._channels, dtype="float32")
+        ended = False
+        while not ended:
+            data = self._file.readframes(_BLOCK)
+            ended = not data
+            whole = data[: len(data) - len(data) % (width * channels)]  # it may be cut short
+            samples = _mixed(_samples(whole, width).reshape(-1, channels), self._channels)
+            if resampler is not None:
+                samples = resampler.resample_chunk(samples, last=ended)
+            yield _as_16_bits(samples)
+
+
+def _samples(data: bytes, width: int) -> Samples:
+    """Samples of a WAV file as numbers from -1 to 1; those of 8 bits are unsigned there."""
+    import numpy as np
+
+    if width == 1:
+        return (np.frombuffer(data, np.uint8).astype(np.float32) - 128) / np.float32(128)
+    if width == 3:  # with a byte below, to be 32 bits
+        wide = np.zeros((len(data) // 3, 4), np.uint8)
+        wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
+        data, width = wide.tobytes(), 4
+    return (np.frombuffer(data, f"<i{width}") / 2.0 ** (8 * width - 1)).astype(np.float32)
+
+
+def _mixed(samples: Samples, channels: int) -> Samples:
+    """Samples of so many channels: their mean as one, or one in each."""
+    if samples.shape[1] == channels:
+        return samples
+    if channels == 1:
+        mean: Samples = samples.mean(axis=1, keepdims=True)
+        return mean
+    return samples.repeat(channels, axis=1)
+
+
+def _as_16_bits(samples: Samples) -> bytes:
+    import numpy as np
+
+    return np.clip(np.rint(samples * 32_768), -32_768, 32_767).astype("<i2").tobytes()
+
+
+def _words(rate: int, channels: int, width: int) -> str:
+    plural = "s" if channels > 1 else ""
+    return f"{rate} Hz, {channels} channel{plural}, {width * 8} bits"
+
+
+@contextmanager
+def opened_sound(path: Path, asked: AskedSound) -> Iterator[Sound]:
+    """Open a WAV file, and look at its head.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is no WAV file with PCM samples, or they cannot be sent as asked.
+    """
+    with path.open("rb") as file:
+        try:
+            with wave.open(file) as found:
+                yield Sound(found, asked)
+        except EOFError:
+            raise ValueError("it ends in the middle of its head") from None
+        except wave.Error as error:
+            raise ValueError(f"{error}; it must be a WAV file with PCM samples") from None

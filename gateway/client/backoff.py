@@ -1,0 +1,187 @@
+"""Streams that are opened again after errors for which that makes sense, with growing delays.
+
+::
+
+    async for attempt in reconnecting(lambda: connect("http://127.0.0.1:8090", "echo")):
+        async with attempt as stream:
+            print(await stream.ask("hello"))  # hello
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Final, Self
+
+from partway.gateway.client.errors import PartwayError
+from partway.gateway.client.stream import ClientStream
+from partway.gateway.clock import Clock, LoopClock
+from partway.gateway.waiting import pause
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.client")
+
+#: Each delay is this many times the one before (AWS's SDKs double theirs).
+_GROWTH: Final = 2.0
+
+#: A delay is drawn between this share of it and all of it: those who lost their streams together do
+#: not come back together, and nobody comes back at once.
+_LEAST_SHARE: Final = 0.5
+
+Opener = Callable[[], AbstractAsyncContextManager[ClientStream]]
+
+
+def reconnecting(
+    opener: Opener,
+    *,
+    attempts: int | None = 10,
+    first_delay: float = 0.5,
+    longest_delay: float = 30.0,
+) -> Reconnecting:
+    """Open a stream, and another one whenever it fails and ``reconnect`` says that this may help.
+
+    Each turn of the loop is an attempt, whose block has a stream of its own. A block that ends, by
+    ``break`` too, ends the loop. One that is left by an error whose ``reconnect`` is true, or by a
+    group of such errors alone, is followed by the next attempt; any other error is raised. What to
+    send again only the caller knows: a new stream has a new model stream behind it.
+
+    Args:
+        opener: called for each attempt, makes what ``async with`` opens a stream by, such as
+            ``lambda: connect(url, endpoint)``.
+        attempts: how many in a row may fail until the error is raised; None for any number.
+        first_delay: seconds before the second attempt. Each further delay is twice as long, and
+            of each a random part, half of it at most, is left out.
+        longest_delay: seconds that no delay exceeds. An attempt that lasted as long has been well:
+            after it attempts and delays are counted anew.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+    if attempts is not None and attempts < 1:
+        raise ValueError(f"attempts: {attempts} was given; it must be 1 or more, or None")
+    if not 0 <= first_delay <= longest_delay:
+        raise ValueError(
+            f"first_delay: {first_delay:g} was given; it must be from 0 to longest_delay, which is "
+            f"{longest_delay:g}"
+        )
+    return Reconnecting(
+        opener, attempts, first_delay, longest_delay, clock=LoopClock(), chance=random.random
+    )
+
+
+class Reconnecting:
+    """An async iterator of attempts; made by :func:`reconnecting`, which says what it is given.
+
+    Args:
+        opener: opens a stream.
+        attempts: how many in a row may fail.
+        first_delay: seconds.
+        longest_delay: seconds.
+        clock: measures delays, and how long attempts last.
+        chance: gives a number from 0 to 1, evenly.
+    """
+
+    def __init__(
+        self,
+        opener: Opener,
+        attempts: int | None,
+        first_delay: float,
+        longest_delay: float,
+        *,
+        clock: Clock,
+        chance: Callable[[], float],
+    ) -> None:
+        self.clock = clock
+        self._opener = opener
+        self._attempts = attempts
+        self._first_delay = first_delay
+        self._longest_delay = longest_delay
+        self._chance = chance
+        self._failed = 0
+        self._delay = 0.0
+        self._over = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Attempt:
+        """Open the next stream, once its delay is over.
+
+        Raises:
+            PartwayError: no stream was opened, and no further attempt is to be made.
+        """
+        while not self._over:
+            if self._delay:
+                await pause(self.clock, self._delay)
+            opening = self._opener()
+            try:
+                stream = await opening.__aenter__()
+            except PartwayError as error:
+                if not self.goes_on(error, lasted=0.0):
+                    raise
+            else:
+                self._over = True  # unless it fails
+                return Attempt(self, opening, stream)
+        raise StopAsyncIteration
+
+    def goes_on(self, error: BaseException, *, lasted: float) -> bool:
+        """Note that an attempt has failed after some seconds; returns whether another follows."""
+        if lasted >= self._longest_delay:
+            self._failed = 0
+        self._failed += 1
+        self._over = not _may_pass(error) or self._failed == self._attempts
+        if self._over:
+            return False
+        whole = self._first_delay * _GROWTH ** min(self._failed - 1, 64)
+        share = _LEAST_SHARE + (1 - _LEAST_SHARE) * self._chance()
+        self._delay = share * min(whole, self._longest_delay)
+        log.info(LogLine("a stream failed", next_in=round(self._delay, 3), error=str(error)))
+        return True
+
+
+class Attempt(AbstractAsyncContextManager[ClientStream]):
+    """One open stream, for one ``async with`` block.
+
+    Args:
+        series: is asked whether another attempt follows.
+        opening: what the stream was opened by.
+        stream: the stream.
+    """
+
+    def __init__(
+        self,
+        series: Reconnecting,
+        opening: AbstractAsyncContextManager[ClientStream],
+        stream: ClientStream,
+    ) -> None:
+        self._series = series
+        self._opening = opening
+        self._stream = stream
+        self._opened_at = series.clock.time()
+
+    async def __aenter__(self) -> ClientStream:
+        return self._stream
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        lasted = self._series.clock.time() - self._opened_at
+        if await self._opening.__aexit__(error_type, error, traceback):
+            return True
+        return error is not None and self._series.goes_on(error, lasted=lasted)
+
+
+def _may_pass(error: BaseException) -> bool:
+    match error:
+        case PartwayError():
+            return error.reconnect
+        case BaseExceptionGroup():  # of tasks that used the stream side by side
+            return all(_may_pass(each) for each in error.exceptions)
+        case _:
+            return False

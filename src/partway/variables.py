@@ -1,0 +1,80 @@
+"""The environment's variables ``PARTWAY_…``: one that nobody reads is misspelt, and is refused.
+
+Gateway, client and container may share an environment, be it a shell's or a compose file's. So a
+command knows the variables of all of them; whose a variable is, is looked up only where it has one
+that is not its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Final
+
+_PREFIX: Final = "PARTWAY_"
+
+#: What stands for flags, and is no setting.
+_OF_FLAGS: Final = frozenset({"PARTWAY_CONFIG", "PARTWAY_TOKEN", "PARTWAY_URL"})
+
+#: What Kubernetes puts into each container beside a Service whose name begins with ``partway``,
+#: as Docker's links once did: nobody has written these, and nobody could take them out.
+_LINK: Final = re.compile(
+    r"PARTWAY(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_LINK_VALUE: Final = re.compile(r"(tcp|udp|sctp)://")
+
+#: Characters of a name that are shown.
+_MAX_NAME: Final = 60
+
+
+def unknown_variables(environment: Mapping[str, str], own: Collection[str] = ()) -> str:
+    """Say which variables nobody knows.
+
+    Args:
+        environment: ``os.environ``, as a rule.
+        own: the variables that the command itself knows.
+
+    Returns:
+        A line for each, with the nearest known one; empty if there is none.
+    """
+    left = {
+        name
+        for name, value in environment.items()
+        if name.startswith(_PREFIX) and name not in own and not _is_link(name, value)
+    }
+    known = set(own)
+    for variables in _of_all():
+        if not left:
+            return ""
+        known |= variables
+        left -= variables
+    return "\n".join(_said(name, sorted(known)) for name in sorted(left))
+
+
+def _is_link(name: str, value: str) -> bool:
+    names_a_port = name.endswith("_PORT") and name not in {"PARTWAY_PORT", "PARTWAY_TLS_PORT"}
+    return bool(_LINK.fullmatch(name) or (names_a_port and _LINK_VALUE.match(value)))
+
+
+def _of_all() -> Iterator[frozenset[str]]:
+    """The variables of the flags, of the gateway and of containers; each loaded when asked for."""
+    yield _OF_FLAGS
+    from partway.gateway.settings import VARIABLES as OF_THE_GATEWAY
+
+    yield OF_THE_GATEWAY
+    from partway.container.cli.environment import VARIABLES as OF_CONTAINERS
+
+    yield OF_CONTAINERS
+
+
+def _said(name: str, known: Collection[str]) -> str:
+    shown = name[:_MAX_NAME]
+    if not (shown.isascii() and shown.isprintable()):
+        shown = ascii(shown)
+    # Without what they have in common, which would make any two of them alike.
+    short = [each.removeprefix(_PREFIX) for each in known]
+    near = get_close_matches(name[:_MAX_NAME].removeprefix(_PREFIX), short, n=1)
+    if near:
+        return f"{shown}: this variable is unknown; the nearest known one is {_PREFIX}{near[0]}"
+    return f"{shown}: this variable is unknown; it must be one of {', '.join(known)}"

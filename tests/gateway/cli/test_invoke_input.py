@@ -1,0 +1,83 @@
+"""partway.gateway.cli.invoke_input: what is sent is opened before there is a stream, or refused."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import pytest
+
+from partway.gateway.cli.invoke_input import opened_input
+from partway.gateway.client import CompletionState, DataType, PayloadPart
+from tests.gateway.cli.sounds import write_tone
+
+PARTIAL, COMPLETE = CompletionState.PARTIAL, CompletionState.COMPLETE
+
+
+def options(**given: object) -> argparse.Namespace:
+    """The command's, as argparse leaves them."""
+    none = dict.fromkeys(("text", "file", "wav", "rate", "channels", "query"))
+    return argparse.Namespace(**none | {"pace": "none", "partial": False} | given)
+
+
+def refusal(**given: object) -> str:
+    with pytest.raises(ValueError) as caught, opened_input(options(**given), pytest.fail):
+        pytest.fail("it was opened")
+    return str(caught.value)
+
+
+async def sent(**given: object) -> list[PayloadPart]:
+    with opened_input(options(**given), lambda said: None) as parts:
+        return [part async for part in parts]
+
+
+async def test_texts():
+    assert await sent(text=["a", "ü"]) == [
+        PayloadPart(b"a", DataType.UTF8),
+        PayloadPart("ü".encode(), DataType.UTF8),
+    ]
+    assert await sent(text=["a", "b"], partial=True) == [
+        PayloadPart(b"a", DataType.UTF8, PARTIAL),
+        PayloadPart(b"b", DataType.UTF8, COMPLETE),
+    ]
+
+
+async def test_a_file(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(bytes(65_537))
+    assert await sent(file=path) == [PayloadPart(bytes(65_536)), PayloadPart(b"\0")]
+
+
+async def test_sound_that_has_to_be_another_is_told_of(tmp_path):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=48_000, channels=2, seconds=0.1)
+    told: list[str] = []
+    with opened_input(options(wav=path, rate=16_000, channels=1), told.append) as parts:
+        sizes = [len(part.payload) async for part in parts]
+    assert sizes == [640] * 5
+    assert told == [f"{path}: 48000 Hz, 2 channels, 16 bits; sent as 16000 Hz, 1 channel, 16 bits"]
+
+
+@pytest.mark.parametrize("flag", ["file", "wav"])
+def test_a_file_that_is_not_there(flag, tmp_path):
+    path = tmp_path / "none"
+    assert refusal(**{flag: path}) == f"--{flag} {path}: No such file or directory"
+    assert refusal(**{flag: tmp_path}) == f"--{flag} {tmp_path}: Is a directory"
+
+
+def test_a_file_that_is_no_sound(tmp_path):
+    path = tmp_path / "a.wav"
+    path.write_bytes(b"ID3\x03 and so on")
+    assert refusal(wav=path).startswith(f"--wav {path}: file does not start with RIFF id; ")
+
+
+@pytest.mark.parametrize("flag", ["rate", "channels"])
+def test_flags_of_sound_alone(flag):
+    assert refusal(text=["a"], **{flag: 1}) == (
+        f"--{flag} was given alone; it must come with --wav FILE"
+    )
+
+
+def test_standard_input_that_is_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert refusal() == "standard input is closed; give --text, --file or --wav"

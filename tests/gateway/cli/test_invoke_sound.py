@@ -1,0 +1,186 @@
+"""partway.gateway.cli.invoke_sound: a WAV file at the rate, width and channels asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import wave
+
+import numpy as np
+import pytest
+
+from partway.gateway.cli.invoke_sound import AskedSound, asked_sound, opened_sound
+from tests.gateway.cli.sounds import LOUDNESS, TONE, write_tone
+
+
+def converted(path, asked: AskedSound) -> tuple[np.ndarray, list[int], str]:
+    """The samples by channel, the parts' sizes, and what is said of it."""
+    with opened_sound(path, asked) as sound:
+        pieces = list(sound.pieces())
+        said = sound.conversion
+    samples = np.frombuffer(b"".join(pieces), "<i2").reshape(-1, asked.channels) / 32_768
+    return samples, [len(piece) for piece in pieces], said
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 44_100, 48_000])
+def test_it_sounds_as_before(tmp_path, rate, channels, width):
+    """The same tone, as loud and as long, and nothing besides, whatever the file has."""
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=rate, channels=channels, width=width)
+    samples, sizes, said = converted(path, AskedSound(16_000, 1))
+    assert set(sizes) == {640}, "parts of 20 ms"
+    assert abs(len(samples) - 16_000) <= 1
+    spectrum = np.abs(np.fft.rfft(samples[:, 0] * np.hanning(len(samples))))
+    assert spectrum.argmax() == TONE
+    noise = np.sum(spectrum**2) - np.sum(spectrum[TONE - 5 : TONE + 6] ** 2)
+    assert 10 * np.log10(noise / np.max(spectrum) ** 2) < (-40 if width == 1 else -80)
+    assert np.std(samples[1000:-1000]) == pytest.approx(LOUDNESS / 2**0.5, rel=0.01)
+    same = (rate, channels, width) == (16_000, 1, 2)
+    plural = "s" if channels > 1 else ""
+    assert said == (
+        ""
+        if same
+        else f"{rate} Hz, {channels} channel{plural}, {width * 8} bits; "
+        "sent as 16000 Hz, 1 channel, 16 bits"
+    )
+
+
+def test_what_is_right_already_is_sent_byte_for_byte(tmp_path):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=44_100, channels=2, seconds=0.05)
+    with opened_sound(path, AskedSound()) as sound:
+        assert sound.conversion == ""
+        sent = list(sound.pieces())
+    assert [len(piece) for piece in sent] == [3528, 3528, 1764]
+    assert path.read_bytes().endswith(b"".join(sent))
+
+
+def test_one_channel_in_each_of_two(tmp_path):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=16_000)
+    samples, _, _ = converted(path, AskedSound(None, 2))
+    assert samples.shape == (16_000, 2)
+    assert (samples[:, 0] == samples[:, 1]).all()
+
+
+def test_full_scale_is_not_wrapped_around(tmp_path):
+    path = tmp_path / "a.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8_000)
+        file.writeframes(np.repeat([32_767, -32_768] * 100, 40).astype("<i2").tobytes())
+    samples, _, _ = converted(path, AskedSound(16_000, 2))
+    assert samples.max() > 0.99
+    assert samples.min() < -0.99
+
+
+@pytest.mark.parametrize("kept", [0, 1, 5, 20_000])
+def test_a_file_that_is_cut_short(tmp_path, kept):
+    """Its whole frames are sent."""
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=44_100, channels=2, width=3)
+    path.write_bytes(path.read_bytes()[: 44 + kept])
+    samples, _, _ = converted(path, AskedSound(44_100, 1))
+    assert len(samples) == kept // 6
+
+
+def test_a_long_file_is_read_a_block_at_a_time(tmp_path):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=48_000, seconds=3)
+    with opened_sound(path, AskedSound(16_000, 1)) as sound:
+        pieces = sound.pieces()
+        next(pieces)
+        assert sound._file.tell() < 48_000
+
+
+HEAD = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it ends in the middle of its head"),
+        (b"ID3\x03 and so on", "file does not start with RIFF id; it must be a WAV file with PCM"),
+        (
+            HEAD + b"\x03\0\x01\0\x40\x1f\0\0\0\x7d\0\0\x04\0\x20\0data\0\0\0\0",
+            "unknown format: 3; it must be a WAV file with PCM samples",
+        ),
+        (
+            HEAD + b"\x01\0\x01\0\0\0\0\0\0\0\0\0\x02\0\x10\0data\0\0\0\0",
+            "its rate is 0 Hz; it must be 1000 to 768000",
+        ),
+        (
+            HEAD + b"\x01\0\x01\0\x40\x1f\0\0\0\xfa\0\0\x08\0\x40\0data\0\0\0\0",
+            "its samples have 64 bits; they must have 8, 16, 24 or 32",
+        ),
+    ],
+    ids=["empty", "mp3", "floating point", "no rate", "64 bits"],
+)
+def test_a_file_that_cannot_be_sent(tmp_path, content, why):
+    path = tmp_path / "a.wav"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=why), opened_sound(path, AskedSound()):
+        pytest.fail("it was opened")
+
+
+def test_channels_that_nobody_could_mix(tmp_path):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=16_000, channels=6)
+    why = "it has 6 channels, and 2 were asked for; it must have as many, or one of the two"
+    with pytest.raises(ValueError, match=why), opened_sound(path, AskedSound(None, 2)):
+        pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("rate", [1, 10_000_000])
+def test_a_rate_that_nobody_has(tmp_path, rate):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=16_000)
+    why = f"{rate} Hz were asked for; the rate must be 1000 to 768000"
+    with pytest.raises(ValueError, match=why), opened_sound(path, AskedSound(rate)):
+        pytest.fail("it was opened")
+
+
+# --- What is asked for ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "rate", "channels", "asked"),
+    [
+        (None, None, None, AskedSound()),
+        ("model=general", None, None, AskedSound()),
+        ("sample_rate=16000&encoding=linear16&channels=1", None, None, AskedSound(16_000, 1)),
+        ("sample_rate=16000&channels=1", 8_000, 2, AskedSound(8_000, 2)),
+        ("sample_rate=fast&channels=%F0%9F", None, None, AskedSound()),
+        ("encoding=LINEAR16", None, None, AskedSound()),
+        ("encoding=pcm_s16le", 8_000, None, AskedSound(8_000)),
+    ],
+)
+def test_a_flag_goes_before_the_query(query, rate, channels, asked):
+    assert asked_sound(query, rate, channels) == asked
+
+
+@pytest.mark.parametrize("encoding", ["mulaw", "opus", "flac", "linear32"])
+def test_an_encoding_that_is_another(encoding):
+    why = f"--query encoding={encoding}: --wav sends linear16, 16-bit PCM; send a file that is"
+    with pytest.raises(ValueError, match=why):
+        asked_sound(f"model=a&encoding={encoding}", None, None)
+
+
+def test_libsoxr_is_loaded_for_another_rate_alone(tmp_path):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=16_000, seconds=0.1)
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from partway.gateway.cli.invoke_sound import AskedSound, opened_sound\n"
+        f"for asked in (AskedSound(), AskedSound(8_000)):\n"
+        f"    with opened_sound(Path({str(path)!r}), asked) as sound: list(sound.pieces())\n"
+        "    print('soxr' in sys.modules, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["False False", "True True"]
