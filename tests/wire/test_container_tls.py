@@ -118,7 +118,7 @@ async def test_a_container_without_tls(gateway_for, caplog):
         address = Address(*server.sockets[0].getsockname())
         gateway = await gateway_for(address=address, container_tls=Trust())
         told, line = await refused(gateway, caplog)
-    assert told.startswith("no stream with the container: no TLS with the server: ")
+    assert told.startswith("no stream with the container: the server answers TLS in clear (")
     assert told in line
 
 
