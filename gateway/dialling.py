@@ -182,7 +182,7 @@ async def reach(
             what = "accepted" if tls is None else "accepted, its TLS included,"
             troubles.append(Unreachable(f"no connection was {what} within {timeout * 1000:g} ms"))
         except ssl.SSLError as error:
-            troubles.append(_without_tls(error))
+            troubles.append(without_tls(error))
         except OSError as error:
             _check_descriptors(error)
             # Not strerror: asyncio's says "Connect call failed", whatever the reason.
@@ -195,7 +195,7 @@ async def reach(
     raise next((each for each in troubles if not each.passing), troubles[-1])
 
 
-def _without_tls(error: ssl.SSLError) -> Unreachable:
+def without_tls(error: ssl.SSLError) -> Unreachable:
     """What is said of a handshake of TLS that failed, and whether the next one may not."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Untrusted(error.verify_message, wrong=_WRONG.get(error.verify_code, "root"))

@@ -13,6 +13,7 @@ from typing import Final
 import aiohttp
 
 from partway.gateway.clock import Clock
+from partway.gateway.dialling import without_tls
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.waiting import time_limit
@@ -72,14 +73,10 @@ def _wrong(error: aiohttp.ClientError | OSError) -> str:
     """What an error means, in the words that a refused stream's line has for it."""
     if isinstance(error, TimeoutError):
         return f"/ping was not answered within {PING_TIMEOUT:g} s"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        untrusted = error.certificate_error
-        why = getattr(untrusted, "verify_message", None) or untrusted
-        return f"the server's certificate is not to be trusted: {why}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "the host has no address"
-    if isinstance(error, aiohttp.ClientSSLError):
-        return f"no TLS with the server: {getattr(error.os_error, 'reason', None) or error}"
+    if isinstance(error.__cause__, ssl.SSLError):  # a certificate's errors are such
+        return str(without_tls(error.__cause__))
     number = error.errno if isinstance(error, OSError) else None
     if number:
         return os.strerror(number)

@@ -100,7 +100,8 @@ async def test_the_log_has_one_line_for_a_stream(gateway_for, caplog):
     request_id = model.header("x-amzn-sagemaker-request-id")
     assert re.fullmatch(
         rf"stream ended endpoint=model request_id={request_id} duration=0\.\d{{1,3}} parts_in=1 "
-        r"bytes_in=6 parts_out=2 bytes_out=7 first_part=0\.\d{1,4} cause=model_error",
+        r"bytes_in=6 parts_out=2 bytes_out=7 first_part=0\.\d{1,4} parts_saved=0 "
+        r"cause=model_error",
         line.getMessage(),
     )
     assert f"x-amzn-requestid: {request_id}" in client.head.decode()
@@ -113,7 +114,7 @@ async def test_the_log_of_a_stream_without_a_first_part(gateway_for, caplog):
         client, model = await gateway.open(RAW)
         model.send(close(1011))
         await client.until_close()
-    assert "first_part=- cause=model_error" in caplog.text
+    assert "first_part=- parts_saved=0 cause=model_error" in caplog.text
 
 
 async def test_metrics_over_http(gateway_for, monkeypatch):

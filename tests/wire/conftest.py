@@ -30,6 +30,9 @@ from tests.wire.peers import ENDPOINT, PATIENCE, RawContainer, RunningGateway
 
 GatewayFor = Callable[..., Awaitable[RunningGateway]]
 
+#: A machine that is busy with other tests may accept a connection later than the platform's 250 ms.
+PATIENT = StreamPolicy(connect_timeout=PATIENCE)
+
 
 @pytest.fixture(autouse=True)
 def _no_leaks(no_leaks: None) -> None:

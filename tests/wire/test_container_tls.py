@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Rules
 from tests.frame_factory import BINARY, TEXT, close, frame
+from tests.wire.conftest import PATIENT
 from tests.wire.peers import RAW, RawContainer, soon, upgrade_request
 
 
@@ -118,13 +118,13 @@ async def test_a_container_without_tls(gateway_for, caplog):
         address = Address(*server.sockets[0].getsockname())
         gateway = await gateway_for(address=address, container_tls=Trust())
         told, line = await refused(gateway, caplog)
-    assert told.startswith("no stream with the container: no TLS with the server: ")
+    assert told.startswith("no stream with the container: the server answers TLS in clear (")
     assert told in line
 
 
 @pytest.mark.clause("4-6")
 async def test_tls_at_a_container_that_is_asked_without(gateway_for, behind_tls, caplog):
-    gateway = await gateway_for(container=behind_tls, address=at(behind_tls))
+    gateway = await gateway_for(PATIENT, container=behind_tls, address=at(behind_tls))
     told, _ = await refused(gateway, caplog)
     assert "the connection ended before the upgrade was answered" in told
 
@@ -158,7 +158,7 @@ async def test_a_handshake_has_its_own_time(gateway_for, files, monkeypatch):
 
     monkeypatch.setattr("partway.gateway.dialling.reach", reach)
     for trust in (None, Trust()):
-        gateway = await gateway_for(StreamPolicy(), container_tls=trust)
+        gateway = await gateway_for(address=Address("127.0.0.1", 9), container_tls=trust)
         await gateway.request(upgrade_request())
     assert reached == [0.25, 5.25]
 

@@ -108,7 +108,7 @@ async def test_tls_at_a_server_without():
         port = server.sockets[0].getsockname()[1]
         trouble = await asked(f"https://{HOST}:{port}", tls=Trust().context())
     assert trouble is not None
-    assert trouble.startswith("no TLS with the server: ")
+    assert trouble.startswith("the server answers TLS in clear (")
 
 
 # --- All endpoints -------------------------------------------------------------------------------
