@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 HI, HO = frame(TEXT, b"hi"), frame(BINARY, b"ho")
 UTF8_HI = Part(b"hi", "UTF8")
-QUICK = StreamPolicy(connect_timeout=5, close_timeout=0.3)
+QUICK = StreamPolicy(connect_timeout=5, input_end="close", close_timeout=0.3)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ async def test_a_stall(between_for, json, short_linger, monkeypatch):
     client.send(json.end())
     error = await json.read_error(client)
     assert error.name == "InternalStreamFailure"
-    assert "did not answer Close" in error.message
+    assert "silent for 0.3 s after Close(1000)" in error.message
     await eventually(lambda: between.seen[0].told[-1:] == [("closed",)])
 
 

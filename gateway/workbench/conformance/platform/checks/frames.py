@@ -36,6 +36,12 @@ async def _sweep(trial: PlatformTrial) -> ContainerStream:
             trial.patience,
             "all that the client sent",
         )
+    return seen
+
+
+async def _ended(trial: PlatformTrial) -> ContainerStream:
+    """A stream on which the platform says no more than its Close."""
+    async with trial.stream("a stream without a part") as (client, seen):
         with suppress(Broken):  # how a stream ends is what other checks ask
             await client.end_input()
             await client.end()
@@ -114,6 +120,6 @@ async def shortest(trial: PlatformTrial) -> None:
     remedy="send each Ping, Pong and Close in one frame of at most 125 bytes (RFC 6455 §5.5)",
 )
 async def control(trial: PlatformTrial) -> None:
-    for each in (await trial.once(_sweep)).frames:
+    for each in (*(await trial.once(_sweep)).frames, *(await trial.once(_ended)).frames):
         if not each.is_data and (not each.fin or len(each.payload) > 125):
             raise Broken(f"a control frame is fragmented or too long: {each}")
