@@ -25,6 +25,9 @@ MAX_MESSAGE_BYTES: Final = MAX_PART_BYTES
 FINISH_TIMEOUT: Final = 50.0
 FINISH_CHECKS: Final = 10
 
+#: How often a client that is not read, since its handler is behind, is looked for.
+PRESENCE_CHECK: Final = 1.0
+
 #: A handler whose stream is over cleans up and returns within this time, or it is cancelled.
 HANDLER_GRACE: Final = 5.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -15,11 +16,13 @@ from partway.container.limits import (
     FINISH_CHECKS,
     FINISH_TIMEOUT,
     HANDLER_GRACE,
+    PRESENCE_CHECK,
     RECEIVE_HIGH_WATER,
     RECEIVE_LOW_WATER,
 )
 from partway.container.model import Opening
 from partway.container.outgoing import Outbox, OutgoingMessage
+from partway.container.presence import is_over
 from partway.container.stream import Stream, StreamClosed
 from partway.container.threads import ordinary
 from partway.container.turns import Turns
@@ -110,6 +113,8 @@ class WebSocketStream:
         self._overdue: asyncio.TimerHandle | None = None  # until the handler is cancelled
         self._progress_at = 0.0
         self._untaken: asyncio.TimerHandle | None = None  # while the client is not read
+        self._untaken_since = 0.0
+        self._socket: socket.socket | None = None
         self._sends = 0
 
     # --- For the handler (partway.container.stream.Stream) ----------------------------------------
@@ -155,6 +160,8 @@ class WebSocketStream:
         began = self._loop.time()
         task = self._task = asyncio.create_task(_contained(handler, self), name=f"stream {self.id}")
         try:
+            if http.transport is not None:
+                self._socket = http.transport.get_extra_info("socket")
             self._connection.take_over_from(http, tell_end=False)
             await asyncio.wait((task,))
             self._handler_ended(task)
@@ -247,7 +254,7 @@ class WebSocketStream:
     def _pause(self) -> None:
         """Stop reading while the handler is behind, but not for ever.
 
-        A connection that is not read does not show its end either.
+        A connection that is not read does not show its end either: it is looked for.
         """
         self._connection.pause_reading()
         self._expect_taking()
@@ -259,13 +266,21 @@ class WebSocketStream:
         self._connection.resume_reading()
 
     def _expect_taking(self) -> None:
-        self._untaken = self._loop.call_later(
-            self._stall_timeout, self._on_untaken, self._inbox.parts_taken
-        )
+        self._untaken_since = self._loop.time()
+        self._look_again(self._inbox.parts_taken)
+
+    def _look_again(self, taken_before: int) -> None:
+        after = min(PRESENCE_CHECK, self._stall_timeout)
+        self._untaken = self._loop.call_later(after, self._on_untaken, taken_before)
 
     def _on_untaken(self, taken_before: int) -> None:
-        if self._inbox.parts_taken > taken_before:
+        if is_over(self._socket):
+            self._connection.abort()
+            self._client_left(Close(ABNORMAL, "the client has gone, and was not read"))
+        elif self._inbox.parts_taken > taken_before:
             self._expect_taking()
+        elif self._loop.time() - self._untaken_since < self._stall_timeout:
+            self._look_again(taken_before)
         else:
             self._close(Close(INTERNAL_ERROR, "the model took nothing for too long"))
 
@@ -278,8 +293,8 @@ class WebSocketStream:
 
     def _client_left(self, end: Close) -> None:
         """Nobody is there to compute for: the handler need not finish."""
-        self._gone = True
         if self._end is None:
+            self._gone = True
             self._ended(end)
             self._cancel_handler()
 
@@ -310,11 +325,15 @@ class WebSocketStream:
         return self._inbox.parts_taken, self._outbox.parts_out, self._connection.taken_bytes
 
     def _look(self, before: tuple[int, int, int]) -> None:
-        now = self._progress()
-        if now != before or self._writable is not None:  # a client's slowness has its own limit
+        now, slow = self._progress(), self._writable is not None
+        limit = self._stall_timeout if slow else self._finish_timeout
+        if now != before:
             self._expect_progress()
-        elif self._loop.time() - self._progress_at < self._finish_timeout:
+        elif self._loop.time() - self._progress_at < limit:
             self._after(self._finish_timeout / FINISH_CHECKS, self._look, now)
+        elif slow:
+            self._connection.abort()
+            self._client_left(Close(ABNORMAL, "the client took nothing for too long"))
         else:
             silent = f"the model was silent for {self._finish_timeout:g} s after its input's end"
             self._close(Close(INTERNAL_ERROR, f"{silent} (--finish-timeout)"))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB
+from partway.protocol import limits
+from partway.protocol.limits import KIB, MIB
 
 # --- Bodies of plain requests and responses ------------------------------------------------------
 
@@ -72,7 +73,7 @@ CLIENT_RECEIVE_HIGH_WATER: Final = 1 * MIB
 
 #: Largest message that the Python client joins from its parts, unless its caller says otherwise: as
 #: large as the runtime of containers joins them (``container.limits.MAX_MESSAGE_BYTES``).
-CLIENT_MAX_MESSAGE: Final = MAX_PART_BYTES
+CLIENT_MAX_MESSAGE: Final = limits.MAX_PART_BYTES
 
 # --- Liveness, progress, lifetime ----------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from typing import Final
 from partway.container.cli.target import KINDS
 from partway.container.models.text import settings
 
-_OF_THE_LOG: Final = frozenset({"PARTWAY_LOG_LEVEL", "PARTWAY_LOG_FORMAT"})
+_OF_THE_COMMAND: Final = frozenset(
+    {"PARTWAY_FINISH_TIMEOUT", "PARTWAY_LOG_FORMAT", "PARTWAY_LOG_LEVEL"}
+)
 
-VARIABLES: Final = frozenset(KINDS.values()) | _OF_THE_LOG | settings.VARIABLES
+VARIABLES: Final = frozenset(KINDS.values()) | _OF_THE_COMMAND | settings.VARIABLES

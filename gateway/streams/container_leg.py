@@ -85,6 +85,7 @@ class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):
         self._upgraded = upgraded
         self._to_frames = PartsToFrames()
         self._to_parts = FramesToParts()
+        self._told_the_end = False
 
     # --- Leg -------------------------------------------------------------------------------------
 
@@ -106,11 +107,17 @@ class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):
 
     def close(self, close: Close) -> None:
         self._pings.stop()  # no frame follows a Close; its own timeout watches from here on
+        self._told_the_end = True
         self._connection.close(close)
 
     def finish(self, ending: Ending) -> None:
         self._pings.stop()
-        self._connection.finish(ending.container_close)
+        if self._told_the_end and ending.container_close is not None:
+            # Clause 1.5-13: a Close has gone out already, and another one cannot. The model would
+            # work on for nobody.
+            self._connection.abort()
+        else:
+            self._connection.finish(ending.container_close)
 
     @property
     def mid_message(self) -> bool:

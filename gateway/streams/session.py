@@ -37,14 +37,14 @@ class State(enum.Enum):
 
         RELAYING ──input ends, Close at once──▶ CLOSING ──Close, silence──▶ ENDED
             │                                     ▲                           ▲
-            ├──input ends, Close later──▶ DRAINING┘ (silence)                 │
+            ├──input ends, Close later──▶ AWAITING┘ (silence)                 │
             └──────────────── every other end ────────────────────────────────┘
     """
 
     #: Both directions are open.
     RELAYING = "relaying"
     #: The client's input has ended; its container may answer yet, and does not know of it.
-    DRAINING = "draining"
+    AWAITING = "awaiting"
     #: The container has our Close(1000); its frames go on until its own.
     CLOSING = "closing"
     #: The cause is named; the legs are saying goodbye.
@@ -173,7 +173,7 @@ class Session:
         if self._closes_at_once():
             self._close_container()
             return
-        self.state = State.DRAINING
+        self.state = State.AWAITING
         # What has been answered has perhaps been followed by silence for long enough.
         waits = self.policy.input_end == "drain" or not self._answer_whole
         since = self._clock.time() if waits else self._heard_at
@@ -202,6 +202,7 @@ class Session:
         """The client's leg is below its low-water mark."""
         self.client_stall.moving(Wait.HIGH_WATER)
         if self.state is not State.ENDED:
+            self._heard_at = self._clock.time()  # what it said meanwhile has waited unseen
             self._silence.release()
             self.container.resume_reading()
 
@@ -225,7 +226,7 @@ class Session:
             self._container_mid_message = True
         if state is not _RELAYING:
             self._silence.heard(self._patience().seconds)
-            self.parts_saved += state is State.DRAINING
+            self.parts_saved += state is State.AWAITING
         self.client.send(part)
 
     def container_closed(self, close: Close) -> None:
@@ -233,7 +234,7 @@ class Session:
         if self.state is State.CLOSING:
             cut = self.container.mid_message
             self._end(ends.container_answered(close, input_cut_message=cut))
-        elif self.state is State.DRAINING:
+        elif self.state is State.AWAITING:
             self._end(ends.container_answered(close, input_cut_message=False))
         else:
             self._end(ends.container_closed(close, self.policy.normal_close))
@@ -321,11 +322,11 @@ class Session:
         if self.state is State.CLOSING:
             self._end(ends.close_timeout(patience.setting, patience.seconds))
             return
-        if not self._answer_whole:
+        if patience.setting == "answer_timeout":
             silent = f"the container has been silent for {patience.seconds:g} s"
             log.warning(
                 LogLine(
-                    "no answer",
+                    "no whole answer",
                     endpoint=self.endpoint,
                     request_id=self.request_id,
                     reason=f"{silent} after the input's end ({patience.setting})",

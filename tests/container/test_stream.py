@@ -308,6 +308,32 @@ async def test_a_client_that_vanishes_behind_a_full_inbox() -> None:
         await run
 
 
+@pytest.mark.clause("1.5-9")
+async def test_a_client_that_is_cut_behind_a_full_inbox_is_missed() -> None:
+    """The model is behind, so nobody reads, and the reset waits behind what is unread."""
+    seen: list[object] = []
+    at_work = asyncio.Event()
+
+    async def handler(stream: Stream) -> None:
+        try:
+            at_work.set()
+            await asyncio.Event().wait()
+        finally:
+            seen.append(stream.client_gone)
+
+    options: dict[str, Any] = {"high_water": 1000, "low_water": 500}
+    async with asyncio.timeout(30), streaming(handler, **options) as (stream, client, run):
+        await at_work.wait()
+        for _ in range(100):
+            client.send_frame(BINARY, bytes(1000))
+        await until(lambda: not stream._connection.reading)
+        sock = client.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.writer.transport.abort()
+        await run
+    assert seen == [True]
+
+
 async def test_a_handler_that_takes_its_time_is_not_stuck() -> None:
     taken = 0
 

@@ -16,7 +16,8 @@ def test_the_numbers_of_the_contract():
     assert limits.STREAM_LIFETIME == 30 * 60
     assert limits.CONTAINER_CONNECT_TIMEOUT == 0.25
     assert limits.CONTAINER_HANDSHAKE_TIMEOUT == 60
-    assert limits.CLOSE_TIMEOUT == limits.DRAIN_TIMEOUT == 10
+    times = (limits.CLOSE_TIMEOUT, limits.DRAIN_TIMEOUT, limits.ANSWER_SILENCE)
+    assert times == (10, 3, 60)
     assert limits.START_TIMEOUT == 8 * 60
     assert limits.STOP_GRACE == 30
     assert limits.PING_TIMEOUT == 2

@@ -274,6 +274,10 @@ class RawContainer:
         self.connections.append(stream)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             stream.request = await reader.readuntil(b"\r\n\r\n")
+            if self.answer is switching and stream.request.startswith(b"GET /ping "):
+                # A gateway's start looks who is there.
+                stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                return
             answer = self.answer(stream.request)
             if answer is not None:
                 stream.send(answer)

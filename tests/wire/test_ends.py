@@ -751,6 +751,8 @@ async def test_a_client_that_leaves_after_its_input_ended_is_gone(
     # One Close to the container at most: its first word stands.
     expected = AWAY if input_end == "drain" else NORMALLY
     assert (await model.frame()).payload[:2] == expected
+    if expected is NORMALLY:  # clause 1.5-13: a model that has had its Close hears of it by TCP
+        assert await model.eof() == b""
     assert_ended(gateway, caplog, "client_cancelled")
 
 

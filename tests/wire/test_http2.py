@@ -201,6 +201,7 @@ async def test_the_head_follows_the_101_and_no_event(gateway_for, version):
     assert headers.pop("x-amzn-requestid") == model.header("x-amzn-sagemaker-request-id")
     assert abs(parsedate_to_datetime(headers.pop("date")).timestamp() - time.time()) < 3
     assert headers.pop("server") == "partway"
+    assert headers.pop("x-partway-input-end") == "close"  # the container says that it finishes
     assert headers == (
         {} if version == "http2" else {"transfer-encoding": "chunked", "connection": "close"}
     )

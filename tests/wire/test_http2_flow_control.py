@@ -370,7 +370,7 @@ async def stalled(
     stream, model, session = await opened(gateway, window, auto_window=False)
     for _ in range(400_000 // (part + 100) + 1 + window // (part + 100)):
         model.send(frame(BINARY, bytes(part)))
-    await eventually(lambda: session._client_blocked)
+    await eventually(lambda: not session.container._connection.reading)
     await stream.client.settled()
     return stream, model
 

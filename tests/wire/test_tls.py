@@ -309,7 +309,7 @@ async def test_a_client_that_takes_nothing_is_named(gateway_for, version, clock)
     _, model = await open_stream(gateway, version)
     (session,) = sessions(gateway)
     model.send(*[frame(BINARY, bytes(MIB))] * 16)
-    await eventually(lambda: session._client_blocked)
+    await eventually(lambda: not session.container._connection.reading)
     held = session.buffered_bytes
     assert held <= limits.WRITE_HIGH_WATER + 2 * MIB + MAX_SOCKET_READ
     clock.advance(330.0)

@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.dialling import Upgraded
 from partway.gateway.streams.container_leg import WebSocketContainerLeg
-from partway.gateway.streams.ends import Cause
+from partway.gateway.streams.ends import Cause, ClientFault
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
 from partway.protocol.handshake import Accepted
@@ -185,6 +185,36 @@ def test_closing_ends_the_watch_on_a_ping_that_waited():
     container.session.client_drained()
     container.transport.deliver(close(1000))
     assert container.session.ending.cause is Cause.COMPLETED
+
+
+@pytest.mark.clause("1.5-9", "1.5-13")
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda session: session.client_gone(Cause.CLIENT_CANCELLED),
+        lambda session: session.client_finished(),
+        lambda session: session.client_failed(ClientFault("bad")),
+        lambda session: session.drain(),
+        lambda session: session._lifetime_over(),
+    ],
+    ids=["cancelled", "finished", "fault", "drain", "lifetime"],
+)
+def test_a_close_behind_our_close_is_an_end_of_tcp(ends):
+    """The container knows that its input is over; that nobody waits for it any more is news."""
+    container = Connected(input_end="close")
+    container.session.input_ended()
+    ends(container.session)
+    assert container.transport.aborted
+    assert [seen.close_code for seen in container.frames()] == [1000]
+
+
+@pytest.mark.clause("1.5-12")
+def test_a_container_that_has_answered_our_close_is_let_go_in_order():
+    container = Connected(input_end="close")
+    container.session.input_ended()
+    container.transport.deliver(close(1000))
+    assert container.session.ending.cause is Cause.COMPLETED
+    assert not container.transport.aborted
 
 
 def test_after_our_close_no_ping_and_no_part_follows():

@@ -65,8 +65,8 @@ async def code(trial: Trial) -> None:
     "closing.after_answer",
     "1.5-12",
     title="a container that says it finishes before it answers a Close does so",
-    remedy=f"leave {CLOSE_HEADER} out of your 101, or answer a Close only once you have said all "
-    "that was asked for: whoever asks and closes at once relies on it",
+    remedy="answer a Close only once you have said all that was asked for, or leave "
+    f"{CLOSE_HEADER} out of your 101",
     requires=("closing.answered", "messages.answer"),
     limit=90,
 )
@@ -87,6 +87,8 @@ async def after_answer(trial: Trial) -> None:
                     f"its 101 says {CLOSE_HEADER}: {AFTER_ANSWER}, but a question with a Close "
                     f"right behind it has {came} of {wanted} replies, then: {closed}"
                 ) from None
+        if await peer.closed(_CLOSE_TIMEOUT) is None:
+            raise Broken("behind the answer the connection ended without a Close")
 
 
 @checks.add(

@@ -134,8 +134,8 @@ async def test_a_close_of_the_containers(between, code, told):
 async def test_the_clients_end_is_a_close_that_the_container_answers(between):
     client, model = await between.open()
     client.send_close(1000)
-    assert (await model.frame()).close_code == 1000
-    model.send(close(1000))
+    assert (await model.frame()).close_code == 1001
+    model.send(close(1001))
     model.end()
     assert (await client.frame()).close_code == 1000
     assert await model.eof() == b""
