@@ -64,7 +64,7 @@ class WebSocketStream:
            :class:`~partway.container.errors.ModelError`, and a traceback in the log.
         2. The client's Close ends the input: 1000, without a code, or with one of its own. The
            handler says the rest and returns: the same Close back, as late as that (RFC 6455
-           §5.5.1). It says nothing for ``finish_timeout``: Close 1011.
+           §5.5.1; clause 1.5-12). It says nothing for ``finish_timeout``: Close 1011.
         3. The client's Close says that it has gone, or failed (1001 to 1014): the same Close back.
         4. The handler, or a shutdown, calls :meth:`close`.
         5. The client breaks RFC 6455, or sends text that is not UTF-8 (clause 1.1-8).
