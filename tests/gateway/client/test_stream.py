@@ -301,9 +301,9 @@ async def test_leaving_after_the_answer_is_no_cancel(
             break
         if how == "close()":
             await stream.close()
-    await model.until_close()
-    model.send(close(1000))
-    model.end()
+    told = await model.until_close()
+    # A container that has had its Close cannot get another one (clause 1.5-13).
+    assert told[-1].close_code == (1000 if input_ended else 1001)
     await until(lambda: bool(gateway.causes()), "the stream's end")
     assert gateway.causes() == {"client_finished": 1}
     with pytest.raises(StreamEnded):
