@@ -39,8 +39,8 @@ PING_TIMEOUT: Final = 2.0
 #: Endpoints that are pinged at a time when the gateway starts.
 PINGS_AT_ONCE: Final = 16
 
-#: For the TLS of a container's connection, beyond the ``connect_timeout`` in which the connection
-#: itself is accepted: two round trips and a signature, where a stream's cleartext has one.
+#: For the TLS of a container's connection, once that is accepted, for which the endpoint's
+#: ``connect_timeout`` is: two round trips and a signature, where a stream's cleartext has one.
 CONTAINER_TLS_TIMEOUT: Final = 5.0
 
 #: A container that starts is pinged again after this share of the time that its start has taken so
