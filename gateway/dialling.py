@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar, cast
@@ -26,6 +26,8 @@ from partway.protocol.handshake import (
 from partway.protocol.limits import LINGER_TIMEOUT
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
+#: Of ``getaddrinfo``: family, type, protocol, canonical name, and the address, which is first.
+_Found = tuple[int, int, int, str, tuple[str | int | bytes, ...]]
 
 #: Where ``https://`` leads, unless a URL says otherwise (RFC 9110 §4.2.2).
 HTTPS_PORT: Final = 443
@@ -102,6 +104,7 @@ async def dial(
     connect_timeout: float,
     handshake_timeout: float,
     tls: ssl.SSLContext | None = None,
+    tls_timeout: float | None = None,
 ) -> Upgraded:
     """Connect to a server, and upgrade the connection to a WebSocket.
 
@@ -111,13 +114,16 @@ async def dial(
         connect_timeout: see :func:`reach`.
         handshake_timeout: seconds for the answer to the upgrade.
         tls: see :func:`reach`.
+        tls_timeout: see :func:`reach`.
 
     Raises:
         HandshakeRefused: the server answered with another status than 101.
         OutOfDescriptors: this process, or its machine, has no file descriptor left.
         Unreachable: the upgrade failed for any other reason; the connection is gone then.
     """
-    transport, dialling = await reach(address, _Dialling, timeout=connect_timeout, tls=tls)
+    transport, dialling = await reach(
+        address, _Dialling, timeout=connect_timeout, tls=tls, tls_timeout=tls_timeout
+    )
     try:
         async with asyncio.timeout(handshake_timeout):
             accepted = await dialling.upgrade(handshake)
@@ -142,45 +148,44 @@ async def reach(
     *,
     timeout: float,
     tls: ssl.SSLContext | None = None,
+    tls_timeout: float | None = None,
 ) -> tuple[asyncio.Transport, _P]:
     """Connect to a server.
 
     Args:
         address: the server's.
         factory: makes the protocol of the connection.
-        timeout: seconds for each of the host's addresses to accept, its TLS included.
+        timeout: seconds for each of the host's addresses to accept.
         tls: the client's side of TLS; None for cleartext.
+        tls_timeout: seconds for TLS from there on; None where ``timeout`` is for both together.
 
     Raises:
         OutOfDescriptors: this process, or its machine, has no file descriptor left.
         Unreachable: connecting failed for any other reason.
     """
     loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(CONTAINER_RESOLVE_TIMEOUT):
-            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except OSError as error:  # a TimeoutError is one
-        _check_descriptors(error)
-        _try_descriptor()
-        passing = not isinstance(error, socket.gaierror) or error.errno == socket.EAI_AGAIN
-        why = f"the host {address.host} has no address: {error}"
-        raise Unreachable(why, _NO_ADDRESS, passing=passing) from None
     troubles: list[Unreachable] = []
-    for _, _, _, _, place in found:
+    for family, kind, proto, _, place in await _resolved(address):
+        at = (str(place[0]), address.port)
+        accepted = False
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as limit:
+                if tls is None:
+                    return await loop.create_connection(factory, *at)
+                connection = await _accepted(socket.socket(family, kind, proto), at)
+                accepted = True
+                if tls_timeout is not None:
+                    limit.reschedule(loop.time() + tls_timeout)
                 return await loop.create_connection(
                     factory,
-                    str(place[0]),
-                    address.port,
+                    sock=connection,
                     ssl=tls,
-                    server_hostname=None if tls is None else address.host,
+                    server_hostname=address.host,
                     # Where the peer says no goodbye; asyncio would wait 30 s for it.
-                    ssl_shutdown_timeout=None if tls is None else LINGER_TIMEOUT,
+                    ssl_shutdown_timeout=LINGER_TIMEOUT,
                 )
         except TimeoutError:
-            what = "accepted" if tls is None else "accepted, its TLS included,"
-            troubles.append(Unreachable(f"no connection was {what} within {timeout * 1000:g} ms"))
+            troubles.append(_given_up(timeout, tls_timeout, accepted=accepted))
         except ssl.SSLError as error:
             troubles.append(without_tls(error))
         except OSError as error:
@@ -193,6 +198,45 @@ async def reach(
         raise Unreachable(why, _NO_ADDRESS, passing=False)
     # A server that answered wrongly says more than an address where there is none.
     raise next((each for each in troubles if not each.passing), troubles[-1])
+
+
+async def _resolved(address: Address) -> Sequence[_Found]:
+    """What the resolver has for a server's host."""
+    what = f"the host {address.host} has no address"
+    try:
+        async with asyncio.timeout(CONTAINER_RESOLVE_TIMEOUT):
+            return await asyncio.get_running_loop().getaddrinfo(
+                address.host, address.port, type=socket.SOCK_STREAM
+            )
+    except OSError as error:  # a TimeoutError is one
+        _check_descriptors(error)
+        _try_descriptor()
+        passing = not isinstance(error, socket.gaierror) or error.errno == socket.EAI_AGAIN
+        raise Unreachable(f"{what}: {error}", _NO_ADDRESS, passing=passing) from None
+    except UnicodeError as error:  # it cannot be a name of DNS: a label of 64 letters, say
+        raise Unreachable(f"{what}: {error}", _NO_ADDRESS, passing=False) from None
+
+
+async def _accepted(connection: socket.socket, place: tuple[str, int]) -> socket.socket:
+    """Wait until a socket's connection is accepted; the socket is closed if it is not."""
+    try:
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, place)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _given_up(timeout: float, tls_timeout: float | None, *, accepted: bool) -> Unreachable:
+    """What is said of an address that was given up: which of the two times was over."""
+    if not accepted:
+        why = f"no connection was accepted within {timeout * 1000:g} ms (connect_timeout)"
+    elif tls_timeout is None:
+        why = f"no TLS with the server within {timeout:g} s of dialling it (connect_timeout)"
+    else:
+        why = f"no TLS with the server within {tls_timeout:g} s of its accepting the connection"
+    return Unreachable(why)
 
 
 def without_tls(error: ssl.SSLError) -> Unreachable:

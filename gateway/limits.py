@@ -40,8 +40,8 @@ PING_TIMEOUT: Final = 2.0
 #: Endpoints that are pinged at a time when the gateway starts.
 PINGS_AT_ONCE: Final = 16
 
-#: For the TLS of a container's connection, beyond the ``connect_timeout`` in which the connection
-#: itself is accepted: two round trips and a signature, where a stream's cleartext has one.
+#: For the TLS of a container's connection, once that is accepted, for which the endpoint's
+#: ``connect_timeout`` is: two round trips and a signature, where a stream's cleartext has one.
 CONTAINER_TLS_TIMEOUT: Final = 5.0
 
 #: A container that starts is pinged again after this share of the time that its start has taken so
@@ -182,8 +182,8 @@ HTTP2_LATE_STREAMS_IN_ALL: Final = MAX_STREAMS
 #: A client that had its whole response, an error for one, before it sent any of its body is told
 #: to stop this soon: version 0.4 of the Python SDK tells its caller of the error only then.
 HTTP2_LATE_QUIET_UNBEGUN: Final = 1.0
-#: On a connection that closes they are waited for no longer than this: a process that stops has 5 s
-#: for it.
+#: On a connection that closes this long without a byte is enough: a process that stops has 5 s for
+#: it, which ``shutdown_hard`` sees to.
 HTTP2_LATE_QUIET_AT_CLOSE: Final = 1.0
 
 #: A connection without a stream closes after this long; one that has never had any, after

@@ -20,12 +20,13 @@ from partway.protocol.limits import HANDSHAKE_HEAD_BYTES, MAX_INTERIM_RESPONSES,
 
 #: The header by which a container says in its 101 when it answers a Close, and the one value that
 #: says something: once it has finished what it was asked for (clause 1.5-12).
-CLOSE_HEADER = "X-Partway-Close"
-AFTER_ANSWER = "after-answer"
+CLOSE_HEADER: Final = "X-Partway-Close"
+AFTER_ANSWER: Final = "after-answer"
 
 #: The header by which the gateway says in its answer to a client, over HTTP/2 too, what the end of
 #: the input will mean: ``close`` if the container hears of it at once, else the setting's value.
-INPUT_END_HEADER = "x-partway-input-end"
+INPUT_END_HEADER: Final = "x-partway-input-end"
+
 #: The first byte of what a server of TLS says to a client that speaks in clear: the type of an
 #: alert's record (RFC 8446 §5.1). No version of HTTP begins so.
 TLS_ALERT: Final = b"\x15"
@@ -33,7 +34,7 @@ TLS_ALERT: Final = b"\x15"
 #: What is said of such a server.
 SPEAKS_TLS: Final = "the server speaks TLS on this port: the URL must begin with https://"
 
-_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
+_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 
 
 def accept_key(key: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -137,8 +138,14 @@ def test_no_field_hides_what_each_line_has(name):
     if name == "event_":  # the event itself is positional, so this one is free
         assert LogLine("x", **{name: 1}).fields == {name: 1}
         return
-    with pytest.raises(AssertionError):
+    with pytest.raises(ValueError, match=f"a line has a {name} of its own"):
         LogLine("x", **{name: 1})
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_does_not_have_is_null(number):
+    line = JsonFormatter().format(record(LogLine("x", share=number)))
+    assert line.endswith('"share": null}')
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(TextFormatter, " [42] x"), (JsonFormatter, 42)])

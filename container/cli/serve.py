@@ -34,7 +34,7 @@ from partway.container.limits import CANCEL_GRACE, FINISH_TIMEOUT, MAX_RUNNING
 from partway.container.model import Model
 from partway.container.models import MODELS
 from partway.container.server import MODEL_DIR, ModelServer
-from partway.log_lines import LOG_FORMATS, start_logging
+from partway.log_lines import LOG_FORMATS, start_logging, start_logging_as_asked
 from partway.variables import unknown_variables
 
 try:
@@ -153,6 +153,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: the command cannot do what it was asked.
     """
+    start_logging_as_asked(options.log_format, os.environ)
     if unknown := unknown_variables(os.environ, VARIABLES):
         raise CommandError(unknown)
     environ = os.environ

@@ -11,7 +11,7 @@ from typing import Final
 
 from partway import __version__, completion
 from partway.documentation import page
-from partway.log_lines import say_failure
+from partway.log_lines import say_failure, start_logging_as_asked
 from partway.variables import unknown_variables
 
 COMMANDS: Final = ("serve", "invoke", "certs", "dev", "conform", "replay")
@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The one that is asked for is all that is imported: the others take half a second.
     known = given[:1] if set(given[:1]) & set(COMMANDS) else COMMANDS
     options = _parser(known).parse_args(given)
+    if options.command == "serve":
+        start_logging_as_asked(getattr(options, "log_format", None), os.environ)
     if options.command in _READERS and (unknown := unknown_variables(os.environ)):
         say_failure(f"{_PROG} {options.command}", unknown)
         return 2

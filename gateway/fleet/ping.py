@@ -22,6 +22,7 @@ from partway.log_lines import LogLine
 log = logging.getLogger("partway.fleet")
 
 _METHOD_NOT_ALLOWED: Final = 405
+_NO_ADDRESS: Final = "the host has no address"
 
 
 def ping_session() -> AbstractAsyncContextManager[aiohttp.ClientSession]:
@@ -53,6 +54,8 @@ async def ping(
             status = await _ask(session, "POST", url, clock, tls)
     except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is one
         return _wrong(error)
+    except UnicodeError:  # it cannot be a name of DNS: a label of 64 letters, say
+        return _NO_ADDRESS
     return None if status == 200 else f"/ping was answered with status {status}"
 
 
@@ -74,7 +77,7 @@ def _wrong(error: aiohttp.ClientError | OSError) -> str:
     if isinstance(error, TimeoutError):
         return f"/ping was not answered within {PING_TIMEOUT:g} s"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "the host has no address"
+        return _NO_ADDRESS
     if isinstance(error.__cause__, ssl.SSLError):  # a certificate's errors are such
         return str(without_tls(error.__cause__))
     number = error.errno if isinstance(error, OSError) else None
@@ -95,10 +98,14 @@ async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None
     places = asyncio.Semaphore(PINGS_AT_ONCE)
 
     async def tell(session: aiohttp.ClientSession, endpoint: Endpoint) -> None:
-        async with places:
-            tls = None if endpoint.tls is None else endpoint.tls.context()
-            trouble = await ping(session, endpoint.url, clock, tls)
         whose = {"endpoint": endpoint.name, "container": endpoint.url}
+        async with places:
+            try:
+                tls = None if endpoint.tls is None else endpoint.tls.context()
+                trouble = await ping(session, endpoint.url, clock, tls)
+            except Exception:  # one that nobody has thought of is not to silence the others' lines
+                log.exception(LogLine("endpoint was not asked", **whose))
+                return
         if trouble is None:
             log.info(LogLine("endpoint answers", **whose))
         else:

@@ -25,6 +25,15 @@ class Open(Protocol):
         """End the transport at once."""
 
 
+class Unended(Protocol):
+    """Streams of one connection that are over but for the client's end of them."""
+
+    def __len__(self) -> int: ...
+
+    def reset_oldest(self) -> None:
+        """Reset the one that is over for longest."""
+
+
 class Connections:
     """The connections of one server, and what they share.
 
@@ -37,6 +46,7 @@ class Connections:
         open: the open connections.
         streams: how many streams are open on all connections together.
         late: how many more are over but for their clients' ends of them.
+        unended: those, for each connection that has some.
         closed: set when a connection closes.
     """
 
@@ -49,6 +59,7 @@ class Connections:
         self.open: set[Open] = set()
         self.streams = 0
         self.late = 0
+        self.unended: dict[Unended, None] = {}  # in the order in which connections came to have any
         self.closed = asyncio.Event()
 
     def full(self) -> bool:

@@ -40,10 +40,12 @@ class LateInput:
         3. A stream is reset at once when more than HTTP2_LATE_BYTES have come on it, and when
            HTTP2_LATE_TIMEOUT has passed.
         4. The oldest stream is reset at once where there are more than HTTP2_LATE_STREAMS of them
-           on the connection, or more than HTTP2_LATE_STREAMS_IN_ALL on all connections. A client
-           counts them among its open ones (RFC 9113 §5.1.2), so they are never more than half of
-           what it may have open.
-        5. A connection that closes waits for none of them longer than HTTP2_LATE_QUIET_AT_CLOSE.
+           on the connection. A client counts them among its open ones (RFC 9113 §5.1.2), so they
+           are never more than half of what it may have open. With more than
+           HTTP2_LATE_STREAMS_IN_ALL on all connections it is the oldest of the connection that has
+           most of them: a client that leaves many takes the time from itself, not from others.
+        5. A connection that closes waits until nothing has come for HTTP2_LATE_QUIET_AT_CLOSE; the
+           owner ends its transport where that is too long.
 
     Args:
         siblings: the connections of its server.
@@ -85,11 +87,14 @@ class LateInput:
         quiet = HTTP2_LATE_QUIET_UNBEGUN if unbegun else HTTP2_LATE_QUIET
         stream = self._streams[stream_id] = _LateStream(self._clock.time(), owed, quiet)
         self._siblings.late += 1
+        self._siblings.unended[self] = None
         self._credit(stream_id, stream)
         first = min(quiet, HTTP2_LATE_QUIET_AT_CLOSE) if self._closing else quiet
         self._look_after(stream_id, stream, first)
-        if len(self) > self._at_most or self._siblings.late > HTTP2_LATE_STREAMS_IN_ALL:  # rule 4
-            self._reset(next(iter(self._streams)))
+        if len(self) > self._at_most:  # rule 4
+            self.reset_oldest()
+        elif self._siblings.late > HTTP2_LATE_STREAMS_IN_ALL:
+            max(self._siblings.unended, key=len).reset_oldest()
 
     def received(self, stream_id: int, size: int) -> None:
         """Drop DATA of a stream, if it is one of these (rules 1 and 3)."""
@@ -111,11 +116,17 @@ class LateInput:
         if stream is None:
             return False
         self._siblings.late -= 1
+        if not self._streams:
+            del self._siblings.unended[self]
         stream.timer.cancel()
         return True
 
+    def reset_oldest(self) -> None:
+        """Reset the one that is over for longest (rule 4)."""
+        self._reset(next(iter(self._streams)))
+
     def close_soon(self) -> None:
-        """Wait for none of them longer than for a connection that closes (rule 5)."""
+        """Wait for each no longer than a connection that closes does (rule 5)."""
         self._closing = True
         for stream_id, stream in self._streams.items():
             stream.timer.cancel()
@@ -138,9 +149,10 @@ class LateInput:
 
     def _look(self, stream_id: int, stream: _LateStream) -> None:
         """Reset a stream whose time is over; a timer for each DATA frame would cost more."""
-        due = min(stream.heard_at + stream.quiet, stream.began_at + HTTP2_LATE_TIMEOUT)
+        quiet = min(stream.quiet, HTTP2_LATE_QUIET_AT_CLOSE) if self._closing else stream.quiet
+        due = min(stream.heard_at + quiet, stream.began_at + HTTP2_LATE_TIMEOUT)
         left = due - self._clock.time()
-        if left > 0 and not self._closing:
+        if left > 0:
             self._look_after(stream_id, stream, left)
         else:
             self._reset(stream_id)

@@ -293,8 +293,9 @@ class Http2Streams:
         """Send RST_STREAM."""
         try:
             self._h2.reset_stream(stream_id, code)
-        except ProtocolError:
-            return  # as above
+        except ProtocolError:  # as above
+            self._gate.stream_over(stream_id)
+            return
         self._gate.stream_reset(stream_id)
         self._send_soon()
 

@@ -49,10 +49,8 @@ async def dial(
             status and body, or status 0 and what happened.
         ServiceUnavailable: the gateway has no file descriptor left.
     """
-    connect_timeout = policy.connect_timeout
     authority = str(address)
     if tls is not None:
-        connect_timeout += CONTAINER_TLS_TIMEOUT
         authority = authority.removesuffix(f":{HTTPS_PORT}")  # as clients leave it out, and proxies
         # that route by Host expect it (RFC 9110 §4.2.3)
     handshake = ClientHandshake(authority, target, [(REQUEST_ID, request_id)])
@@ -60,9 +58,10 @@ async def dial(
         return await dialling.dial(
             address,
             handshake,
-            connect_timeout=connect_timeout,
+            connect_timeout=policy.connect_timeout,
             handshake_timeout=policy.handshake_timeout,
             tls=tls,
+            tls_timeout=CONTAINER_TLS_TIMEOUT,
         )
     except HandshakeRefused as refusal:
         body = refusal.body.decode("utf-8", "replace")

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, Literal
@@ -53,7 +55,10 @@ class LogLine:
     __slots__ = ("event", "fields")
 
     def __init__(self, event: str, /, **fields: Value) -> None:
-        assert not _OWN & fields.keys(), "a line has these of its own"
+        if taken := _OWN & fields.keys():
+            raise ValueError(
+                f"a line has a {min(taken)} of its own: a field must have another name"
+            )
         self.event = event
         self.fields = fields
 
@@ -62,8 +67,8 @@ class LogLine:
         return " ".join((self.event, *(f"{n}={_text(v)}" for n, v in self.fields.items())))
 
 
-class TextFormatter(logging.Formatter):
-    """Lines for people: time, level, logger, event, fields. A traceback is indented below its line.
+class _Formatter(logging.Formatter):
+    """Says how lines look.
 
     Args:
         process: whether lines say the number of the process, of which several share a log.
@@ -72,6 +77,14 @@ class TextFormatter(logging.Formatter):
     def __init__(self, *, process: bool = False) -> None:
         super().__init__()
         self._process = process
+
+
+class TextFormatter(_Formatter):
+    """Lines for people: time, level, logger, event, fields. A traceback is indented below its line.
+
+    Args:
+        process: whether lines say the number of the process, of which several share a log.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as one line, or as lines of which all but the first are indented."""
@@ -82,16 +95,12 @@ class TextFormatter(logging.Formatter):
         return _CONTINUED.join(map(_printable, lines))
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_Formatter):
     """Lines for programs: each is one JSON object in ASCII, a traceback its ``exception``.
 
     Args:
         process: as for :class:`TextFormatter`.
     """
-
-    def __init__(self, *, process: bool = False) -> None:
-        super().__init__()
-        self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as one line."""
@@ -103,15 +112,29 @@ class JsonFormatter(logging.Formatter):
         }
         if self._process:
             said["process"] = record.process
-        said |= {"event": line.event, **line.fields}
+        said |= {"event": line.event, **{n: _in_json(v) for n, v in line.fields.items()}}
         trace = _traceback(self, record)
         if trace is not None:
             said["exception"] = trace
-        return json.dumps(said)
+        return json.dumps(said, allow_nan=False)
+
+
+def start_logging_as_asked(flag: str | None, environment: Mapping[str, str]) -> None:
+    """Log in JSON from here on if that is asked for, before anything else of what is asked is read.
+
+    What is wrong with the rest is then said in JSON too. A wrong format is left to whoever reads
+    the rest, and calls :func:`start_logging`, which takes this call's place.
+
+    Args:
+        flag: what ``--log-format`` says, if it is given.
+        environment: ``os.environ``, as a rule.
+    """
+    if (flag or environment.get("PARTWAY_LOG_FORMAT")) == "json":
+        start_logging("info", "json")
 
 
 def start_logging(level: str | int, kind: LogFormat, *, process: bool = False) -> None:
-    """Log to standard error from here on, unless this process logs somewhere already.
+    """Log to standard error from here on, unless the process logs where others have it log.
 
     With ``json`` everything that Python itself would write there becomes a line too: warnings, and
     what ends the process or a thread.
@@ -125,6 +148,10 @@ def start_logging(level: str | int, kind: LogFormat, *, process: bool = False) -
     formatter = JsonFormatter if kind == "json" else TextFormatter
     handler.setFormatter(formatter(process=process))
     level = level.upper() if isinstance(level, str) else level
+    root = logging.getLogger()
+    for before in root.handlers[:]:
+        if isinstance(before.formatter, _Formatter):
+            root.removeHandler(before)
     logging.basicConfig(level=level, handlers=[handler])
     if kind == "json":
         logging.captureWarnings(capture=True)
@@ -165,6 +192,11 @@ def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str |
     if record.stack_info:
         parts.append(record.stack_info)
     return "\n".join(parts) or None
+
+
+def _in_json(value: Value) -> Value:
+    """A field's value, or null for a number that JSON does not have: infinity, or not a number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _text(value: Value) -> str:

@@ -86,6 +86,7 @@ async def reach(
     connect_timeout: float = 5.0,
     handshake_timeout: float = 5.0,
     tls: ssl.SSLContext | None = None,
+    tls_timeout: float | None = None,
 ) -> Upgraded:
     handshake = ClientHandshake(f"{host}:{port}", "/")
     return await dial(
@@ -94,6 +95,7 @@ async def reach(
         connect_timeout=connect_timeout,
         handshake_timeout=handshake_timeout,
         tls=tls,
+        tls_timeout=tls_timeout,
     )
 
 
@@ -258,6 +260,12 @@ async def test_a_name_without_address():
     assert message.startswith("the host no-such-host.invalid has no address")
 
 
+async def test_a_name_that_dns_cannot_have():
+    found = await failure("a" * 64 + ".invalid", 80)
+    assert str(found).startswith("the host aaaa")
+    assert (found.unnamed, found.passing) == ("its host has no address", False)
+
+
 @pytest.mark.parametrize(
     ("error", "passing"),
     [
@@ -288,6 +296,27 @@ def tls_error(kind: type[ssl.SSLError], reason: str) -> ssl.SSLError:
     return error
 
 
+@pytest.fixture
+def tls_raises(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes every connection be accepted, and its TLS end in the next of these errors."""
+
+    def set_errors(*errors: Exception) -> None:
+        left = iter(errors)
+
+        async def sock_connect(*_: object) -> None:
+            pass
+
+        async def create_connection(*_: object, sock: socket.socket, **__: object) -> None:
+            sock.close()
+            raise next(left)
+
+        loop = type(asyncio.get_running_loop())
+        monkeypatch.setattr(loop, "sock_connect", sock_connect)
+        monkeypatch.setattr(loop, "create_connection", create_connection)
+
+    return set_errors
+
+
 @pytest.mark.parametrize(
     ("error", "passing"),
     [
@@ -299,11 +328,8 @@ def tls_error(kind: type[ssl.SSLError], reason: str) -> ssl.SSLError:
     ],
     ids=repr,
 )
-async def test_tls_that_fails(monkeypatch, error, passing):
-    async def create_connection(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(type(asyncio.get_running_loop()), "create_connection", create_connection)
+async def test_tls_that_fails(tls_raises, error, passing):
+    tls_raises(error)
     found = await failure("127.0.0.1", 443, tls=ssl.create_default_context())
     assert found.passing is passing
 
@@ -311,14 +337,10 @@ async def test_tls_that_fails(monkeypatch, error, passing):
 @pytest.mark.parametrize(
     ("code", "wrong"), [(9, "time"), (10, "time"), (18, "root"), (20, "root"), (62, "name")]
 )
-async def test_what_is_wrong_with_a_certificate(monkeypatch, code, wrong):
+async def test_what_is_wrong_with_a_certificate(tls_raises, code, wrong):
     error = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED]")
     error.verify_code, error.verify_message = code, "the host is secret.internal"
-
-    async def create_connection(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(type(asyncio.get_running_loop()), "create_connection", create_connection)
+    tls_raises(error)
     found = await failure("127.0.0.1", 443, tls=ssl.create_default_context())
     assert isinstance(found, Untrusted)
     assert (found.wrong, found.passing) == (wrong, False)
@@ -327,23 +349,19 @@ async def test_what_is_wrong_with_a_certificate(monkeypatch, code, wrong):
 
 
 async def test_what_a_server_answered_is_told_before_an_address_without_one(
-    monkeypatch, resolves_to
+    tls_raises, resolves_to
 ):
     """Of a name with two addresses, whichever comes first."""
     resolves_to("127.0.0.1", "127.0.0.2")
     refused = ConnectionRefusedError(errno.ECONNREFUSED, "")
-    errors = iter([tls_error(ssl.SSLError, "NO_PROTOCOLS_AVAILABLE"), refused])
-
-    async def create_connection(*_: object, **__: object) -> None:
-        raise next(errors)
-
-    monkeypatch.setattr(type(asyncio.get_running_loop()), "create_connection", create_connection)
+    tls_raises(tls_error(ssl.SSLError, "NO_PROTOCOLS_AVAILABLE"), refused)
     found = await failure("localhost", 443, tls=ssl.create_default_context())
     assert str(found).startswith("no TLS with the server")
 
 
 @pytest.mark.clause("4-6")
-async def test_a_full_backlog_is_waited_for_250_ms():
+@pytest.mark.parametrize("tls", [None, ssl.create_default_context()], ids=["clear", "TLS"])
+async def test_a_full_backlog_is_waited_for_250_ms(tls):
     """The kernel drops what does not fit: nobody refuses, nobody accepts."""
     with ExitStack() as stack:
         busy = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
@@ -354,12 +372,29 @@ async def test_a_full_backlog_is_waited_for_250_ms():
             waiting.connect_ex(("127.0.0.1", port))
         started = time.monotonic()
         with pytest.raises(ContainerError) as caught:
-            await soon(dial_container(Address("127.0.0.1", port), "/", "id", StreamPolicy()))
+            await soon(dial_container(Address("127.0.0.1", port), "/", "id", StreamPolicy(), tls))
         waited = time.monotonic() - started
-    assert "no connection was accepted within 250 ms" in caught.value.message
+    assert "no connection was accepted within 250 ms (connect_timeout)" in caught.value.message
     assert str(port) not in caught.value.message, "it goes to the client"
     assert caught.value.members["OriginalStatusCode"] == 0
     assert 0.24 <= waited < 1.5
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({"connect_timeout": 0.05, "tls_timeout": 0.1}, "0.1 s of its accepting the connection"),
+        ({"connect_timeout": 0.1}, "0.1 s of dialling it (connect_timeout)"),
+    ],
+    ids=["apart", "together"],
+)
+async def test_tls_that_does_not_come_about_in_time(times, said):
+    async def listen(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with server(listen) as port:
+        message = await unreachable("127.0.0.1", port, tls=ssl.create_default_context(), **times)
+    assert message == f"no TLS with the server within {said}"
 
 
 @pytest.mark.clause("4-6")

@@ -152,15 +152,15 @@ async def test_a_handshake_has_its_own_time(gateway_for, files, monkeypatch):
     """What a far host's TLS takes is more than a connection in one data centre may take."""
     reached = []
 
-    async def reach(address, factory, *, timeout, tls):
-        reached.append(timeout)
+    async def reach(address, factory, *, timeout, tls, tls_timeout):
+        reached.append((timeout, tls_timeout))
         raise ConnectionError
 
     monkeypatch.setattr("partway.gateway.dialling.reach", reach)
     for trust in (None, Trust()):
         gateway = await gateway_for(address=Address("127.0.0.1", 9), container_tls=trust)
         await gateway.request(upgrade_request())
-    assert reached == [0.25, 5.25]
+    assert reached == [(0.25, 5.0), (0.25, 5.0)]
 
 
 def test_a_gateway_asks_for_tls_1_2_at_least():

@@ -126,9 +126,9 @@ class Crossing:
             transport, protocol = await reach(
                 where,
                 lambda: asyncio.StreamReaderProtocol(reader),
-                timeout=self._between.policy.connect_timeout
-                + (0 if tls is None else CONTAINER_TLS_TIMEOUT),
+                timeout=self._between.policy.connect_timeout,
                 tls=None if tls is None else tls.context(),
+                tls_timeout=CONTAINER_TLS_TIMEOUT,
             )
         except Unreachable as error:
             at = {"endpoint": self._between.name, "container": str(where)}

@@ -419,6 +419,16 @@ def test_a_container_that_cannot_start_says_so_in_json_too() -> None:
     assert "no.such" in json.loads(errors.splitlines()[-1])["reason"]
 
 
+@pytest.mark.parametrize("how", [("--log-format", "json"), ()], ids=["flag", "environment"])
+@pytest.mark.parametrize("wrong", ["PARTWAY_PROT", "PARTWAY_LOG_LEVEL"])
+def test_what_is_asked_wrongly_is_said_in_json_too(how: tuple[str, ...], wrong: str) -> None:
+    asked = {wrong: "loud"} | ({} if how else {"PARTWAY_LOG_FORMAT": "json"})
+    with started(*how, **asked) as process:
+        code, _, errors = ended(process)
+    assert code == 2
+    assert json.loads(errors)["reason"].startswith(wrong)
+
+
 def test_a_format_that_nobody_knows() -> None:
     with started(PARTWAY_LOG_FORMAT="xml") as process:
         code, _, errors = ended(process)

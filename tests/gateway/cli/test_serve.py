@@ -424,6 +424,22 @@ def test_a_gateway_that_cannot_start_says_so_in_json_too(start):
     assert said["reason"].startswith("cannot listen on 192.0.2.1:")
 
 
+@pytest.mark.parametrize("how", [("--log-format", "json"), ()], ids=["flag", "environment"])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"PARTWAY_PROT": "80"}, "PARTWAY_PROT: this variable is unknown"),
+        ({"PARTWAY_MAX_STREAMS": "many"}, "PARTWAY_MAX_STREAMS: "),
+    ],
+    ids=["an unknown variable", "a wrong setting"],
+)
+def test_what_is_asked_wrongly_is_said_in_json_too(start, how, wrong, said):
+    asked = wrong if how else wrong | {"PARTWAY_LOG_FORMAT": "json"}
+    code, output, errors = ended(start(*how, **asked))
+    assert (code, output) == (2, "")
+    assert json.loads(errors)["reason"].startswith(said)
+
+
 CANARY = "c4nary"
 
 

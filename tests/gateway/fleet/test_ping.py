@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from datetime import UTC, datetime
 
@@ -76,7 +77,8 @@ async def test_what_an_answer_means(answer, expected):
 
 async def test_nobody_there():
     assert await asked(f"http://{HOST}:{free_port()}") == "Connection refused"
-    assert await asked("http://no-such-host.invalid:80") == "the host has no address"
+    for host in ("no-such-host.invalid", "a" * 64 + ".invalid"):
+        assert await asked(f"http://{host}:80") == "the host has no address"
 
 
 async def test_no_answer_in_time():
@@ -131,6 +133,23 @@ async def test_each_endpoint_has_one_line(caplog):
         ("WARNING", f'{no} endpoint=b container={b} reason="/ping was answered with status 503"'),
         ("WARNING", f'{no} endpoint=c container={c} reason="Connection refused"'),
     ]
+
+
+async def test_a_fault_of_one_is_told_and_silences_no_other(caplog, monkeypatch):
+    def no_context(_):
+        raise MemoryError
+
+    monkeypatch.setattr(Trust, "context", no_context)
+    async with Answering(OK) as well:
+        spoilt = dataclasses.replace(endpoint("a", well.port), tls=Trust())
+        with caplog.at_level(logging.INFO, "partway.fleet"):
+            await soon(tell_which_answer([spoilt, endpoint("b", well.port)], FakeClock()))
+    first, second = caplog.records
+    assert first.getMessage() == (
+        f"endpoint was not asked endpoint=a container=https://{HOST}:{well.port}"
+    )
+    assert first.exc_info[0] is MemoryError
+    assert second.getMessage().startswith("endpoint answers endpoint=b ")
 
 
 async def test_no_more_are_asked_at_a_time_than_that(caplog):

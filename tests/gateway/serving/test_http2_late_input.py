@@ -143,20 +143,48 @@ async def test_they_are_at_most_half_of_what_a_client_may_have_open(max_streams,
 
 
 async def test_streams_of_all_connections_are_bounded(on, siblings):
-    on.begins(1)
+    """Who leaves many takes the time from itself, and not from whoever comes then."""
+    many = On(siblings)
+    many.begins(1, 3)
     siblings.late = HTTP2_LATE_STREAMS_IN_ALL
+    on.begins(1)
+    assert (many.resets, on.resets) == ([1], [])
+    assert siblings.late == HTTP2_LATE_STREAMS_IN_ALL
+    many.ended(3)
     on.begins(3)
-    assert on.resets == [1]
+    many.begins(5)
+    assert (many.resets, on.resets) == ([1], [1])
     assert siblings.late == HTTP2_LATE_STREAMS_IN_ALL
 
 
-async def test_a_connection_that_closes_waits_no_longer_than_that(on):
+async def test_a_server_forgets_connections_without_such_streams(on, siblings):
+    other = On(siblings)
+    on.begins(1, 3)
+    other.begins(1, 3)
+    on.ended(1)
+    assert list(siblings.unended) == [on, other]
+    on.ended(3)
+    other.lost()
+    assert not siblings.unended
+
+
+async def test_a_connection_that_closes_waits_for_what_still_comes(on):
+    """A reset between two parts of what a client says would hang the SDK of Python's."""
+    on.begins(1, 3)
+    on.close_soon()
+    for _ in range(20):
+        on.clock.advance(HTTP2_LATE_QUIET_AT_CLOSE / 4)
+        on.received(1, 640)
+    assert on.resets == [3]
+    on.reset_at(HTTP2_LATE_QUIET_AT_CLOSE, 1)
+
+
+async def test_a_connection_that_closes_waits_for_nobody_who_is_silent(on):
     on.begins(1)
     on.clock.advance(5)
     on.close_soon()
     on.clock.advance(HTTP2_LATE_QUIET_AT_CLOSE / 2)
     on.begins(3)
-    on.received(1, 10)
     on.reset_at(HTTP2_LATE_QUIET_AT_CLOSE / 2, 1)
     on.reset_at(HTTP2_LATE_QUIET_AT_CLOSE / 2 - 0.01, 3)
 

@@ -460,6 +460,8 @@ async def test_what_is_sent_on_a_stream_that_its_client_has_reset_is_dropped(mad
     on.streams.reset(1, ErrorCodes.CANCEL)
     assert on.sent() == []
     assert on.streams.open == {1: stream}
+    on.pass_gate(DataFrame(1, b"behind its reset"))
+    assert on.gate.closed_streams == [1], "to the gate it is over"
 
 
 @pytest.mark.parametrize("lose", ["lose_all", "lost"])
