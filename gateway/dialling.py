@@ -10,8 +10,8 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar, cast
 
@@ -31,6 +31,10 @@ _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 HTTPS_PORT: Final = 443
 #: What is said of a name that leads nowhere to whoever may not know the name.
 _NO_ADDRESS: Final = "its host has no address"
+
+#: In how many steps the time for a connection is counted: of asyncio's loop and uvloop's each needs
+#: about five rounds from the kernel's word to a transport.
+_STEPS: Final = 10
 
 #: By OpenSSL's codes what is wrong with a certificate where it is not that nobody trusts its root:
 #: it does not hold yet, or no longer; it holds another host name, e-mail or IP address.
@@ -168,7 +172,7 @@ async def reach(
     troubles: list[Unreachable] = []
     for _, _, _, _, place in found:
         try:
-            async with asyncio.timeout(timeout):
+            async with _attended(timeout):
                 return await loop.create_connection(
                     factory,
                     str(place[0]),
@@ -193,6 +197,40 @@ async def reach(
         raise Unreachable(why, _NO_ADDRESS, passing=False)
     # A server that answered wrongly says more than an address where there is none.
     raise next((each for each in troubles if not each.passing), troubles[-1])
+
+
+@asynccontextmanager
+async def _attended(timeout: float) -> AsyncIterator[None]:
+    """A time limit in which the time that the loop spends elsewhere hardly counts.
+
+    A burst of new streams keeps the loop from a connection that the kernel has long accepted. With
+    one timer of 250 ms it would be given up unseen, and the server blamed for it; each of these
+    steps lets the loop look at its sockets.
+
+    Args:
+        timeout: seconds, while the loop has time.
+
+    Raises:
+        TimeoutError: the time is over.
+    """
+    loop = asyncio.get_running_loop()
+    steps = _STEPS
+    timer: asyncio.TimerHandle
+    async with asyncio.timeout(None) as limit:
+
+        def step() -> None:
+            nonlocal steps, timer
+            steps -= 1
+            if steps:
+                timer = loop.call_later(timeout / _STEPS, step)
+            else:
+                limit.reschedule(loop.time())
+
+        timer = loop.call_later(timeout / _STEPS, step)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 def _without_tls(error: ssl.SSLError) -> Unreachable:
