@@ -11,7 +11,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
 .PHONY: demo test test-text mutants tutorial lint format bench bench-codecs bench-http2 bench-container \
-	bench-speech bench-text browser interop interop-js interop-pipecat sdk-python pipecat-python \
+	bench-speech bench-text browser interop interop-js interop-pipecat answers sdk-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -64,9 +64,12 @@ browser: $(VENV)/installed-test  ## the pages of the docs and of partway dev in 
 interop: sdk-python $(VENV)/installed-test  ## AWS's SDK for Python; SDK_PYTHON is an interpreter that has it
 	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest tests/interop/aws_sdk_check.py
 
+answers: sdk-python $(VENV)/installed-test  ## no answer is lost at the end of input: each client, each container; needs Chromium
+	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest -s $(PYTEST_ARGS) tests/interop/answers_check.py
+
 sdk-python:
 	@[ -x "$(SDK_PYTHON)" ] || { \
-		echo "make interop needs an interpreter with AWS's SDK, Python 3.12 or newer:" >&2; \
+		echo "make interop and make answers need an interpreter with AWS's SDK, Python 3.12 or newer:" >&2; \
 		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
 

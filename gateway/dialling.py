@@ -10,8 +10,8 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar, cast
 
@@ -33,6 +33,10 @@ _Found = tuple[int, int, int, str, tuple[str | int | bytes, ...]]
 HTTPS_PORT: Final = 443
 #: What is said of a name that leads nowhere to whoever may not know the name.
 _NO_ADDRESS: Final = "its host has no address"
+
+#: In how many steps the time for a connection is counted: of asyncio's loop and uvloop's each needs
+#: about five rounds from the kernel's word to a transport.
+_STEPS: Final = 10
 
 #: By OpenSSL's codes what is wrong with a certificate where it is not that nobody trusts its root:
 #: it does not hold yet, or no longer; it holds another host name, e-mail or IP address.
@@ -169,13 +173,13 @@ async def reach(
         at = (str(place[0]), address.port)
         accepted = False
         try:
-            async with asyncio.timeout(timeout) as limit:
+            async with _attended(timeout) as begin_anew:
                 if tls is None:
                     return await loop.create_connection(factory, *at)
                 connection = await _accepted(socket.socket(family, kind, proto), at)
                 accepted = True
                 if tls_timeout is not None:
-                    limit.reschedule(loop.time() + tls_timeout)
+                    begin_anew(tls_timeout)
                 return await loop.create_connection(
                     factory,
                     sock=connection,
@@ -237,6 +241,47 @@ def _given_up(timeout: float, tls_timeout: float | None, *, accepted: bool) -> U
     else:
         why = f"no TLS with the server within {tls_timeout:g} s of its accepting the connection"
     return Unreachable(why)
+
+
+@asynccontextmanager
+async def _attended(timeout: float) -> AsyncIterator[Callable[[float], None]]:
+    """A time limit in which the time that the loop spends elsewhere hardly counts.
+
+    A burst of new streams keeps the loop from a connection that the kernel has long accepted. With
+    one timer of 250 ms it would be given up unseen, and the server blamed for it; each of these
+    steps lets the loop look at its sockets.
+
+    Args:
+        timeout: seconds, while the loop has time.
+
+    Yields:
+        A function that counts anew, up to another number of seconds.
+
+    Raises:
+        TimeoutError: the time is over.
+    """
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+    async with asyncio.timeout(None) as limit:
+
+        def begin(seconds: float) -> None:
+            if timer is not None:
+                timer.cancel()
+            count(_STEPS, seconds / _STEPS)
+
+        def count(steps: int, pause: float) -> None:
+            nonlocal timer
+            if steps:
+                timer = loop.call_later(pause, count, steps - 1, pause)
+            else:
+                limit.reschedule(loop.time())
+
+        begin(timeout)
+        try:
+            yield begin
+        finally:
+            assert timer is not None, "it has begun"
+            timer.cancel()
 
 
 def without_tls(error: ssl.SSLError) -> Unreachable:

@@ -398,6 +398,24 @@ async def test_tls_that_does_not_come_about_in_time(times, said):
 
 
 @pytest.mark.clause("4-6")
+async def test_a_busy_loop_does_not_count_against_the_server():
+    """The kernel has accepted long before the loop, whose every round is late, looks."""
+
+    async def be_busy() -> None:
+        for _ in range(5):
+            time.sleep(0.3)  # noqa: ASYNC251 – that is what is tried
+            await asyncio.sleep(0)
+
+    async with server(answering(switching)) as port:
+        busy = asyncio.create_task(be_busy())
+        try:
+            upgraded = await soon(reach("127.0.0.1", port, connect_timeout=0.25))
+        finally:
+            busy.cancel()
+        upgraded.transport.abort()
+
+
+@pytest.mark.clause("4-6")
 async def test_no_answer_in_time():
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

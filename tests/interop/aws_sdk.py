@@ -320,7 +320,7 @@ class SdkStream:
 
 
 class ServedGateway:
-    """``partway serve`` with TLS and signatures, as a process.
+    """``partway serve`` with TLS, and with signatures unless told otherwise, as a process.
 
     Attributes:
         http: its URL without TLS.
@@ -341,25 +341,27 @@ class ServedGateway:
     @classmethod
     @asynccontextmanager
     async def start(
-        cls, directory: Path, config: str, principals: str, *flags: str
+        cls, directory: Path, config: str, principals: str | None, *flags: str
     ) -> AsyncIterator[ServedGateway]:
         """Run it, with a local CA of its own; held to exit status 0.
 
         Args:
             directory: for its files.
             config: settings as TOML.
-            principals: the file of those who may sign.
+            principals: the file of those who may sign; None for a gateway that asks for no proof.
             flags: more for ``partway serve``.
         """
         (directory / "partway.toml").write_text(config, "utf-8")
-        (directory / "principals.toml").write_text(principals, "utf-8")
-        (directory / "principals.toml").chmod(0o600)
         log = directory / "gateway.log"
         words = [
             "--config", str(directory / "partway.toml"), "--port", "0", "--tls-port", "0",
-            "--auth", "sigv4", "--principals", str(directory / "principals.toml"),
             "--region", REGION, *flags,
         ]  # fmt: skip
+        if principals is not None:
+            file = directory / "principals.toml"
+            file.write_text(principals, "utf-8")
+            file.chmod(0o600)
+            words += ["--auth", "sigv4", "--principals", str(file)]
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
@@ -21,7 +22,7 @@ from tests.processes import running
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pages() -> Iterator[str]:
     """The examples' folder over HTTP; gives its origin."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(EXAMPLES))
@@ -45,15 +46,19 @@ new Promise((resolve) => {
 """
 
 
-@pytest.fixture
-def chromium(tmp_path: Path) -> Iterator[str]:
-    """A headless Chromium; gives the address of its DevTools."""
+@contextmanager
+def running_chromium(directory: Path) -> Iterator[str]:
+    """A headless Chromium; gives the address of its DevTools.
+
+    Args:
+        directory: for its files.
+    """
     program = shutil.which("chromium")
     assert program, "this check needs Chromium: apt-get install chromium"
     flags = [
         "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
         "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        "--remote-debugging-port=0", f"--user-data-dir={tmp_path}",
+        "--remote-debugging-port=0", f"--user-data-dir={directory}",
     ]  # fmt: skip
     browser = subprocess.Popen([program, *flags, "about:blank"], stderr=subprocess.PIPE, text=True)
     assert browser.stderr is not None
@@ -65,6 +70,13 @@ def chromium(tmp_path: Path) -> Iterator[str]:
     finally:
         browser.kill()
         browser.communicate()
+
+
+@pytest.fixture
+def chromium(tmp_path: Path) -> Iterator[str]:
+    """A browser for one test."""
+    with running_chromium(tmp_path) as devtools:
+        yield devtools
 
 
 def log_of(page: str, devtools: str) -> str:
