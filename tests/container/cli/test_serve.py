@@ -173,7 +173,7 @@ def stream(port: int):
 
 def left_running(log: str) -> list[str]:
     """The threads that a process has left without waiting for."""
-    lines = [line for line in log.splitlines() if "left running at the end: " in line]
+    lines = [line for line in log.splitlines() if "left running at the end threads=" in line]
     # A busy machine may need that second to end a process that has nothing left.
     return [line.rpartition(": ")[2] for line in lines if "what is called at exit" not in line]
 
