@@ -15,6 +15,7 @@ from types import FrameType
 
 from partway.container.errors import HandlerBlocked
 from partway.container.limits import BLOCK_LIMIT, BLOCK_WARNING
+from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.guard")
 
@@ -94,7 +95,10 @@ class LoopGuard:
         if late >= self._limit or (late >= self._warning and now >= self._quiet_until):
             self._quiet_until = now + _QUIET
             _log.warning(
-                "the event loop stood still for %.2f s: what computes belongs on a worker", late
+                LogLine(
+                    "the event loop stood still: what computes belongs on a worker",
+                    seconds=round(late, 2),
+                )
             )
         self._suspect = None
         self._set_alarm()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from partway.container.errors import reason_of
 from partway.container.limits import HEALTH_AGE, HEALTH_TIMEOUT
 from partway.container.threads import in_thread
+from partway.log_lines import LogLine
 
 #: Its last word stands for so many ages while a new one is on its way: on a busy loop every wait
 #: that /ping is spared counts.
@@ -61,7 +62,7 @@ class Health:
             if reason is None:
                 _log.info("the model is well")
             else:
-                _log.warning("/ping answers 503: %s", reason)
+                _log.warning(LogLine("/ping answers 503", reason=reason))
             self._said = reason
         return reason
 

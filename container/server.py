@@ -20,6 +20,7 @@ from partway.container.runtime import Runtime
 from partway.container.shutdown import Shutdown, ShutdownTimes
 from partway.container.threads import in_thread
 from partway.container.workers import Processes, Workers
+from partway.log_lines import LogLine
 
 #: Where the platform puts a model's artifacts (clause 1.1-6).
 MODEL_DIR = Path("/opt/ml/model")
@@ -116,15 +117,16 @@ class ModelServer:
         unloading = in_thread(self._model.unload, name="partway-unload")
         await asyncio.wait((unloading,), timeout=UNLOAD_GRACE)
         if not unloading.done():
-            _log.warning("the model's unload() takes longer than %g s", UNLOAD_GRACE)
+            _log.warning(LogLine("the model's unload() takes too long", seconds=UNLOAD_GRACE))
         elif (error := unloading.exception()) is not None:
             log_failure(_log, "unload", error)
 
     async def _load(self) -> None:
         began = time.monotonic()
         name = type(self._model).__name__
-        _log.info("loading %s from %s", name, self._model_dir)
+        _log.info(LogLine("loading the model", model=name, folder=str(self._model_dir)))
         await self._workers.start(self._model_dir)
         self._loaded = True
         self._health.set_loaded()
-        _log.info("%s is loaded, in %.1f s", name, time.monotonic() - began)
+        took = round(time.monotonic() - began, 1)
+        _log.info(LogLine("the model is loaded", model=name, seconds=took))

@@ -228,6 +228,56 @@ def test_the_check_of_names_sees():
     assert recurring(texts) == {"X": ["a", "b"]}
 
 
+# --- An event and its fields ---------------------------------------------------------------------
+
+#: What only people at a terminal see, as text: the author of a container, or of a client's tests.
+FOR_PEOPLE = ("gateway/workbench/dev/", "gateway/workbench/testing/")
+
+
+def texts_with_fields(text: str) -> list[int]:
+    """The lines of a module that log a text with values in it, in place of a LogLine."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(
+                    value=ast.Name(id="log" | "_log"),
+                    attr="debug" | "info" | "warning" | "error" | "exception" | "critical",
+                ),
+                args=[said, *values],
+            ) if values or isinstance(said, ast.JoinedStr | ast.BinOp):
+                found.append(node.lineno)
+            case _:
+                pass
+    return found
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_what_is_particular_to_a_line_of_the_log_is_a_field(package):
+    wrong = [
+        f"{name}:{line}"
+        for path in sources(package)
+        if not (name := path.relative_to(ROOT).as_posix()).startswith(FOR_PEOPLE)
+        for line in texts_with_fields(path.read_text("utf-8"))
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("log.info('drained')", []),
+        ("log.info(LogLine('a', b=1))", []),
+        ("_log.error(LogLine('a'), exc_info=error)", []),
+        ("log.info('a %s', b)", [1]),
+        ("_log.error(f'a {b}')", [1]),
+        ("log.exception('a ' + b)", [1]),
+    ],
+)
+def test_the_check_of_fields_sees(text, expected):
+    assert texts_with_fields(text) == expected
+
+
 # --- What lies where -----------------------------------------------------------------------------
 
 

@@ -34,7 +34,7 @@ from partway.container.limits import CANCEL_GRACE, FINISH_TIMEOUT, MAX_RUNNING
 from partway.container.model import Model
 from partway.container.models import MODELS
 from partway.container.server import MODEL_DIR, ModelServer
-from partway.log_lines import LOG_FORMATS, start_logging, start_logging_as_asked
+from partway.log_lines import LOG_FORMATS, LogLine, start_logging, start_logging_as_asked
 from partway.variables import unknown_variables
 
 try:
@@ -240,7 +240,8 @@ def _server_for(
     else:
         model = make_model(target)
     if not model_dir.is_dir():
-        _log.info("there is no %s; files for the model can be named by --model-dir", model_dir)
+        missing = "the model's folder does not exist: its files can be named by --model-dir"
+        _log.info(LogLine(missing, folder=str(model_dir)))
     return lambda: ModelServer(
         model, address.host, address.port, model_dir, finish_timeout=finish_timeout
     )
@@ -315,7 +316,7 @@ async def _load(server: Server) -> None:
     try:
         await server.load()
     except LoadFailed as error:
-        _log.error("%s", error, exc_info=error.__cause__)
+        _log.error(LogLine("loading failed", reason=str(error)), exc_info=error.__cause__)
         raise CommandError(f"{error}: {one_line(error.__cause__)}", status=1) from error
 
 
@@ -337,9 +338,11 @@ def _raise_descriptor_limit() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < MAX_RUNNING:
         _log.warning(
-            "the limit of open files is %d, and %d streams may be open: raise it (ulimit -Hn)",
-            soft,
-            MAX_RUNNING,
+            LogLine(
+                "the limit of open files is too low for all streams: raise it (ulimit -Hn)",
+                limit=soft,
+                streams=MAX_RUNNING,
+            )
         )
 
 
@@ -400,7 +403,8 @@ def _leave_soon(status: int) -> None:
             for thread in threading.enumerate()
             if thread is not threading.main_thread() and not thread.daemon
         ]
-        _log.warning("left running at the end: %s", ", ".join(left) or "what is called at exit")
+        names = ", ".join(left) or None  # None: it is what is called at exit
+        _log.warning(LogLine("left running at the end", threads=names))
         logging.shutdown()
         os._exit(status)
 

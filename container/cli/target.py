@@ -13,6 +13,7 @@ from types import ModuleType
 from partway.container.cli.errors import CommandError
 from partway.container.model import Model
 from partway.container.models import MODELS
+from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.cli")
 
@@ -131,7 +132,7 @@ def _models_in(module: ModuleType) -> str:
 
 def _failed(target: ModelTarget, what: str, error: BaseException) -> CommandError:
     """The error for an exception of the author's own code; the log gets its traceback."""
-    _log.error("%s", what, exc_info=error)
+    _log.error(LogLine("loading failed", reason=what), exc_info=error)
     return target.error(f"{what}: {one_line(error)}", status=1)
 
 

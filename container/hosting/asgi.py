@@ -15,6 +15,7 @@ from partway.container.hosting.asgi_messages import App
 from partway.container.limits import CANCEL_GRACE
 from partway.container.shutdown import Shutdown, ShutdownTimes
 from partway.container.threads import in_thread
+from partway.log_lines import LogLine
 
 if TYPE_CHECKING:
     from partway.container.hosting.asgi_uvicorn import WebServer
@@ -90,13 +91,14 @@ class AppServer:
 
     async def _load(self) -> None:
         began = time.monotonic()
-        _log.info("loading the application %s", self._name)
+        _log.info(LogLine("loading the application", app=self._name))
         loop = asyncio.get_running_loop()
         app = await in_thread(_import, self._name, loop, name="partway-load")
         self._lifespan = Lifespan(app)
         await self._lifespan.startup()
         self.guard.let_answer(app, self._lifespan.state)
-        _log.info("%s is loaded, in %.1f s", self._name, time.monotonic() - began)
+        took = round(time.monotonic() - began, 1)
+        _log.info(LogLine("the application is loaded", app=self._name, seconds=took))
 
     def stop(self) -> None:
         """Begin to shut down; called again, hasten. A signal handler may call this."""

@@ -28,6 +28,7 @@ from partway.container.hosting.asgi_stream import HostedStream
 from partway.container.limits import BODY_TIMEOUT, HEALTH_TIMEOUT, MAX_BODY_BYTES, MAX_RUNNING
 from partway.container.model import Model
 from partway.container.runtime import EXECUTION_PARAMETERS, PING
+from partway.log_lines import LogLine
 from partway.protocol.handshake import UpgradeError
 
 _log = logging.getLogger("partway.container.app")
@@ -83,7 +84,8 @@ class Guard:
         self._aborted = True
         ignoring = await self.activity.cancel(grace, self._asked)
         if ignoring:
-            _log.warning("%d of the app's handlers ignore their cancellation", len(ignoring))
+            ignored = "handlers of the app's ignore their cancellation"
+            _log.warning(LogLine(ignored, handlers=len(ignoring)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"] = dict(self._state)
@@ -201,7 +203,7 @@ class Guard:
             if trouble is None:
                 _log.info("the app is well")
             else:
-                _log.warning("/ping answers 503: %s", trouble)
+                _log.warning(LogLine("/ping answers 503", reason=trouble))
 
     # --- The app ---------------------------------------------------------------------------------
 

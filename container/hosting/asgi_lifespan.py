@@ -11,6 +11,7 @@ from typing import Any
 
 from partway.container.hosting.asgi_messages import App, Message, Scope
 from partway.container.limits import CANCEL_GRACE
+from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.app")
 
@@ -74,7 +75,8 @@ class Lifespan:
             if self._shutdown.done():
                 await asyncio.wait((task,), timeout=CANCEL_GRACE)
             elif not task.done():
-                _log.warning("the app's lifespan did not end within %.1f s", patience)
+                late = "the app's lifespan did not end in time"
+                _log.warning(LogLine(late, seconds=round(patience, 1)))
         task.cancel()
         await asyncio.wait((task,), timeout=CANCEL_GRACE)
         if self._ready and task.done() and not task.cancelled() and task.exception() is not None:
@@ -96,7 +98,8 @@ class Lifespan:
             case "lifespan.shutdown.complete" if not self._shutdown.done():
                 self._shutdown.set_result(None)
             case "lifespan.shutdown.failed" if not self._shutdown.done():
-                _log.error("the app's shutdown failed: %s", message.get("message", ""))
+                said = str(message.get("message", ""))
+                _log.error(LogLine("the app's shutdown failed", reason=said))
                 self._shutdown.set_result(None)
             case kind:
                 raise RuntimeError(f"{kind} is not what a lifespan says at this point")

@@ -17,7 +17,7 @@ from partway.container.workers.computing import Outcome
 from partway.container.workers.jobs import Job
 from partway.container.workers.pool import Pool
 from partway.container.workers.settings import Loadable
-from partway.log_lines import format_of_log
+from partway.log_lines import LogLine, format_of_log
 
 _log = logging.getLogger("partway.container.workers")
 
@@ -80,7 +80,8 @@ class ProcessWorker:
 
     def _dismiss(self) -> None:
         assert self._process is not None, "its end stops the timer"
-        _log.warning("%s still computes what nobody waits for: it is killed", self)
+        late = "a worker still computes what nobody waits for: it is killed"
+        _log.warning(LogLine(late, worker=str(self)))
         self.down = "the process is being replaced"
         self._dismissed = True
         self._process.kill()
@@ -90,7 +91,7 @@ class ProcessWorker:
     def came_up(self) -> None:
         self.down = None
         if self.first.done():
-            _log.info("%s is up", self)
+            _log.info(LogLine("a worker is up", worker=str(self)))
         else:
             self.first.set_result(None)
         self._pool.free(self)
@@ -110,7 +111,9 @@ class ProcessWorker:
             self.down = reason_of(error)
             if self.first.done() and not self._ending:
                 trace = None if isinstance(error, WorkerDied) else error
-                _log.error("%s: %s", self, self.down, exc_info=trace)
+                _log.error(
+                    LogLine("a worker ended", worker=str(self), reason=self.down), exc_info=trace
+                )
         self._process = None
         lost, self._job = self._job, None
         if lost is not None and lost is not job:

@@ -235,7 +235,7 @@ class Principals:
             self._loaded = _load(self._path)
         except PrincipalsError as error:
             faults = str(error).replace("\n", "; ")
-            log.error("%s; the principals read before stay", faults)  # noqa: TRY400 no traceback
+            log.error(LogLine("the principals read before stay", reason=faults))  # noqa: TRY400 no traceback
         else:
             count = len(self._loaded.by_name)
             log.info(LogLine("principals read again", file=str(self._path), principals=count))
@@ -270,7 +270,7 @@ def _load(path: Path) -> _Loaded:
     except SettingsError as error:
         raise PrincipalsError(str(error)) from None
     if mode & (stat.S_IRGRP | stat.S_IROTH):
-        log.warning("%s: others than its owner can read the secrets in it; chmod 600", path)
+        log.warning(LogLine("others than its owner can read secrets: chmod 600", file=str(path)))
     return loaded
 
 

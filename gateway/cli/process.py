@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from partway.log_lines import LogLine
+
 log = logging.getLogger("partway.serve")
 
 #: Exit status of a process that Ctrl-C has ended, as shells report it.
@@ -63,10 +65,12 @@ def raise_descriptor_limit(needed: int) -> None:
         soft = hard
     if soft != resource.RLIM_INFINITY and soft < needed:
         log.warning(
-            "the limit of open files is %d; max_connections and max_streams can need %d: "
-            "raise the limit (ulimit -Hn) or lower these two",
-            soft,
-            needed,
+            LogLine(
+                "the limit of open files is too low for max_connections and max_streams: raise it "
+                "(ulimit -Hn) or lower these two",
+                limit=soft,
+                needed=needed,
+            )
         )
 
 

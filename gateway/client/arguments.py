@@ -43,7 +43,9 @@ def check_part(part: object) -> None:
 
 def _kind(value: object) -> str:
     """The type of a value, with its article."""
+    if value is None:
+        return "None"
     name = type(value).__name__
-    if value is None or isinstance(value, bytes):
-        return str(None if value is None else name)
+    if isinstance(value, bytes):
+        return name
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

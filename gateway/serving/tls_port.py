@@ -113,7 +113,9 @@ class TlsPort:
                 begins = await _first_byte(accepted)
             if begins not in (_HANDSHAKE, b""):
                 _refuse_cleartext(accepted)
-                log.info("no TLS handshake peer=%s: the client speaks in clear", peer)
+                log.info(
+                    LogLine("no TLS handshake", peer=peer, reason="the client speaks in clear")
+                )
                 return
             await loop.connect_accepted_socket(
                 self._factory,

@@ -135,7 +135,9 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
             )
         )
     if files.key.stat().st_mode & 0o077:
-        log.warning("%s: others than its owner can read the key; chmod 600", files.key)
+        log.warning(
+            LogLine("others than its owner can read the key: chmod 600", file=str(files.key))
+        )
     return context, certificate.not_valid_after_utc
 
 
@@ -178,7 +180,8 @@ class ReloadedContext:
         try:
             fresh, self._ends = _load(self._files)
         except TlsError as error:
-            log.error("the certificate was not reloaded, the one before stays: %s", error)  # noqa: TRY400
+            stays = "the certificate was not reloaded, the one before stays"
+            log.error(LogLine(stays, reason=str(error)))  # noqa: TRY400
             return False
 
         # Each handshake is moved to the fresh context, also without a server name. To load the
@@ -249,5 +252,5 @@ class CertificateWatch:
             try:
                 self._renew()
             except TlsError as error:
-                log.error("the certificate was not renewed: %s", error)  # noqa: TRY400
+                log.error(LogLine("the certificate was not renewed", reason=str(error)))  # noqa: TRY400
         self._reloaded.reload_if_changed()

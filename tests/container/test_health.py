@@ -137,6 +137,6 @@ async def test_the_log_hears_of_a_change_once(caplog: pytest.LogCaptureFixture) 
         for _ in range(3):
             await health.trouble()
     assert [record.getMessage() for record in caplog.records] == [
-        "/ping answers 503: the model says that it is not healthy",
+        '/ping answers 503 reason="the model says that it is not healthy"',
         "the model is well",
     ]

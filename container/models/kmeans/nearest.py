@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partway.container.models.kmeans.records import Record, matrix
+from partway.log_lines import LogLine
 
 #: Numbers that a chunk of records may have, and distances to all centroids (or one record's, where
 #: they are more). About six arrays of that many float64 exist at a time: 50 MiB.
@@ -100,9 +101,9 @@ def gpu() -> Backend | None:
         if not torch.cuda.is_available():
             return None
     except (ImportError, OSError, RuntimeError) as error:  # not installed, or not for this machine
-        _log.info("computing on the CPU alone: %s", error)
+        _log.info(LogLine("computing on the CPU alone", reason=str(error)))
         return None
-    _log.info("large batches are computed on %s", torch.cuda.get_device_name())
+    _log.info(LogLine("large batches go to the GPU", device=torch.cuda.get_device_name()))
     return OnTorch()
 
 
@@ -132,7 +133,9 @@ class Nearest:
             try:
                 self._large = _Candidates(centred, large)
             except RuntimeError as error:  # as torch has it: others have its memory
-                _log.warning("the GPU failed, computing on the CPU alone: %s", error)
+                _log.warning(
+                    LogLine("the GPU failed, computing on the CPU alone", reason=str(error))
+                )
 
     @property
     def width(self) -> int:
@@ -153,7 +156,7 @@ class Nearest:
             try:
                 return self._find(records, self._large)
             except RuntimeError as error:  # as torch has it: mostly no memory left
-                _log.warning("the GPU failed, computing on the CPU: %s", error)
+                _log.warning(LogLine("the GPU failed, computing on the CPU", reason=str(error)))
         return self._find(records, self._small)
 
     def _find(

@@ -19,6 +19,7 @@ from transformers.generation.continuous_batching.scheduler import SCHEDULER_MAPP
 
 from partway.container.models.text.loading import Loaded
 from partway.container.models.text.settings import CPU_CACHE_BYTES, Sample, TextSettings
+from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.text")
 
@@ -123,7 +124,8 @@ class Batching:
         # Also of a thread that has ended: it is this that lets go.
         self._manager.stop(timeout=_STOP_TIMEOUT, hard_stop=True)
         if self._manager.is_running():
-            _log.error("a step of the language model has not ended within %g s", _STOP_TIMEOUT)
+            late = "a step of the language model has not ended in time"
+            _log.error(LogLine(late, seconds=_STOP_TIMEOUT))
         else:
             self._manager.destroy()  # it would wait for ever
         if failure is not None:  # its frames hold the cache, whoever holds them

@@ -19,6 +19,7 @@ from partway.container.models.text.generation import Finish, Generation
 from partway.container.models.text.loading import Loaded, is_out_of_memory
 from partway.container.models.text.settings import Sample, TextSettings
 from partway.container.threads import in_thread, post
+from partway.log_lines import LogLine
 
 _log = logging.getLogger("partway.container.text")
 
@@ -262,8 +263,9 @@ class Engine:
         self._live = dict.fromkeys(self._live)
         self._spoiled = False
         failure = self._batching.failure
-        what = "was not a number" if failure is None else "failed"
-        _log.error("a step of the language model %s; starting again", what, exc_info=failure)
+        what = "its output was not a number" if failure is None else _first_words(failure)
+        failed = "a step of the language model failed: starting again"
+        _log.error(LogLine(failed, reason=what), exc_info=failure)
         self._failed_by = _first_words(failure)
         try:
             await in_thread(self._renew, name="partway-text-restart")

@@ -24,6 +24,7 @@ from partway.gateway.limits import (
     STOP_GRACE,
 )
 from partway.gateway.waiting import first_of, time_limit
+from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
 
@@ -188,7 +189,9 @@ class ContainerProcess:
                     await self._child.exited.wait()  # if it was this task that was ended
                     await self._child.silent.wait()
             if self._child.status is None:
-                log.error("process %d does not end by SIGKILL: it is left", self._child.pid)
+                log.error(
+                    LogLine("a process does not end by SIGKILL: it is left", pid=self._child.pid)
+                )
             self._child.release()
             self.ended = ProcessEnd(self._child.status, self._reason)
         return self.ended

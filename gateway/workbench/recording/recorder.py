@@ -36,6 +36,7 @@ from partway.gateway.workbench.recording.lines import (
     left_out,
     to_json,
 )
+from partway.log_lines import LogLine
 from partway.protocol.frames import Frame
 from partway.protocol.limits import MAX_ENDPOINT_NAME
 
@@ -155,7 +156,7 @@ class Recorder:
             return None
         self._begun += 1
         if self._begun > self._max_recordings:
-            log.warning("%d streams are recorded: no more will be", self._max_recordings)
+            log.warning(LogLine("no more streams are recorded", recorded=self._max_recordings))
             return None
         stream = _Stream(self, endpoint, request)
         if stream.over:  # the disk is behind already
@@ -178,9 +179,11 @@ class Recorder:
         self._thread.join(timeout)
         if self._thread.is_alive():
             log.warning(
-                "the disk has not taken the last %d bytes of recordings in %g s",
-                self._waiting,
-                timeout,
+                LogLine(
+                    "the disk has not taken all of the recordings in time",
+                    bytes_left=self._waiting,
+                    seconds=timeout,
+                )
             )
 
     # --- For streams, on the loop's thread --------------------------------------------------------
@@ -348,7 +351,8 @@ class _Stream(Observer):
             sink.close()
 
     def _say(self, why: str) -> None:
-        log.warning("the recording %s ends before its stream: %s", self._path or "of a stream", why)
+        file = None if self._path is None else str(self._path)
+        log.warning(LogLine("a recording ends before its stream", file=file, reason=why))
 
 
 def _kept(headers: Iterable[tuple[str, str]], names: frozenset[str]) -> Mapping[str, str]:

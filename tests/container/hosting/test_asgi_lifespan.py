@@ -88,7 +88,7 @@ async def test_words_out_of_place(word: str) -> None:
 
 SHUTDOWNS: dict[str, list[Message]] = {
     "the app's lifespan failed": [],
-    "the app's shutdown failed: no disk": [
+    'the app\'s shutdown failed reason="no disk"': [
         {"type": "lifespan.shutdown.failed", "message": "no disk"}
     ],
 }

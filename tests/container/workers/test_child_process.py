@@ -267,7 +267,7 @@ async def test_a_death_is_that_jobs_failure(
             await dying
         assert caught.value.reason == f"the worker process {complaint}"
         assert workers.trouble() == f"no worker process is up: {caught.value.reason}"
-        assert f"(process {pid}): {caught.value.reason}" in caplog.text
+        assert f'(process {pid})" reason="{caught.value.reason}"' in caplog.text
         assert await waiting not in (pid, os.getpid())
         assert workers.trouble() is None
     assert _descriptors() == descriptors

@@ -374,8 +374,8 @@ def test_a_broken_file_changes_nothing(write, clock, caplog, broken):
         assert principals.by_token(TOKEN).name == "first"
     (record,) = caplog.records  # said once
     assert record.levelno == logging.ERROR
-    assert record.getMessage().startswith(f"{path}: ")
-    assert record.getMessage().endswith("; the principals read before stay")
+    assert str(record.msg).startswith("the principals read before stay reason=")
+    assert record.msg.fields["reason"].startswith(f"{path}: ")
     assert record.exc_info is None
     assert SECRET not in caplog.text
     write(one("mended"))

@@ -172,9 +172,9 @@ def test_all_descriptors_that_may_be_had_are_taken(hard, enough):
         finally:
             process.kill()
     assert code == 0
-    warned = "WARNING partway.serve the limit of open files is 149; max_connections and "
+    warned = "WARNING partway.serve the limit of open files is too low for max_connections and "
     assert (warned in errors) is not enough
-    assert ("can need 150" in errors) is not enough
+    assert (" limit=149 needed=150" in errors) is not enough
 
 
 def test_settings_from_a_file_and_from_the_environment(start, tmp_path):

@@ -262,15 +262,13 @@ def test_a_broken_pair_keeps_the_old_one_and_is_said_once(files, tmp_path, caplo
     assert shown_by(reloaded.context) == {"first"}
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert record.getMessage() == (
-        "the certificate was not reloaded, the one before stays: "
-        f"{files.key}: the file is not a private key in PEM"
-    )
+    assert record.msg.event == "the certificate was not reloaded, the one before stays"
+    assert record.msg.fields == {"reason": f"{files.key}: the file is not a private key in PEM"}
     files.key.unlink()
     for _ in range(3):
         assert not reloaded.reload_if_changed()
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
-    assert caplog.messages[-1].endswith(f"{files.key}: there is no such file")
+    assert caplog.messages[-1].endswith(f'{files.key}: there is no such file"')
     files.key.write_bytes(good)
     assert reloaded.reload_if_changed()
     assert shown_by(reloaded.context) == {"first"}
@@ -402,7 +400,7 @@ def test_a_watch_renews_and_shows_what_was_renewed(files, tmp_path, caplog):
     assert asked == []
     clock.advance(2 * CERTIFICATE_CHECK_INTERVAL)
     assert len(asked) == 1
-    assert caplog.messages == ["the certificate was not renewed: no room"]
+    assert caplog.messages == ['the certificate was not renewed reason="no room"']
     clock.advance(CERTIFICATE_RENEWAL_INTERVAL)
     assert len(asked) == 2
     assert shown_by(reloaded.context) == {"renewed"}

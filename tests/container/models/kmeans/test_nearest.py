@@ -163,7 +163,7 @@ def test_large_batches_alone_go_to_the_gpu(caplog: pytest.LogCaptureFixture) -> 
     assert find(nearest, [[0.0], [9.0]]) == ([0, 1], [1.0, 4.0])
     assert not caplog.messages
     assert find(nearest, [[0.0], [9.0], [3.0]]) == ([0, 1, 0], [1.0, 4.0, 2.0])
-    assert caplog.messages == ["the GPU failed, computing on the CPU: CUDA out of memory"]
+    assert caplog.messages == ['the GPU failed, computing on the CPU reason="CUDA out of memory"']
 
 
 def test_a_gpu_that_cannot_hold_the_centroids(caplog: pytest.LogCaptureFixture) -> None:

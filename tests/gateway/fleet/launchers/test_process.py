@@ -354,7 +354,7 @@ async def test_one_that_cannot_be_killed_is_left(start, clock, output, monkeypat
         assert await soon(stopping) is False
     assert process.ended == ProcessEnd(None)
     assert str(process.ended) == "could not be killed, and is left to itself"
-    assert caplog.messages == [f"process {pid} does not end by SIGKILL: it is left"]
+    assert caplog.messages == [f"a process does not end by SIGKILL: it is left pid={pid}"]
     assert (process.pid, clock.armed) == (None, [])
     process.terminate()  # nothing more is asked of it
     with suppress(ProcessLookupError):  # uvloop kills what it lets go of, and not by os.kill
