@@ -161,9 +161,8 @@ async def test_tasks_that_use_the_stream_side_by_side():
 async def test_what_is_not_entered_opens_nothing():
     """A body may be left before its ``async with``: nobody would close what were open by then."""
     series = Series()
-    with pytest.raises(ZeroDivisionError):
-        async for _ in series.attempts:
-            raise ZeroDivisionError
+    async for _ in series.attempts:
+        break
     assert series.asked == []
 
 

@@ -139,7 +139,7 @@ def test_a_timeout_of_the_calls_own_is_not_the_callers(timeout):
         async def receive(self) -> None:
             raise TimeoutError("its own")
 
-    with LoopThread() as thread, pytest.raises(TimeoutError, match="^its own$"):
+    with LoopThread() as thread, pytest.raises(TimeoutError, match=r"^its own$"):
         SyncStream(Stream(), thread).receive(timeout=timeout)
 
 
