@@ -47,7 +47,7 @@ def opened_input(
                 _refuse_a_pipe(options.file)
                 file = opened.enter_context(options.file.open("rb"))
             pieces = iter(lambda: file.read(_FILE_PART), b"")
-            yield _each(_as_parts(pieces, DataType.BINARY, options.partial))
+            yield _read_beside(_as_parts(pieces, DataType.BINARY, options.partial))
         elif options.wav is not None:
             asked = asked_sound(options.query, options.rate, options.channels)
             with _naming("--wav", options.wav):
@@ -80,6 +80,11 @@ def _refuse_a_pipe(path: Path) -> None:
 
 
 async def _each(parts: Iterator[PayloadPart]) -> AsyncIterator[PayloadPart]:
+    for part in parts:
+        yield part
+
+
+async def _read_beside(parts: Iterator[PayloadPart]) -> AsyncIterator[PayloadPart]:
     """Yield parts that a thread makes: a file is read, and sound converted, beside the stream."""
     while (part := await asyncio.to_thread(next, parts, None)) is not None:
         yield part
@@ -89,7 +94,7 @@ async def _sound(sound: Sound, partial: bool, *, paced: bool) -> AsyncIterator[P
     """Yield a WAV file's parts, with ``paced`` each when it would be heard."""
     started = time.monotonic()
     number = 0
-    async for part in _each(_as_parts(sound.pieces(), DataType.BINARY, partial)):
+    async for part in _read_beside(_as_parts(sound.pieces(), DataType.BINARY, partial)):
         if paced:
             due = started + number * sound.part_frames / sound.rate
             await asyncio.sleep(max(0.0, due - time.monotonic()))
