@@ -41,6 +41,7 @@ from partway.gateway.tls.context import TlsError
 from partway.gateway.tls.trust import Trust
 from partway.log_lines import LogFormat
 from partway.protocol import limits
+from partway.service_links import is_link
 
 _DAY = 86_400
 
@@ -260,7 +261,7 @@ def _of_the_environment(
     found = {}
     for name, hint in settings.items():
         variable = variable_of(name)
-        if variable in environment:
+        if variable in environment and not is_link(variable, environment[variable]):
             found[name] = checked(hint, _from_text(environment[variable], hint), variable)
     return found
 

@@ -20,7 +20,7 @@ ALLOWED = {
     "protocol": {"partway.protocol"},
     "gateway": {
         "partway.gateway", "partway.protocol", "partway.__version__", "partway.completion",
-        "partway.documentation", "partway.log_lines", "partway.variables",
+        "partway.documentation", "partway.log_lines", "partway.service_links", "partway.variables",
     },
     "container": {
         "partway.container", "partway.protocol", "partway.__version__", "partway.completion",

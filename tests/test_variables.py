@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from partway.container.cli.environment import VARIABLES as OF_CONTAINERS
+from partway.documentation import page
 from partway.gateway.settings import VARIABLES as OF_THE_GATEWAY
 from partway.variables import unknown_variables
 from tests.container.cli.commands import PATIENCE, environment
@@ -38,15 +39,24 @@ def test_the_nearest_known_one_is_named(own, misspelt, nearest):
     )
 
 
-def test_each_has_a_line_and_what_is_like_none_sees_them_all():
-    said = unknown_variables({"PARTWAY_XYZZY": "1", "PARTWAY_PROT": "2", "PARTWAY_URL": "u"})
+@pytest.mark.parametrize(
+    ("own", "where"), [((), "settings"), (OF_CONTAINERS, "container")], ids=["gateway", "container"]
+)
+def test_each_has_a_line_and_what_is_like_none_sees_where_all_are(own, where):
+    said = unknown_variables({"PARTWAY_XYZZY": "1", "PARTWAY_PROT": "2", "PARTWAY_URL": "u"}, own)
     first, second = said.splitlines()
     assert first.startswith("PARTWAY_PROT: ")
     assert first.endswith("PARTWAY_PORT")
-    assert second.startswith("PARTWAY_XYZZY: this variable is unknown; it must be one of PARTWAY_A")
-    assert set(second.rpartition(" of ")[2].split(", ")) == (
-        OF_THE_GATEWAY | OF_CONTAINERS | OF_CLIENTS
+    assert second == (
+        "PARTWAY_XYZZY: this variable is unknown; it must be one of those in "
+        + page(f"reference/{where}.md")
     )
+
+
+def test_many_are_counted():
+    *named, last = unknown_variables({f"PARTWAY_{n:02}": "" for n in range(12)}).splitlines()
+    assert [line[:10] for line in named] == [f"PARTWAY_{n:02}" for n in range(10)]
+    assert last == "there are 2 more unknown variables PARTWAY_…"
 
 
 def test_a_name_of_somebody_elses_steers_no_terminal():

@@ -44,12 +44,14 @@ def opened_input(
             yield _each(_as_parts(texts, DataType.UTF8, options.partial))
         elif options.file is not None:
             with _naming("--file", options.file):
+                _refuse_a_pipe(options.file)
                 file = opened.enter_context(options.file.open("rb"))
             pieces = iter(lambda: file.read(_FILE_PART), b"")
-            yield _each(_as_parts(pieces, DataType.BINARY, options.partial))
+            yield _read_beside(_as_parts(pieces, DataType.BINARY, options.partial))
         elif options.wav is not None:
             asked = asked_sound(options.query, options.rate, options.channels)
             with _naming("--wav", options.wav):
+                _refuse_a_pipe(options.wav)
                 sound = opened.enter_context(opened_sound(options.wav, asked))
             if sound.conversion:
                 say(f"{options.wav}: {sound.conversion}")
@@ -71,18 +73,32 @@ def _naming(flag: str, path: Path) -> Iterator[None]:
         raise ValueError(f"{flag} {path}: {error}") from None
 
 
+def _refuse_a_pipe(path: Path) -> None:
+    """A pipe may wait for its writer for ever, and nothing ends that wait, Ctrl-C neither."""
+    if path.is_fifo():
+        raise ValueError("it is a pipe; it must be a file")
+
+
 async def _each(parts: Iterator[PayloadPart]) -> AsyncIterator[PayloadPart]:
     for part in parts:
+        yield part
+
+
+async def _read_beside(parts: Iterator[PayloadPart]) -> AsyncIterator[PayloadPart]:
+    """Yield parts that a thread makes: a file is read, and sound converted, beside the stream."""
+    while (part := await asyncio.to_thread(next, parts, None)) is not None:
         yield part
 
 
 async def _sound(sound: Sound, partial: bool, *, paced: bool) -> AsyncIterator[PayloadPart]:
     """Yield a WAV file's parts, with ``paced`` each when it would be heard."""
     started = time.monotonic()
-    for number, part in enumerate(_as_parts(sound.pieces(), DataType.BINARY, partial)):
+    number = 0
+    async for part in _read_beside(_as_parts(sound.pieces(), DataType.BINARY, partial)):
         if paced:
             due = started + number * sound.part_frames / sound.rate
             await asyncio.sleep(max(0.0, due - time.monotonic()))
+        number += 1
         yield part
 
 
@@ -111,20 +127,30 @@ async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
     A thread reads them, for standard input may be a file, which no event loop can watch. It is
     a daemon: nothing can wake it from a terminal that says no more. It reads through a buffer of
     its own: the interpreter does not end while a thread holds the lock of ``sys.stdin``.
+
+    Raises:
+        ValueError: the file cannot be read; says why.
     """
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+    lines: asyncio.Queue[bytes | ValueError | None] = asyncio.Queue()
     room = threading.Semaphore(_LINES_AHEAD)
 
     def read() -> None:
-        with suppress(RuntimeError), open(source.fileno(), "rb", closefd=False) as own:
-            for line in own:
-                room.acquire()
-                loop.call_soon_threadsafe(lines.put_nowait, line.rstrip(b"\r\n"))
-            loop.call_soon_threadsafe(lines.put_nowait, None)
+        last = None
         # RuntimeError: the loop is closed, and nobody asks for more.
+        with suppress(RuntimeError):
+            try:
+                with open(source.fileno(), "rb", closefd=False) as own:
+                    for line in own:
+                        room.acquire()
+                        loop.call_soon_threadsafe(lines.put_nowait, line.rstrip(b"\r\n"))
+            except OSError as error:
+                last = ValueError(f"standard input cannot be read: {error.strerror or error}")
+            loop.call_soon_threadsafe(lines.put_nowait, last)
 
     threading.Thread(target=read, daemon=True, name="standard input").start()
     while (line := await lines.get()) is not None:
+        if isinstance(line, ValueError):
+            raise line
         room.release()
         yield line

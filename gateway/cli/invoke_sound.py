@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import wave
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +30,12 @@ _BLOCK: Final = 4096
 
 #: The names that services give to 16-bit little-endian samples.
 _LINEAR_16: Final = frozenset({"linear16", "pcm", "pcm16", "pcm_s16le", "s16le"})
+
+#: Channels that may be asked for: more would take much memory, and no service takes so many.
+CHANNELS: Final = range(1, 257)
+
+#: Digits of a number of the query's that are read; one of more is the model's to refuse.
+_MOST_DIGITS: Final = 100
 
 #: Rates that libsoxr converts between without more memory than a block needs, in Hz.
 RATES: Final = range(1_000, 768_001)
@@ -57,7 +63,8 @@ def asked_sound(query: str | None, rate: int | None, channels: int | None) -> As
         channels: likewise.
 
     Raises:
-        ValueError: the query names an encoding that is no 16-bit PCM.
+        ValueError: the query names an encoding that is no 16-bit PCM, or a number is out of its
+            range; says whose it is.
     """
     said = {name: values[-1] for name, values in parse_qs(query or "").items()}
     encoding = said.get("encoding", "linear16")
@@ -67,13 +74,24 @@ def asked_sound(query: str | None, rate: int | None, channels: int | None) -> As
             "send a file that is encoded so by --file"
         )
     return AskedSound(
-        rate or _number(said.get("sample_rate")), channels or _number(said.get("channels"))
+        _asked("rate", rate, "sample_rate", said, RATES),
+        _asked("channels", channels, "channels", said, CHANNELS),
     )
 
 
-def _number(text: str | None) -> int | None:
-    """A number of the query's; what is none is the model's to refuse."""
-    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 9 else None
+def _asked(
+    flag: str, given: int | None, name: str, said: dict[str, str], known: range
+) -> int | None:
+    """The flag's number, else the query's; what is no number there is the model's to refuse."""
+    where = f"--{flag} {given}"
+    if given is None:
+        text = said.get(name, "")
+        if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+            return None
+        given, where = int(text), f"--query {name}={text}"
+    if given not in known:
+        raise ValueError(f"{where}: it must be {known[0]} to {known[-1]} for --wav")
+    return given
 
 
 class Sound:
@@ -99,12 +117,8 @@ class Sound:
             raise ValueError(f"its samples have {width * 8} bits; they must have 8, 16, 24 or 32")
         if rate not in RATES:
             raise ValueError(f"its rate is {rate} Hz; it must be {RATES[0]} to {RATES[-1]}")
-        self.rate = asked.rate or rate
-        self._channels = asked.channels or channels
-        if self.rate not in RATES:
-            raise ValueError(
-                f"{self.rate} Hz were asked for; the rate must be {RATES[0]} to {RATES[-1]}"
-            )
+        self.rate = rate if asked.rate is None else asked.rate
+        self._channels = channels if asked.channels is None else asked.channels
         if self._channels not in (1, channels) and channels != 1:
             raise ValueError(
                 f"it has {channels} channels, and {self._channels} were asked for; "
@@ -193,11 +207,12 @@ def opened_sound(path: Path, asked: AskedSound) -> Iterator[Sound]:
         OSError: it cannot be opened.
         ValueError: it is no WAV file with PCM samples, or they cannot be sent as asked.
     """
-    with path.open("rb") as file:
+    with ExitStack() as opened:
+        file = opened.enter_context(path.open("rb"))
         try:
-            with wave.open(file) as found:
-                yield Sound(found, asked)
+            found = opened.enter_context(wave.open(file))
         except EOFError:
             raise ValueError("it ends in the middle of its head") from None
         except wave.Error as error:
             raise ValueError(f"{error}; it must be a WAV file with PCM samples") from None
+        yield Sound(found, asked)

@@ -31,6 +31,10 @@ _GROWTH: Final = 2.0
 #: not come back together, and nobody comes back at once.
 _LEAST_SHARE: Final = 0.5
 
+#: Seconds that an attempt must have lasted, whatever the longest delay is, to have been well: with
+#: short delays those that fail soon after they have begun would else never be given up.
+_WELL_AFTER: Final = 30.0
+
 Opener = Callable[[], AbstractAsyncContextManager[ClientStream]]
 
 
@@ -46,7 +50,8 @@ def reconnecting(
     Each turn of the loop is an attempt, whose block has a stream of its own. A block that ends, by
     ``break`` too, ends the loop. One that is left by an error whose ``reconnect`` is true, or by a
     group of such errors alone, is followed by the next attempt; any other error is raised. What to
-    send again only the caller knows: a new stream has a new model stream behind it.
+    send again only the caller knows: a new stream has a new model stream behind it. An attempt's
+    stream is opened by its ``async with``, which waits, and tries again, until there is one.
 
     Args:
         opener: called for each attempt, makes what ``async with`` opens a stream by, such as
@@ -54,8 +59,8 @@ def reconnecting(
         attempts: how many in a row may fail until the error is raised; None for any number.
         first_delay: seconds before the second attempt. Each further delay is twice as long, and
             of each a random part, half of it at most, is left out.
-        longest_delay: seconds that no delay exceeds. An attempt that lasted as long has been well:
-            after it attempts and delays are counted anew.
+        longest_delay: seconds that no delay exceeds. An attempt that lasted as long, and 30 s at
+            least, has been well: after it attempts and delays are counted anew.
 
     Raises:
         ValueError: a number is out of its range.
@@ -103,33 +108,55 @@ class Reconnecting:
         self._failed = 0
         self._delay = 0.0
         self._over = False
+        self._awaited: Attempt | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Attempt:
-        """Open the next stream, once its delay is over.
+        """Return the next attempt, which opens its stream when it is entered.
 
         Raises:
-            PartwayError: no stream was opened, and no further attempt is to be made.
+            RuntimeError: the attempt before it was not entered.
         """
-        while not self._over:
-            if self._delay:
-                await pause(self.clock, self._delay)
+        if self._over:
+            raise StopAsyncIteration
+        if self._awaited is not None:
+            raise RuntimeError(
+                "an attempt was not entered; each must be, by `async with attempt as stream`"
+            )
+        self._awaited = Attempt(self)
+        return self._awaited
+
+    async def open(
+        self, attempt: Attempt
+    ) -> tuple[AbstractAsyncContextManager[ClientStream], ClientStream]:
+        """Open an attempt's stream, however often that takes, each time once the delay is over.
+
+        Returns:
+            What the stream was opened by, and the stream.
+
+        Raises:
+            PartwayError: no stream was opened, and none is to be tried again.
+            RuntimeError: the attempt has been entered before.
+        """
+        if attempt is not self._awaited:
+            raise RuntimeError("an attempt was entered twice; the loop gives one for each stream")
+        self._awaited = None
+        while True:
+            if self._failed:
+                await pause(self.clock, self._delay)  # one of 0 lets the loop's others run
+            self._over = True  # unless it fails
             opening = self._opener()
             try:
-                stream = await opening.__aenter__()
+                return opening, await opening.__aenter__()
             except PartwayError as error:
                 if not self.goes_on(error, lasted=0.0):
                     raise
-            else:
-                self._over = True  # unless it fails
-                return Attempt(self, opening, stream)
-        raise StopAsyncIteration
 
     def goes_on(self, error: BaseException, *, lasted: float) -> bool:
         """Note that an attempt has failed after some seconds; returns whether another follows."""
-        if lasted >= self._longest_delay:
+        if lasted >= max(self._longest_delay, _WELL_AFTER):
             self._failed = 0
         self._failed += 1
         self._over = not _may_pass(error) or self._failed == self._attempts
@@ -143,27 +170,19 @@ class Reconnecting:
 
 
 class Attempt(AbstractAsyncContextManager[ClientStream]):
-    """One open stream, for one ``async with`` block.
+    """One stream, open for one ``async with`` block.
 
     Args:
-        series: is asked whether another attempt follows.
-        opening: what the stream was opened by.
-        stream: the stream.
+        series: opens it, and is asked whether another attempt follows.
     """
 
-    def __init__(
-        self,
-        series: Reconnecting,
-        opening: AbstractAsyncContextManager[ClientStream],
-        stream: ClientStream,
-    ) -> None:
+    def __init__(self, series: Reconnecting) -> None:
         self._series = series
-        self._opening = opening
-        self._stream = stream
-        self._opened_at = series.clock.time()
 
     async def __aenter__(self) -> ClientStream:
-        return self._stream
+        self._opening, stream = await self._series.open(self)
+        self._opened_at = self._series.clock.time()
+        return stream
 
     async def __aexit__(
         self,

@@ -16,7 +16,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
@@ -204,8 +204,12 @@ class SyncStream:
     # --- Leaving ---------------------------------------------------------------------------------
 
     def close(self, *, cancel: bool = False) -> None:
-        """Leave the stream, and close the connection; see :meth:`.ClientStream.close`."""
-        self._run(None, self._stream.close, cancel=cancel)
+        """Leave the stream, and close the connection; see :meth:`.ClientStream.close`.
+
+        After the block, which has closed both, it does nothing.
+        """
+        with suppress(StreamEnded):
+            self._run(None, self._stream.close, cancel=cancel)
 
     def _run(
         self,
@@ -216,9 +220,11 @@ class SyncStream:
     ) -> _T:
         async def bounded() -> _T:
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(timeout) as limit:
                     return await call(*arguments, **named)
             except TimeoutError:
+                if not limit.expired():  # the call's own
+                    raise
                 raise TimeoutError(f"not done within {timeout:g} s (timeout)") from None
 
         return self._thread.run(bounded())

@@ -7,22 +7,20 @@ that is not its own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final
+
+from partway.documentation import page
+from partway.service_links import is_link
 
 _PREFIX: Final = "PARTWAY_"
 
 #: What stands for flags, and is no setting.
 _OF_FLAGS: Final = frozenset({"PARTWAY_CONFIG", "PARTWAY_TOKEN", "PARTWAY_URL"})
 
-#: What Kubernetes puts into each container beside a Service whose name begins with ``partway``,
-#: as Docker's links once did: nobody has written these, and nobody could take them out.
-_LINK: Final = re.compile(
-    r"PARTWAY(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
-)
-_LINK_VALUE: Final = re.compile(r"(tcp|udp|sctp)://")
+#: Unknown variables that are named, as of a file's keys.
+_MAX_SHOWN: Final = 10
 
 #: Characters of a name that are shown.
 _MAX_NAME: Final = 60
@@ -36,12 +34,12 @@ def unknown_variables(environment: Mapping[str, str], own: Collection[str] = ())
         own: the variables that the command itself knows.
 
     Returns:
-        A line for each, with the nearest known one; empty if there is none.
+        A line for each of the first ten, with the nearest known one; empty if there is none.
     """
     left = {
         name
         for name, value in environment.items()
-        if name.startswith(_PREFIX) and name not in own and not _is_link(name, value)
+        if name.startswith(_PREFIX) and name not in own and not is_link(name, value)
     }
     known = set(own)
     for variables in _of_all():
@@ -49,12 +47,10 @@ def unknown_variables(environment: Mapping[str, str], own: Collection[str] = ())
             return ""
         known |= variables
         left -= variables
-    return "\n".join(_said(name, sorted(known)) for name in sorted(left))
-
-
-def _is_link(name: str, value: str) -> bool:
-    names_a_port = name.endswith("_PORT") and name not in {"PARTWAY_PORT", "PARTWAY_TLS_PORT"}
-    return bool(_LINK.fullmatch(name) or (names_a_port and _LINK_VALUE.match(value)))
+    lines = [_said(name, known, bool(own)) for name in sorted(left)[:_MAX_SHOWN]]
+    if len(left) > _MAX_SHOWN:
+        lines.append(f"there are {len(left) - _MAX_SHOWN} more unknown variables {_PREFIX}…")
+    return "\n".join(lines)
 
 
 def _of_all() -> Iterator[frozenset[str]]:
@@ -68,13 +64,14 @@ def _of_all() -> Iterator[frozenset[str]]:
     yield OF_CONTAINERS
 
 
-def _said(name: str, known: Collection[str]) -> str:
+def _said(name: str, known: Collection[str], of_container: bool) -> str:
     shown = name[:_MAX_NAME]
     if not (shown.isascii() and shown.isprintable()):
         shown = ascii(shown)
     # Without what they have in common, which would make any two of them alike.
-    short = [each.removeprefix(_PREFIX) for each in known]
+    short = [each.removeprefix(_PREFIX) for each in sorted(known)]
     near = get_close_matches(name[:_MAX_NAME].removeprefix(_PREFIX), short, n=1)
     if near:
         return f"{shown}: this variable is unknown; the nearest known one is {_PREFIX}{near[0]}"
-    return f"{shown}: this variable is unknown; it must be one of {', '.join(known)}"
+    listed = page("reference/container.md" if of_container else "reference/settings.md")
+    return f"{shown}: this variable is unknown; it must be one of those in {listed}"

@@ -126,6 +126,13 @@ def test_each_setting_of_streams_has_its_variable(toml, field):
     assert getattr(endpoints["own"], field.name) == field.default
 
 
+@pytest.mark.parametrize("scheme", ["tcp", "udp"])
+def test_a_port_that_is_kubernetes_link_to_a_service_is_not_given(scheme):
+    link = f"{scheme}://10.0.0.11:8090"
+    loaded = load({}, {"PARTWAY_PORT": link, "PARTWAY_TLS_PORT": link, "PARTWAY_HOST": "::1"})
+    assert (loaded.host, loaded.port, loaded.tls_port) == ("::1", 8090, None)
+
+
 def test_no_two_settings_have_the_same_variable():
     of_all = {field.name for field in dataclasses.fields(Settings)} - {"endpoints"}
     of_streams = {field.name for field in dataclasses.fields(StreamPolicy)}

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from partway.gateway.cli import invoke_input
 from partway.gateway.cli.invoke_input import opened_input
 from partway.gateway.client import CompletionState, DataType, PayloadPart
 from tests.gateway.cli.sounds import write_tone
+from tests.wire.peers import soon
 
 PARTIAL, COMPLETE = CompletionState.PARTIAL, CompletionState.COMPLETE
 
@@ -81,3 +87,43 @@ def test_flags_of_sound_alone(flag):
 def test_standard_input_that_is_closed(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     assert refusal() == "standard input is closed; give --text, --file or --wav"
+
+
+async def test_standard_input_that_cannot_be_read(monkeypatch, tmp_path):
+    """Opened to be written, as by a shell's ``0>file``."""
+    with (tmp_path / "a").open("wb") as writable:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=writable))
+        with pytest.raises(ValueError, match="standard input cannot be read: Bad file descriptor"):
+            await soon(sent(), "the end of what is sent")
+
+
+@pytest.mark.parametrize("flag", ["file", "wav"])
+def test_a_pipe_that_nobody_may_ever_write_to(flag, tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)  # so that who opens it all the same does not wait for ever
+    try:
+        os.write(writer, bytes(100))
+        why = "it is a pipe; it must be a file"
+        assert refusal(**{flag: path}) == f"--{flag} {path}: {why}"
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize("flag", ["file", "wav"])
+async def test_a_file_is_read_beside_the_stream(flag, tmp_path, monkeypatch):
+    """In a thread of its own, so that what comes meanwhile is heard."""
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=16_000, seconds=0.1)
+    threads: list[threading.Thread] = []
+    made = invoke_input._as_parts
+
+    def noting(*arguments: object) -> Iterator[PayloadPart]:
+        for part in made(*arguments):
+            threads.append(threading.current_thread())
+            yield part
+
+    monkeypatch.setattr(invoke_input, "_as_parts", noting)
+    assert await sent(**{flag: path})
+    assert threads
+    assert threading.main_thread() not in threads

@@ -134,13 +134,12 @@ def test_channels_that_nobody_could_mix(tmp_path):
         pytest.fail("it was opened")
 
 
-@pytest.mark.parametrize("rate", [1, 10_000_000])
-def test_a_rate_that_nobody_has(tmp_path, rate):
+@pytest.mark.parametrize("error", [EOFError("elsewhere"), wave.Error("elsewhere")])
+def test_what_goes_wrong_elsewhere_is_not_laid_at_its_head(tmp_path, error):
     path = tmp_path / "a.wav"
-    write_tone(path, rate=16_000)
-    why = f"{rate} Hz were asked for; the rate must be 1000 to 768000"
-    with pytest.raises(ValueError, match=why), opened_sound(path, AskedSound(rate)):
-        pytest.fail("it was opened")
+    write_tone(path, rate=16_000, seconds=0.1)
+    with pytest.raises(type(error), match="elsewhere"), opened_sound(path, AskedSound()):
+        raise error
 
 
 # --- What is asked for ---------------------------------------------------------------------------
@@ -160,6 +159,24 @@ def test_a_rate_that_nobody_has(tmp_path, rate):
 )
 def test_a_flag_goes_before_the_query(query, rate, channels, asked):
     assert asked_sound(query, rate, channels) == asked
+
+
+@pytest.mark.parametrize(
+    ("query", "rate", "channels", "why"),
+    [
+        (None, 0, None, "--rate 0: it must be 1000 to 768000 for --wav"),
+        (None, 10_000_000, None, "--rate 10000000: it must be 1000 to 768000"),
+        (None, None, 0, "--channels 0: it must be 1 to 256 for --wav"),
+        (None, None, -2, "--channels -2: it must be 1 to 256"),
+        ("sample_rate=1", None, None, "--query sample_rate=1: it must be 1000 to 768000"),
+        ("channels=99999999", None, None, "--query channels=99999999: it must be 1 to 256"),
+        (f"channels={10**30}", None, None, f"--query channels={10**30}: it must be 1 to 256"),
+        ("channels=0", None, None, "--query channels=0: it must be 1 to 256"),
+    ],
+)
+def test_a_number_that_nobody_has(query, rate, channels, why):
+    with pytest.raises(ValueError, match=f"^{why}"):
+        asked_sound(query, rate, channels)
 
 
 @pytest.mark.parametrize("encoding", ["mulaw", "opus", "flac", "linear32"])

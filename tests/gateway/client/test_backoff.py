@@ -119,8 +119,12 @@ async def test_an_opener_that_is_wrong_is_not_tried_again():
     def wrong() -> None:
         raise ValueError("url")
 
+    attempts = reconnecting(wrong)
     with pytest.raises(ValueError, match="url"):
-        await anext(reconnecting(wrong))
+        async with await anext(attempts):
+            pytest.fail("a stream opened")
+    with pytest.raises(StopAsyncIteration):
+        await anext(attempts)
 
 
 async def test_a_group_is_followed_if_all_of_it_may_pass():
@@ -152,6 +156,31 @@ async def test_tasks_that_use_the_stream_side_by_side():
     series.clock.advance(1.0)
     await soon(task)
     assert streams == ["stream 1", "stream 2"]
+
+
+async def test_what_is_not_entered_opens_nothing():
+    """A body may be left before its ``async with``: nobody would close what were open by then."""
+    series = Series()
+    async for _ in series.attempts:
+        break
+    assert series.asked == []
+
+
+async def test_an_attempt_that_is_not_entered_is_an_error():
+    """It is neither one that has gone well, nor one to be followed at once by another."""
+    series = Series()
+    with pytest.raises(RuntimeError, match="an attempt was not entered; each must be"):
+        async for _ in series.attempts:
+            pass
+
+
+async def test_an_attempt_is_for_one_block():
+    series = Series()
+    async for attempt in series.attempts:
+        async with attempt:
+            with pytest.raises(RuntimeError, match="an attempt was entered twice"):
+                await attempt.__aenter__()
+    assert series.left == [None]
 
 
 # --- When -----------------------------------------------------------------------------------------
@@ -203,7 +232,8 @@ async def test_without_a_delay():
 
 async def test_who_is_cancelled_in_a_delay_has_no_stream():
     series = Series(DOWN)
-    task = asyncio.create_task(anext(series.attempts))
+    attempt = await anext(series.attempts)
+    task = asyncio.create_task(attempt.__aenter__())
     await until(lambda: bool(series.clock.armed), "the delay")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -225,6 +255,33 @@ async def test_the_last_error_is_raised(attempts):
     assert len(series.asked) == attempts
     with pytest.raises(StopAsyncIteration):
         await anext(series.attempts)
+
+
+@pytest.mark.parametrize(("longest_delay", "lasting"), [(0.0, 0.0), (1.0, 1.0), (1.0, 29.0)])
+async def test_streams_that_fail_soon_are_given_up_however_short_the_delays(longest_delay, lasting):
+    series = Series(attempts=3, first_delay=0.0, longest_delay=longest_delay)
+    with pytest.raises(ConnectionLost):
+        await series.run(*[LOST] * 9, lasting=lasting)
+    assert len(series.asked) == 3
+
+
+async def test_without_a_delay_others_get_their_turn():
+    series = Series(*[DOWN] * 3, first_delay=0.0, longest_delay=0.0)
+    others: list[int] = []
+
+    async def watch() -> None:
+        while not series.left:
+            others.append(len(series.asked))
+            if series.clock.armed:
+                series.clock.advance(0.0)
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    async for attempt in series.attempts:
+        async with attempt:
+            pass
+    await watching
+    assert {1, 2, 3} <= set(others)
 
 
 async def test_streams_that_fail_count_as_those_that_do_not_open():

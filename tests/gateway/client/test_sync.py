@@ -131,6 +131,18 @@ async def test_a_wait_that_is_over_loses_nothing(gateway_for, container):
     assert await talking == [PayloadPart(b"one", DataType.UTF8), "two", "three"]
 
 
+@pytest.mark.parametrize("timeout", [None, PATIENCE])
+def test_a_timeout_of_the_calls_own_is_not_the_callers(timeout):
+    class Stream:
+        request_id = input_end = ""
+
+        async def receive(self) -> None:
+            raise TimeoutError("its own")
+
+    with LoopThread() as thread, pytest.raises(TimeoutError, match=r"^its own$"):
+        SyncStream(Stream(), thread).receive(timeout=timeout)
+
+
 async def test_errors_come_through(transport, gateway_for, container):
     def refused() -> StreamRefused:
         with (
@@ -263,9 +275,10 @@ async def test_leaving_is_told_from_failing(transport, gateway_for, container):
     assert (await (await container.stream()).until_close())[-1].close_code == 1001
     await until(lambda: sum(gateway.causes().values()) == 2, "both ends")
     assert gateway.causes() == {"client_finished": 1, "client_cancelled": 1}
-    for late in (left.receive, left.end_input, left.close, lambda: left.ask("too late")):
+    for late in (left.receive, left.end_input, lambda: left.ask("too late")):
         with pytest.raises(StreamEnded, match="block has been left"):
             late()
+    left.close()  # as a stream that is closed already may be, whose close() does nothing
 
 
 def test_whatever_still_runs_is_cancelled_and_nothing_runs_after():
