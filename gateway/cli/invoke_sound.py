@@ -25,8 +25,9 @@ PART_SECONDS: Final = 0.02
 #: Bytes of one sample: 16 bits, little-endian.
 _WIDTH: Final = 2
 
-#: Frames of a file that are converted at a time.
+#: Frames of a file that are converted at a time, and their bytes: a file may have 65,535 channels.
 _BLOCK: Final = 4096
+_BLOCK_BYTES: Final = 1024 * 1024
 
 #: The names that services give to 16-bit little-endian samples.
 _LINEAR_16: Final = frozenset({"linear16", "pcm", "pcm16", "pcm_s16le", "s16le"})
@@ -156,7 +157,7 @@ class Sound:
             resampler = soxr.ResampleStream(rate, self.rate, self._channels, dtype="float32")
         ended = False
         while not ended:
-            data = self._file.readframes(_BLOCK)
+            data = self._file.readframes(max(1, min(_BLOCK, _BLOCK_BYTES // (width * channels))))
             ended = not data
             whole = data[: len(data) - len(data) % (width * channels)]  # it may be cut short
             samples = _mixed(_samples(whole, width).reshape(-1, channels), self._channels)
@@ -211,7 +212,7 @@ def opened_sound(path: Path, asked: AskedSound) -> Iterator[Sound]:
         file = opened.enter_context(path.open("rb"))
         try:
             found = opened.enter_context(wave.open(file))
-        except EOFError:
+        except (EOFError, RuntimeError):  # the latter of a chunk that is longer than the file
             raise ValueError("it ends in the middle of its head") from None
         except wave.Error as error:
             raise ValueError(f"{error}; it must be a WAV file with PCM samples") from None

@@ -310,8 +310,21 @@ class Http2Streams:
         if self._lifetime.closing or not self._gate.client_goes:
             self.reset(stream_id, ErrorCodes.NO_ERROR)
         else:
-            self._gate.stream_reset(stream_id)
+            self._forget(stream_id)
         self._lifetime.close_if_done()
+
+    def _forget(self, stream_id: int) -> None:
+        """Have h2 let go of a stream, and say nothing of it to the client.
+
+        For each new stream h2 looks at all that it has: those that are kept cost ever more.
+        """
+        unsent = self._h2.data_to_send()
+        with suppress(ProtocolError):  # h2 has forgotten the stream
+            self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR)
+        self._h2.clear_outbound_data_buffer()
+        if unsent:
+            self._out.write(unsent)
+        self._gate.stream_reset(stream_id)
 
     def _client_ended(self, stream_id: int) -> None:
         if self.late.ended(stream_id):

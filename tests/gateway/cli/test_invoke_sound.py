@@ -103,6 +103,7 @@ HEAD = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0"
     ("content", "why"),
     [
         (b"", "it ends in the middle of its head"),
+        (b"RIFF\xff\0\0\0WAVEfmt \xff\xff\xff\xff", "it ends in the middle of its head"),
         (b"ID3\x03 and so on", "file does not start with RIFF id; it must be a WAV file with PCM"),
         (
             HEAD + b"\x03\0\x01\0\x40\x1f\0\0\0\x7d\0\0\x04\0\x20\0data\0\0\0\0",
@@ -117,7 +118,7 @@ HEAD = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0"
             "its samples have 64 bits; they must have 8, 16, 24 or 32",
         ),
     ],
-    ids=["empty", "mp3", "floating point", "no rate", "64 bits"],
+    ids=["empty", "a chunk without end", "mp3", "floating point", "no rate", "64 bits"],
 )
 def test_a_file_that_cannot_be_sent(tmp_path, content, why):
     path = tmp_path / "a.wav"

@@ -406,6 +406,8 @@ async def test_who_has_said_goaway_is_not_told_to_end_it(made, provoked):
     on.answer_all()
     on.clock.advance(HTTP2_LATE_QUIET)
     assert on.resets() == []
+    assert on.library.open_inbound_streams == 0
+    assert on.library.streams == {}, "each that h2 kept would make the next one dearer"
     on.receive(DataFrame(1, b"late"))
     assert on.gate.owed_credit == 4
     assert provoked == []
