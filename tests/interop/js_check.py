@@ -31,7 +31,7 @@ ENDPOINTS = {
     "model": "",
     "ends": 'normal_close = "end"',
     "drains": 'input_end = "drain"',
-    "hurries": "close_timeout = 0.3",
+    "hurries": 'input_end = "close"\nclose_timeout = 0.3',
     "refuses": "",
 }
 
