@@ -8,7 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Final
+
+#: The header by which an error says that the same request will not be granted later either, and its
+#: one value; a status alone does not tell.
+RETRY_HEADER: Final = "x-partway-retry"
+NEVER: Final = "no"
 
 
 class ApiError(Exception):
@@ -154,6 +159,7 @@ class ContainerError(ApiError):
         original_status: the container's own HTTP status, 0 if it gave none.
         original_message: the beginning of the container's own body.
         for_operator: what happened, where that names the container's place; else the message.
+        passing: whether what happened may be over by itself; not so a wrong certificate.
     """
 
     name = "ModelError"
@@ -165,6 +171,8 @@ class ContainerError(ApiError):
         original_status: int = 0,
         original_message: str = "",
         for_operator: str | None = None,
+        *,
+        passing: bool = True,
     ) -> None:
         super().__init__(
             message,
@@ -175,6 +183,8 @@ class ContainerError(ApiError):
             ErrorCode="ModelError",
         )
         self._for_operator = for_operator
+        if not passing:
+            self.headers = {RETRY_HEADER: NEVER}
 
     @property
     def for_operator(self) -> str:

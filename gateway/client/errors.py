@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from partway.gateway.dialling import Unreachable, Untrusted
+from partway.protocol.errors import NEVER, RETRY_HEADER
 
 #: Close codes after which the same stream may well succeed: the model's server goes away, is lost,
 #: restarts, is busy, or stands behind a proxy that did not reach it. Not 1011: an exception of the
@@ -81,6 +82,8 @@ class StreamRefused(PartwayError):
         message: str,
         original_status: int = 0,
         original_message: str = "",
+        *,
+        lasting: bool = False,
     ) -> None:
         super().__init__(f"{error} ({status}): {message}")
         self.status = status
@@ -94,6 +97,8 @@ class StreamRefused(PartwayError):
         else:
             throttled = error.partition(":")[0] == _THROTTLED
             self.reconnect = throttled or status == 424 or _passes(status)
+        if lasting:  # the gateway knows more than the status tells
+            self.reconnect = False
 
 
 def _passes(status: int) -> bool:
@@ -166,6 +171,7 @@ def refused(status: int, headers: Mapping[str, str], body: bytes) -> StreamRefus
             str(members["Message"]),
             int(members.get("OriginalStatusCode", 0)),
             str(members.get("OriginalMessage", "")),
+            lasting=headers.get(RETRY_HEADER) == NEVER,
         )
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         # No gateway's answer: a proxy's, or cut short.

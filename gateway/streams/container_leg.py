@@ -73,7 +73,9 @@ async def dial(
         ) from None
     except dialling.Unreachable as error:
         none = "no stream with the container"
-        raise ContainerError(f"{none}: {error.unnamed}", for_operator=f"{none}: {error}") from None
+        raise ContainerError(
+            f"{none}: {error.unnamed}", for_operator=f"{none}: {error}", passing=error.passing
+        ) from None
 
 
 class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):

@@ -19,7 +19,7 @@ from partway.gateway.client import (
     connect,
 )
 from partway.gateway.client.errors import refused, unreachable
-from partway.gateway.dialling import Untrusted
+from partway.gateway.dialling import Address, Untrusted
 from partway.gateway.streams.policy import StreamPolicy
 from tests.frame_factory import close
 from tests.gateway.client.peers import http, refused_by, replying, url_of
@@ -166,6 +166,13 @@ async def test_refused_since_no_container_listens(transport, gateway_for):
 
 
 @pytest.mark.clause("4-4", "4-6")
+async def test_refused_since_the_container_s_name_is_wrong(transport, gateway_for):
+    """Another try meets the same name; the status is that of a container that restarts."""
+    gateway = await gateway_for(address=Address("a" * 64, 1))  # DNS has no such label
+    refusal = await refused_by(url_of(gateway), transport=transport)
+    assert (refusal.status, refusal.original_status, refusal.reconnect) == (424, 0, False)
+
+
 async def test_refused_since_the_gateway_is_full(transport, gateway_for, container):
     gateway = await gateway_for(max_streams=1)
     async with connect(url_of(gateway), ENDPOINT, transport=transport):
