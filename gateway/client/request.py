@@ -104,6 +104,7 @@ class StreamRequest:
             known = None if isinstance(error, ssl.SSLError) else error.strerror
             known = known or "the file must hold certificates in PEM"
             raise ValueError(f"ca: {self.ca}: {known}") from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python 3.14 has none
         context.set_alpn_protocols([protocol])
         return context
 

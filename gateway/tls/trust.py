@@ -39,5 +39,6 @@ def _context(ca: Path | None) -> ssl.SSLContext:
         raise TlsError(f"{ca}: the file holds no certificate in PEM") from None
     except OSError as error:
         raise TlsError(f"{ca}: cannot be read: {error.strerror}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python 3.14 has none
     context.set_alpn_protocols(["http/1.1"])  # a WebSocket is an upgrade of HTTP/1.1
     return context

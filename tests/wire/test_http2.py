@@ -404,9 +404,7 @@ async def test_a_client_that_leaves_in_good_order(gateway_for, ended):
         client.end_input()
     assert (await model.frame()).payload == b"last"
     client.stream.reset(Code.NO_ERROR)
-    await model.until_close()
-    model.send(close(1000))
-    model.end()
+    assert (await model.until_close())[-1].close_code == (1000 if ended else 1001)
     await eventually(lambda: not gateway.gateway.streams.sessions)
     assert gateway.causes() == {"client_finished": 1}
 

@@ -53,6 +53,8 @@ def scripted() -> Iterator[str]:
                 for _ in range(75):
                     connection.recv(PATIENCE)
                 connection.send("heard")
+                with suppress(ConnectionClosed):
+                    connection.recv(PATIENCE)  # the client says when it is over
             case "/thinks":
                 connection.recv(PATIENCE)
                 with suppress(ConnectionClosed, TimeoutError):

@@ -20,6 +20,7 @@ from partway.gateway.client import (
     connect,
     credentials_from_environment,
 )
+from partway.gateway.client.request import request_for
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.gateway import Gateway
@@ -334,3 +335,10 @@ async def test_a_ca_that_is_none(transport, tmp_path, certificate):
             async with connect("https://localhost:1", ENDPOINT, transport=transport, ca=path):
                 pytest.fail("a stream opened")
         assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+def test_a_client_asks_for_tls_1_2_at_least(protocol):
+    unsigned = {"ca": None, "credentials": None, "region": "us-east-1", "token": None}
+    request = request_for("https://localhost:1", "echo", {}, **unsigned)
+    assert request.context(protocol).minimum_version == ssl.TLSVersion.TLSv1_2
