@@ -283,7 +283,7 @@ class Recorder:
         self._drop()
 
     def cut(self) -> None:
-        """Lose all connections: to the client comes a FIN, with no GOAWAY or close_notify before it.
+        """Lose all connections: to the client comes a FIN, without GOAWAY or close_notify.
 
         The sockets stay: a closed one would answer what the client still says with an RST, and
         that is another loss.
