@@ -29,7 +29,7 @@ from partway.gateway.client import (
 from partway.gateway.client.sync import LoopThread, SyncStream, connect_sync
 from partway.gateway.workbench.testing.running import RunningGateway
 from tests.frame_factory import CLOSE, TEXT, close, frame
-from tests.gateway.client.peers import echo_container, grant, replying, until, url_of
+from tests.gateway.client.peers import ALL_IS_SAID, echo_container, grant, replying, until, url_of
 from tests.test_docs import PUBLIC_METHODS
 from tests.wire.peers import ENDPOINT, PATIENCE, soon
 
@@ -70,7 +70,7 @@ async def test_a_conversation(transport, gateway_for):
             assert list(stream.messages()) == []
 
     async with echo_container() as port:
-        gateway = await gateway_for(container_port=port)
+        gateway = await gateway_for(ALL_IS_SAID, container_port=port)
         url = url_of(gateway)
         await elsewhere(talk)
     assert gateway.causes() == {"completed": 1}
