@@ -301,10 +301,12 @@ def test_whatever_still_runs_is_cancelled_and_nothing_runs_after():
 # --- Interrupts -----------------------------------------------------------------------------------
 
 PROGRAM = """\
-import gc, sys, threading
+import gc, signal, sys, threading
 from partway import connect_sync
 from partway.protocol.connection import FrameConnection
 
+# What a shell starts in the background has inherited that it ignores SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Whoever waits for a goodbye does so beyond the test's patience.
 FrameConnection.__init__.__kwdefaults__["linger"] = 3600.0
 try:
