@@ -121,7 +121,16 @@ class _RequestHandler(RequestHandler):
         waiting: how many tasks wait for the client in an exchange's methods.
     """
 
-    __slots__ = ("_not_taken", "_turn", "_unparsed", "broken", "content", "duplex", "waiting")
+    __slots__ = (
+        "_client_ended",
+        "_not_taken",
+        "_turn",
+        "_unparsed",
+        "broken",
+        "content",
+        "duplex",
+        "waiting",
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -130,6 +139,7 @@ class _RequestHandler(RequestHandler):
         self.broken = False
         self.waiting = 0
         self._unparsed = b""
+        self._client_ended = False
         self._turn: asyncio.Handle | None = None
         self._not_taken: asyncio.TimerHandle | None = None
 
@@ -149,11 +159,14 @@ class _RequestHandler(RequestHandler):
         if self._unparsed:
             transport.pause_reading()  # aiohttp may resume it: a read more then waits here too
             self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+        elif self._client_ended:
+            if not self._may_be_sent_to():
+                transport.close()
         elif waited and not self._reading_paused and not self._buffer_paused:
             transport.resume_reading()
 
     def parse_rest(self) -> None:
-        """Parse at once what waits for its turn: nothing comes after it."""
+        """Parse at once what waits behind the head of an upgrade: aiohttp keeps it as it is."""
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -193,11 +206,23 @@ class _RequestHandler(RequestHandler):
             self.duplex.writing_resumed()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp has it return nothing
-        self.parse_rest()
+        self._client_ended = True
+        transport = self.transport
+        if self._turn is not None and transport is not None:
+            # What waits may hold the last chunk. TLS cannot be kept open: there it is a cut.
+            if transport.get_extra_info("sslcontext") is None:
+                return True
+        return self._may_be_sent_to()
+
+    def _may_be_sent_to(self) -> bool:
+        """Whether the client, which sends nothing more, may still be sent to."""
         return self.duplex is not None and self.duplex.half_closed()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self.parse_rest()
+        if self._turn is not None:  # nobody would hear of what waits: who reads the body is told
+            self._turn.cancel()
+            self._turn = None
+            self._unparsed = b""
         if self._not_taken is not None:
             self._not_taken.cancel()
         if self.duplex is None:
