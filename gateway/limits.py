@@ -118,7 +118,7 @@ OPENING_TIMEOUT: Final = 10.0
 
 #: Bytes of HTTP/1.1 parsed before other connections have their turn: a chunk may be of six of them,
 #: and a read brings a quarter of a megabyte.
-HTTP1_BYTES_PER_TURN: Final = 8 * KIB
+HTTP1_BYTES_PER_TURN: Final = 4 * KIB
 
 #: How old the page of metrics may be: it costs milliseconds where thousands of streams are open.
 METRICS_AGE: Final = 1.0

@@ -21,11 +21,13 @@ from partway.protocol.limits import (
     FRAMES_TOGETHER,
     JOIN_UP_TO,
     LINGER_TIMEOUT,
+    LONG_READ,
     MAX_PART_BYTES,
     WRITE_HIGH_WATER,
     WRITE_LOW_WATER,
 )
 from partway.protocol.lingering import Lingering
+from partway.protocol.rounds import Queued, rounds
 
 _CLOSE = Opcode.CLOSE
 _PING = Opcode.PING
@@ -148,7 +150,7 @@ class FrameConnection(asyncio.Protocol):
         self._ended = False
         self._lost_by: Exception | None = None
         self._over = False  # nothing more is delivered
-        self._turn: asyncio.Handle | None = None
+        self._turn: Queued | None = None
         self._finishing: Cancellable | None = None
 
     # --- Taking a transport over -----------------------------------------------------------------
@@ -316,7 +318,12 @@ class FrameConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._decoder.feed(data)
-        self._deliver()
+        if self._turn is not None:
+            return
+        if len(data) > LONG_READ and rounds.busy():
+            self._yield_turn()
+        else:
+            self._deliver()
 
     def eof_received(self) -> bool:
         # The transport closes itself, and first flushes what is unsent. For a peer that ended
@@ -389,7 +396,7 @@ class FrameConnection(asyncio.Protocol):
         """Let others have the loop: one read may hold tens of thousands of tiny frames."""
         if self._transport is not None:
             self._transport.pause_reading()
-        self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+        self._turn = rounds.soon(self._take_turn)
 
     def _take_turn(self) -> None:
         """Deliver some of what waits.

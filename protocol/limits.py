@@ -80,6 +80,13 @@ WRITE_LOW_WATER: Final = 64 * KIB
 #: One read of 64 KiB holds 10,000 empty masked frames.
 FRAMES_PER_TURN: Final = 64
 
+#: Connections that have more to deliver than one turn take turns for so long before the loop reads
+#: and accepts again.
+ROUND_SECONDS: Final = 0.01
+#: A read over this waits its turn while there are such connections. A request's head is shorter,
+#: and so is a tenth of a second of speech (16 kHz, 16 bits: 3,200 bytes).
+LONG_READ: Final = 4 * KIB
+
 #: Up to here a copy costs less than a second buffer on the way to the socket.
 JOIN_UP_TO: Final = 16 * KIB
 

@@ -37,7 +37,8 @@ from partway.gateway.serving.http1_heads import (
 from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
 from partway.protocol.errors import ApiError, InputValidationError, InternalServerError
 from partway.protocol.handshake import is_upgrade
-from partway.protocol.limits import LINGER_TIMEOUT, REQUEST_HEAD_TIMEOUT
+from partway.protocol.limits import LINGER_TIMEOUT, LONG_READ, REQUEST_HEAD_TIMEOUT
+from partway.protocol.rounds import Queued, rounds
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
@@ -140,12 +141,16 @@ class _RequestHandler(RequestHandler):
         self.waiting = 0
         self._unparsed = b""
         self._client_ended = False
-        self._turn: asyncio.Handle | None = None
+        self._turn: Queued | None = None
         self._not_taken: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
         self._unparsed += data
-        if self._turn is None:
+        if self._turn is not None:
+            return
+        if len(data) > LONG_READ and rounds.busy():
+            self._yield_turn()
+        else:
             self._take_turn()
 
     def _take_turn(self) -> None:
@@ -157,13 +162,18 @@ class _RequestHandler(RequestHandler):
         if transport is None or transport.is_closing():
             return
         if self._unparsed:
-            transport.pause_reading()  # aiohttp may resume it: a read more then waits here too
-            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+            self._yield_turn()
         elif self._client_ended:
             if not self._may_be_sent_to():
                 transport.close()
         elif waited and not self._reading_paused and not self._buffer_paused:
             transport.resume_reading()
+
+    def _yield_turn(self) -> None:
+        """Let others have the loop: a read may hold tens of thousands of tiny chunks."""
+        if self.transport is not None:
+            self.transport.pause_reading()  # aiohttp may resume it: a read more then waits here too
+        self._turn = rounds.soon(self._take_turn)
 
     def parse_rest(self) -> None:
         """Parse at once what waits behind the head of an upgrade: aiohttp keeps it as it is."""
@@ -208,10 +218,9 @@ class _RequestHandler(RequestHandler):
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp has it return nothing
         self._client_ended = True
         transport = self.transport
-        if self._turn is not None and transport is not None:
-            # What waits may hold the last chunk. TLS cannot be kept open: there it is a cut.
-            if transport.get_extra_info("sslcontext") is None:
-                return True
+        waits = self._turn is not None and transport is not None
+        if waits and transport.get_extra_info("sslcontext") is None:
+            return True  # what waits may hold the last chunk; TLS cannot be kept open: a cut
         return self._may_be_sent_to()
 
     def _may_be_sent_to(self) -> bool:

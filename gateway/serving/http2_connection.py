@@ -20,6 +20,7 @@ from partway.protocol import limits
 from partway.protocol.gathering import gathering
 from partway.protocol.http2_frames import goaway, window_update
 from partway.protocol.http2_gate import FrameGate
+from partway.protocol.rounds import Queued, rounds
 
 log = logging.getLogger("partway.http2")
 
@@ -48,7 +49,7 @@ class Http2Connection(asyncio.Protocol):
         self._streams: Http2Streams
         self._dirty = False
         self._writing_paused = False
-        self._turn: asyncio.Handle | None = None
+        self._turn: Queued | None = None
         self._reading_paused = False
 
     # --- asyncio's callbacks ---------------------------------------------------------------------
@@ -87,7 +88,11 @@ class Http2Connection(asyncio.Protocol):
         if self._out.closed:
             return
         self._gate.feed(data)
-        if self._turn is None and self._gate.waiting:  # bytes that dribble in cost no turn each
+        if self._turn is not None or not self._gate.waiting:
+            return  # bytes that dribble in cost no turn each
+        if len(data) > limits.LONG_READ and rounds.busy():
+            self._yield_turn()
+        else:
             self._take_turn()
 
     def eof_received(self) -> bool:
@@ -141,13 +146,17 @@ class Http2Connection(asyncio.Protocol):
             if outermost:
                 gathering.end()
         if self._gate.waiting and not self._out.closed:
-            if not self._reading_paused:
-                self._reading_paused = True
-                self._transport.pause_reading()  # until this connection's turn comes, and no longer
-            self._turn = self._loop.call_soon(self._take_turn)
+            self._yield_turn()
         elif self._reading_paused:
             self._reading_paused = False
             self._transport.resume_reading()
+
+    def _yield_turn(self) -> None:
+        """Let others have the loop; until this connection's turn comes, and no longer."""
+        if not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+        self._turn = rounds.soon(self._take_turn)
 
     def _after_turn(self) -> None:
         """Act on what the gate has found, and give the credit that is due."""
