@@ -157,6 +157,10 @@ HTTP2_MAX_HEADER_LIST: Final = MAX_HEAD_BYTES
 HTTP2_MAX_HEADER_BLOCK: Final = 64 * KIB
 HTTP2_MAX_CONTINUATIONS: Final = 8
 
+#: Changes of the size of HPACK's table at the beginning of a header block. RFC 7541 §4.2 needs two:
+#: to the smallest size since the last block, and to that of now. Each has hpack look at the table.
+HPACK_MAX_SIZE_UPDATES: Final = 2
+
 #: Resets of a connection's streams: so many at once, so many a second after that (nghttp2's marks
 #: against rapid reset, CVE-2023-44487).
 HTTP2_RESET_BURST: Final = 1000

@@ -218,8 +218,9 @@ class _RequestHandler(RequestHandler):
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp has it return nothing
         self._client_ended = True
         transport = self.transport
-        waits = self._turn is not None and transport is not None
-        if waits and transport.get_extra_info("sslcontext") is None:
+        if self._turn is None or transport is None:
+            return self._may_be_sent_to()
+        if transport.get_extra_info("sslcontext") is None:
             return True  # what waits may hold the last chunk; TLS cannot be kept open: a cut
         return self._may_be_sent_to()
 
