@@ -241,6 +241,9 @@ MAX_PRESIGN_EXPIRES: Final = 300
 #: head of 64 KiB could hold 32,000, a tenth of a second's work for whoever sends it.
 MAX_QUERY_PARAMETERS: Final = 128
 
+#: Heads whose canonical form is remembered. With it each holds a hundred KiB at most.
+REMEMBERED_HEADS: Final = 8
+
 # --- Names and paths (clause 4-7, from AWS's service model) ---------------------------------------
 
 MAX_ENDPOINT_NAME: Final = 63
