@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+#: Sums of floats may miss a moment by less than this, in seconds.
+_GRAIN: Final = 1e-6
+
 
 class TokenBucket:
     """Allows ``burst`` events at once, and ``rate`` a second after that.
@@ -58,7 +63,8 @@ class Allowance:
     def overdrawn_for(self, now: float) -> float:
         """Seconds until nothing is owed any more; 0.0 if nothing is."""
         self._catch_up(now)
-        return max(0.0, -self._left / self._rate)
+        owed = -self._left / self._rate
+        return owed if owed > _GRAIN else 0.0
 
     def _catch_up(self, now: float) -> None:
         if now > self._seen:

@@ -212,6 +212,12 @@ def nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def refusals_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is bounded is the flood, and not the CPU time that its requests take."""
+    monkeypatch.setattr("partway.gateway.serving.strangers.STRANGER_BURST", 1e6)
+
+
+@pytest.fixture
 def page_of_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page is made anew once a second, as everywhere but in the tests of the wire."""
     monkeypatch.setattr("partway.gateway.operations.status.METRICS_AGE", METRICS_AGE)
@@ -239,7 +245,7 @@ async def flood_it(good: Good, attacker: Attacker, name: str) -> None:
 @one_loop
 @pytest.mark.parametrize("name", [name for name in FLOODS if name != "indexed, a bomb"])
 async def test_a_good_stream_outlives_a_flood(
-    gateway_for, name, nothing_comes_back, page_of_metrics
+    gateway_for, name, nothing_comes_back, page_of_metrics, refusals_are_free
 ):
     flood = FLOODS[name]
     gateway = await gateway_for()
