@@ -15,6 +15,7 @@ from partway.gateway.access.authentication import (
     SigV4Authentication,
 )
 from partway.gateway.access.principals import Principals
+from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.endpoints import Endpoints
 from partway.gateway.operations.bidirectional import BidirectionalStream
@@ -24,6 +25,7 @@ from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.http2 import Http2Server
 from partway.gateway.serving.listener import Listener
 from partway.gateway.serving.routes import Route
+from partway.gateway.serving.strangers import Strangers
 from partway.gateway.settings import Settings
 from partway.gateway.streams.registry import Streams
 
@@ -77,9 +79,11 @@ class Gateway:
             settings.allow_origins,
             self.streams.metrics.refused,
         )
-        self._http1 = Http1Server(dispatcher)
+        visitor_from = Strangers(LoopClock()).visitor
+        self._http1 = Http1Server(dispatcher, visitor_from)
         self._http2 = Http2Server(
             dispatcher,
+            visitor_from,
             self.streams.metrics.closed_to_new,
             settings.max_streams_per_connection,
         )
@@ -87,7 +91,7 @@ class Gateway:
             "1.1": lambda: self._http1.open_connections,
             "2": lambda: self._http2.open_connections,
         }
-        self._listener = Listener(self._http1, self._http2, settings.max_connections)
+        self._listener = Listener(self._http1, self._http2, visitor_from, settings.max_connections)
 
     async def start(self) -> Listening:
         """Listen on the addresses of the settings.
