@@ -2,21 +2,61 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to be read: a regular one, for nothing says when another one has its next byte.
+
+    A pipe whose writer never comes would hold the process for ever, and a device has no end.
+
+    Raises:
+        OSError: it cannot be opened, or is a pipe, a device or a socket.
+    """
+    # Not to wait for a pipe's writer; for a regular file it changes nothing.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            kind = "a pipe" if stat.S_ISFIFO(mode) else "a device"
+            raise OSError(errno.EINVAL, f"this is {kind}; it must be a regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """All of a file, which may have no end: more than ``most`` bytes are not read.
+    """All of a regular file; more than ``most`` bytes are not read.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, or is a pipe or a device.
         ValueError: it has more.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise ValueError(f"more than {most} bytes")
     return data
+
+
+def others_may(mode: int) -> str:
+    """What others than a file's owner may do with it, as a verb; empty for nothing.
+
+    Args:
+        mode: the file's mode, as ``stat`` has it.
+    """
+    verbs = {
+        "read": mode & (stat.S_IRGRP | stat.S_IROTH),
+        "write": mode & (stat.S_IWGRP | stat.S_IWOTH),
+    }
+    return " and ".join(verb for verb, allowed in verbs.items() if allowed)
 
 
 def is_file_or_folder(path: Path) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from partway.gateway.access.principals import Principal, Principals, PrincipalsError
 from partway.gateway.limits import MAX_KEYS_PER_PRINCIPAL, MAX_PRINCIPALS, MAX_PRINCIPALS_BYTES
 from partway.protocol.sigv4 import Credentials
-from tests.gateway.configuration.documents import as_toml, taken_or_refused, with_any
+from tests.gateway.configuration.documents import TOO_DEEP, as_toml, taken_or_refused, with_any
 
 TOKEN = "0123456789abcdef"
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
@@ -287,7 +287,7 @@ def test_a_wrong_value_is_named_with_its_place_and_never_shown(refused, text, pl
         (b"\xff", "this is not TOML: line 1 has a byte that is not UTF-8"),
         (f"secret = '{SECRET}\n", "this is not TOML: line 2, at the end"),
         (f"x = 1\n{SECRET}", "this is not TOML: line 2, column 14"),
-        ("x = " + "[" * 5000, "this is not TOML: arrays or tables are nested too deep"),
+        ("x = " + "[" * 5000, TOO_DEEP),
     ],
 )
 def test_what_else_is_said_of_the_file(refused, text, said):

@@ -20,7 +20,7 @@ from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Verdict
 from partway.gateway.workbench.recording.recording import RecordingError
 from tests.frame_factory import TEXT, frame
-from tests.gateway.configuration.documents import as_toml, taken_or_refused, with_any
+from tests.gateway.configuration.documents import TOO_DEEP, as_toml, taken_or_refused, with_any
 from tests.gateway.workbench.recording.recordings import (
     GRANTED,
     HEAD,
@@ -118,7 +118,7 @@ def test_a_wrong_value_is_named_with_its_place(
         ("messages = [{ hax = '' }]",
          "messages#1.hax: this key is unknown; the nearest known one is hex"),
         ("messages = ", "this is not TOML: line 1, at the end: Invalid value"),
-        (f"messages = {'[' * 20_000}", "this is not TOML: arrays or tables are nested too deep"),
+        (f"messages = {'[' * 20_000}", TOO_DEEP),
         (A + f"replies = {'9' * 5000}", "this is not TOML: a number has too many digits"),
     ],
 )  # fmt: skip
