@@ -17,19 +17,18 @@ def open_regular(path: Path) -> BinaryIO:
     Raises:
         OSError: it cannot be opened, or is a pipe, a device or a socket.
     """
-    # Not to wait for a pipe's writer; for a regular file it changes nothing.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
-            kind = "a pipe" if stat.S_ISFIFO(mode) else "a device"
-            raise OSError(errno.EINVAL, f"this is {kind}; it must be a regular file", str(path))
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (the caller's to close)
+    mode = os.fstat(file.fileno()).st_mode
+    if stat.S_ISREG(mode):
+        return file
+    file.close()
+    kind = "a pipe" if stat.S_ISFIFO(mode) else "a device"
+    raise OSError(errno.EINVAL, f"this is {kind}; it must be a regular file", str(path))
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file, not waiting for the writer of a pipe; for a regular one it is the same."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_bounded(path: Path, most: int) -> bytes:

@@ -1,7 +1,7 @@
 """What a TOML file asks of its parser, bounded before it is parsed: a file may be anybody's.
 
-``tomllib`` keeps every beginning of a dotted key, so 100 KB of ``a.a.a…=1`` cost it 9.8 GB and 52 s;
-its pattern for numbers keeps 120 bytes for each digit, and each table takes a kilobyte. Within the
+``tomllib`` keeps every beginning of a dotted key: 100 KB of ``a.a.a…=1`` cost it 9.8 GB and 52 s.
+Its pattern for numbers keeps 120 bytes for each digit, and each table takes a kilobyte. Within the
 bounds here a file of 8 MiB costs 100 MB or 5 s; nobody writes by hand what is beyond them.
 """
 
