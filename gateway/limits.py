@@ -132,6 +132,15 @@ ACCEPT_PAUSE: Final = 1.0
 #: Connections on the listener, streams included.
 MAX_CONNECTIONS: Final = 8192
 
+# --- The log -------------------------------------------------------------------------------------
+
+#: Lines of one kind and one address that are written in so many seconds; the others are counted in
+#: one more (journald takes 10,000 in 30 s from all of a service, and drops the rest) …
+REPEATED_LINES: Final = 10
+REPEATED_SECONDS: Final = 10.0
+#: … and kinds that are told apart, each in some 300 bytes; beyond them all addresses are one.
+REPEATED_KINDS: Final = 1024
+
 # --- HTTP/2 --------------------------------------------------------------------------------------
 
 #: What a stream's client may send before it is answered, and once its stream is open. The first is
