@@ -152,6 +152,14 @@ STRANGER_MOST: Final = 0.02
 
 #: Addresses that are remembered, those drawn on last; each holds half a KiB.
 STRANGER_ADDRESSES: Final = 4096
+# --- The log -------------------------------------------------------------------------------------
+
+#: Lines of one kind and one address that are written in so many seconds; the others are counted in
+#: one more (journald takes 10,000 in 30 s from all of a service, and drops the rest) …
+REPEATED_LINES: Final = 10
+REPEATED_SECONDS: Final = 10.0
+#: … and kinds that are told apart, each in some 300 bytes; beyond them all addresses are one.
+REPEATED_KINDS: Final = 1024
 
 # --- HTTP/2 --------------------------------------------------------------------------------------
 

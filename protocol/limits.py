@@ -36,6 +36,12 @@ def envelope_bytes(part_bytes: int) -> int:
 #: Largest envelope message from a WebSocket client.
 MAX_ENVELOPE_BYTES: Final = envelope_bytes(MAX_PART_BYTES)
 
+#: Up to so many bytes a JSON envelope is written or read at once, in a millisecond. A longer one,
+#: of which the largest would hold everybody up for a tenth of a second, is coded in turns with
+#: others, by pieces of its part; three bytes are four characters of base64.
+JSON_AT_ONCE: Final = 256 * KIB
+JSON_PIECE: Final = 96 * KIB
+
 #: Members in one map of an event; the largest has four.
 MAX_EVENT_MEMBERS: Final = 8
 

@@ -35,6 +35,7 @@ from partway.gateway.serving.http1_heads import (
     unreadable,
 )
 from partway.gateway.serving.strangers import Visitor, VisitorFrom, uncounted
+from partway.log_lines import LogLine
 from partway.protocol.connection import Cancellable, FrameConnection, HttpProtocol, watch_by_tcp
 from partway.protocol.errors import ApiError, InputValidationError, InternalServerError
 from partway.protocol.handshake import is_upgrade
@@ -456,6 +457,8 @@ def _without_request_bytes(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
         record.exc_info = None
-        record.msg, record.args = "bad request: %s", (type(error).__name__,)
+        peer = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        record.msg = LogLine("bad request", peer=str(peer), reason=type(error).__name__)
+        record.args = ()
         record.levelno, record.levelname = logging.INFO, "INFO"
     return True

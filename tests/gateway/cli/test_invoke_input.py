@@ -129,7 +129,7 @@ def test_a_pipe_that_nobody_may_ever_write_to(flag, tmp_path):
     writer = os.open(path, os.O_RDWR)  # so that who opens it all the same does not wait for ever
     try:
         os.write(writer, bytes(100))
-        why = "it is a pipe; it must be a file"
+        why = "this is a pipe; it must be a regular file"
         assert refusal(**{flag: path}) == f"--{flag} {path}: {why}"
     finally:
         os.close(writer)
