@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks, Need
-from partway.gateway.workbench.conformance.link import PATIENCE
-from partway.gateway.workbench.conformance.peer import Closed, Peer
+from partway.gateway.workbench.conformance.peer import Peer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.frames import Opcode
@@ -15,16 +14,11 @@ from partway.protocol.frames import Opcode
 checks: Final = Checks()
 
 _TEXT, _BINARY, _CONTINUATION = Opcode.TEXT, Opcode.BINARY, Opcode.CONTINUATION
-_LARGE = bytes(range(256)) * 4096  # 1 MiB
 _MANY = 1000
 _IN_A_ROW = 20
 
 #: Each part of a stream is one frame, so that a client's PARTIAL parts arrive as fragments.
 _PUT_TOGETHER = "join fragments: a frame with FIN=0, then continuations up to one with FIN=1"
-_WHOLE = (
-    "read a frame up to its length, in as many reads as it takes, and write all of it: no buffer "
-    "of yours may cut a message"
-)
 
 
 async def send_fragments(peer: Peer, opcode: int, fragments: Sequence[bytes]) -> None:
@@ -118,30 +112,6 @@ async def order(trial: Trial) -> None:
 
 
 @checks.add(
-    "messages.large",
-    "1.3-3",
-    title="a message of 1 MiB in one frame comes back",
-    remedy="raise the limit of your WebSocket library (max_size, max_msg_size) to 16 MiB or more",
-    requires=("messages.binary",),
-    needs=(Need.ECHO,),
-)
-async def large(trial: Trial) -> None:
-    async with trial.stream("1 MiB") as peer:
-        await peer.say(_LARGE)
-        try:
-            reply = await peer.message(PATIENCE)
-        except (TimeoutError, Closed) as error:
-            came = str(error) or f"within {PATIENCE:g} s nothing whole"
-            raise Broken(f"after 1 MiB in one binary frame came {came}") from None
-        if reply != _LARGE:
-            raise Broken(
-                f"after 1 MiB in one binary frame came other {len(reply)} bytes, not the "
-                f"{len(_LARGE)} that were sent",
-                _WHOLE if len(reply) < len(_LARGE) else None,
-            )
-
-
-@checks.add(
     "messages.fragments",
     "1.2-3",
     title="a message in three fragments is one message",
@@ -151,17 +121,31 @@ async def large(trial: Trial) -> None:
 )
 async def fragments(trial: Trial) -> None:
     async with trial.stream("fragments") as peer:
+        await _ask_in_thirds(trial, peer, "after a text message in three fragments")
+
+
+async def _ask_in_thirds(trial: Trial, peer: Peer, what: str, pong: bytes | None = None) -> None:
+    """Ask the probe's question in three fragments a message, and read the answer.
+
+    Args:
+        trial: the check.
+        peer: a stream.
+        what: when that is, for the message.
+        pong: the payload of Pongs to send between the fragments; None for no Pongs.
+    """
+    for message in trial.probe.messages:
+        data = message.encode() if isinstance(message, str) else message
+        third = len(data) // 3
+        opcode = _TEXT if isinstance(message, str) else _BINARY
+        for number, piece in enumerate((data[:third], data[third : 2 * third], data[2 * third :])):
+            if number and pong is not None:
+                await peer.send(Opcode.PONG, pong)
+            await peer.send(_CONTINUATION if number else opcode, piece, fin=number == 2)
+    if trial.probe.echo:
         for message in trial.probe.messages:
-            data = message.encode() if isinstance(message, str) else message
-            third = len(data) // 3
-            pieces = [data[:third], data[third : 2 * third], data[2 * third :]]
-            opcode = _TEXT if isinstance(message, str) else _BINARY
-            await send_fragments(peer, opcode, pieces)
-        if trial.probe.echo:
-            for message in trial.probe.messages:
-                await trial.echoed(peer, message, "after a text message in three fragments", 3)
-        else:
-            await _answered(trial, peer)
+            await trial.echoed(peer, message, what, 3)
+    else:
+        await _answered(trial, peer)
 
 
 async def _answered(trial: Trial, peer: Peer) -> None:
@@ -214,9 +198,15 @@ async def empty_fragments(trial: Trial) -> None:
 )
 async def code_point(trial: Trial) -> None:
     async with trial.stream("a split code point") as peer:
-        globe = "🌍".encode()
-        await send_fragments(peer, _TEXT, [b"a" + globe[:2], globe[2:] + b"b"])
-        await trial.echoed(peer, "a🌍b", "after a text message split inside a code point", 3)
+        for character in "é€🌍":
+            data = character.encode()
+            cuts = [[b"a" + data[:at], data[at:] + b"b"] for at in range(1, len(data))]
+            for pieces in (*cuts, [bytes([byte]) for byte in f"a{character}b".encode()]):
+                await send_fragments(peer, _TEXT, pieces)
+                what = (
+                    f"after a text in the fragments {', '.join(each.hex(' ') for each in pieces)}"
+                )
+                await trial.echoed(peer, f"a{character}b", what, 3)
 
 
 @checks.add(
@@ -245,9 +235,30 @@ async def many_fragments(trial: Trial) -> None:
 )
 async def pings_between(trial: Trial) -> None:
     async with trial.stream("pings between fragments") as peer:
-        await peer.send(_TEXT, b"be", fin=False)
-        await peer.ping(b"one")
-        await peer.send(_CONTINUATION, b"twe", fin=False)
-        await peer.ping(b"two")
-        await peer.send(_CONTINUATION, b"en")
-        await trial.echoed(peer, "between", "after a message with pings between its fragments", 3)
+        for message in ("a 🌍 between", bytes(range(240, 256))):
+            kind = _TEXT if isinstance(message, str) else _BINARY
+            data = message.encode() if isinstance(message, str) else message
+            for number in range(3):  # the first gap is inside the globe
+                piece = data[4 * number : 4 * number + 4]
+                await peer.send(_CONTINUATION if number else kind, piece, fin=False)
+                await peer.ping(f"gap {number}".encode() if number % 2 else b"")
+            await peer.send(_CONTINUATION, data[12:])
+            what = f"after a {kind.name.lower()} message with Pings between its fragments"
+            await trial.echoed(peer, message, what, 3)
+
+
+@checks.add(
+    "messages.pongs_between",
+    "1.3-2",
+    "1.4-3",
+    title="Pongs that nobody asked for, between the fragments of a message, do not disturb it",
+    remedy="ignore a Pong wherever it comes, inside a message too (RFC 6455 §5.4 and §5.5.3)",
+    requires=("messages.fragments", "control.unsolicited"),
+    limit=120,
+)
+async def pongs_between(trial: Trial) -> None:
+    for payload in (b"unasked", b""):
+        name = "Pongs" if payload else "empty Pongs"
+        async with trial.stream(f"{name} between fragments") as peer:
+            what = f"after a message with {name} between its fragments"
+            await _ask_in_thirds(trial, peer, what, payload)

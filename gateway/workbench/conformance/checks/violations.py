@@ -77,6 +77,20 @@ _VIOLATIONS = (
         ("1.1-8",),
     ),
     _Violation(
+        "utf8_cut",
+        "text that is not UTF-8: its last code point is cut",
+        frame_bytes(_TEXT, b"cut \xe2\x82"),
+        "8.1",
+        ("1.1-8",),
+    ),
+    _Violation(
+        "utf8_overlong",
+        "text that is not UTF-8: NUL in two bytes",
+        frame_bytes(_TEXT, b"overlong \xc0\x80"),
+        "8.1",
+        ("1.1-8",),
+    ),
+    _Violation(
         "close_code", "Close with the code 1005", frame_bytes(Opcode.CLOSE, b"\x03\xed"), "7.4.1"
     ),
     _Violation("close_byte", "Close with one byte", frame_bytes(Opcode.CLOSE, b"\x03"), "5.5.1"),
@@ -113,7 +127,7 @@ async def _end_after(trial: Trial, violation: _Violation) -> Close | None:
 
 
 def _requires(violation: _Violation) -> tuple[str, ...]:
-    if violation.name == "utf8_fragments":
+    if violation.name.startswith("utf8_"):
         return ("upgrade.granted", "violations.utf8")
     if violation.name.startswith("close"):
         return ("upgrade.granted", "closing.answered")
