@@ -12,16 +12,14 @@ from partway.gateway.workbench.conformance.filling import long_bytes
 from partway.gateway.workbench.conformance.peer import Peer, code_of
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
-from partway.protocol.closing import NO_STATUS
+from partway.protocol.closing import NO_STATUS, PROTOCOL_ERROR, UNSUPPORTED_DATA
 from partway.protocol.frames import Opcode
 
 checks: Final = Checks()
 
-#: Messages of an echo that are not answered yet when the Close comes, and bytes of a few of them.
-_IN_FLIGHT, _LARGE = 20, 256 << 10
-#: What websockets' sans-IO layer answers to a Close inside a message: the stream has ended well all
-#: the same (clauses 1.5-7 and 1.5-12).
-_CUT: Final = 1002
+#: Messages of an echo that are not answered yet when the Close comes: many, and a few of so many
+#: bytes that they fill what is between.
+_IN_FLIGHT, _LARGE_ONES, _LARGE = 20, 8, 256 << 10
 #: Codes of the Closes that the platform sends besides 1000 (clauses 1.5-4 to 1.5-10).
 _PLATFORMS: Final = (1001, 1002, 1007, 1008, 1009, 1011)
 #: Codes that come back, or 1000 for them: some libraries know no other answer (aiohttp), and nobody
@@ -62,37 +60,35 @@ class _State:
     Attributes:
         what: the state, in words.
         reach: makes it.
-        cut: whether a message is under way, so that 1002 is an answer too.
+        also: codes that end the stream as well as the Close's own.
     """
 
     what: str
     reach: Callable[[Trial, Peer], Awaitable[None]]
-    cut: bool = False
-
-    def right(self, code: int) -> tuple[int, ...]:
-        """The codes that a Close with a code may be answered by."""
-        return (code, 1000, _CUT) if self.cut else (code, 1000)
+    also: tuple[int, ...] = ()
 
 
 _FRESH: Final = _State("on a fresh stream", _fresh)
 _ANSWERED: Final = _State("behind an answer", _asked)
+#: websockets' sans-IO layer answers 1002 to a Close inside a message, and the stream has ended well
+#: all the same (clauses 1.5-7 and 1.5-12). Who takes texts alone may say so before the Close comes.
 _INSIDE: Final = tuple(
     _State(
         f"inside a {kind.name.lower()} message, behind its {'second' if continued else 'first'} "
         "fragment",
         _begun(kind, continued=continued),
-        cut=True,
+        (PROTOCOL_ERROR, UNSUPPORTED_DATA) if kind is Opcode.BINARY else (PROTOCOL_ERROR,),
     )
     for kind in (Opcode.TEXT, Opcode.BINARY)
     for continued in (False, True)
 )
 
 
-async def _closed_in(trial: Trial, state: _State, code: int) -> int:
-    """The code by which a Close with a code is answered in a state."""
+async def _closed_in(trial: Trial, state: _State, code: int, reason: str = "") -> int:
+    """The code by which a Close with a code and a reason is answered in a state."""
     async with trial.stream(f"Close {code} {state.what}") as peer:
         await state.reach(trial, peer)
-        await peer.send_close(code)
+        await peer.send_close(code, reason)
         close = await close_of(peer, f"after Close {code} {state.what}", _patience(trial))
     return code_of(close)
 
@@ -131,7 +127,7 @@ async def code_answered(trial: Trial) -> None:
 )
 async def code_inside(trial: Trial) -> None:
     for state in _INSIDE:
-        _ended_well(await _closed_in(trial, state, 1000), state.what, (_CUT,))
+        _ended_well(await _closed_in(trial, state, 1000), state.what, state.also)
 
 
 @checks.add(
@@ -141,7 +137,7 @@ async def code_inside(trial: Trial) -> None:
     title="Close 1000 behind messages that are not answered yet ends the stream well",
     remedy="take a Close while the model has something to do, and answer it by its code: what a "
     "stream is busy with does not make its end a failure",
-    requires=("closing.code_answered", "control.busy"),
+    requires=("closing.code_answered", "control.busy", "sizes.binary"),
     limit=180,
 )
 async def code_busy(trial: Trial) -> None:
@@ -149,7 +145,7 @@ async def code_busy(trial: Trial) -> None:
     small = probe.messages * (_IN_FLIGHT if probe.echo else 1)
     loads: list[tuple[str | bytes, ...]] = [small]
     if probe.echo:
-        loads.append((long_bytes(_LARGE),) * 4)
+        loads.append((long_bytes(_LARGE),) * _LARGE_ONES)
     for load in loads:
         what = f"behind {len(load)} messages that are not answered"
         title = f"Close 1000 {what}"
@@ -193,9 +189,10 @@ async def codes(trial: Trial) -> None:
 )
 async def same_code(trial: Trial) -> None:
     answered = (_ANSWERED,) if trial.probe.echo else ()  # a model may take its time each time
-    ended = [(state, 1000) for state in (_FRESH, *answered, *_INSIDE)]
-    for state, code in (*ended, *((_FRESH, code) for code in _SENT_BACK)):
-        came = await _closed_in(trial, state, code)
-        if came not in state.right(code):
+    ended = [(state, 1000, "") for state in (_FRESH, *answered, *_INSIDE)]
+    others = [(_FRESH, code, "") for code in _SENT_BACK]
+    for state, code, reason in (*ended, *others, (_FRESH, 1000, "so long"), (_FRESH, 4000, "bye")):
+        came = await _closed_in(trial, state, code, reason)
+        if came not in (code, 1000, *state.also):
             said = f"Close {came}" if came != NO_STATUS else "a Close without a code"
             raise Broken(f"Close {code} {state.what} is answered by {said}")

@@ -8,7 +8,7 @@ from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.peer import Closed, Peer, code_of
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
-from partway.protocol.closing import NO_STATUS, Close
+from partway.protocol.closing import NO_STATUS, PROTOCOL_ERROR, Close
 from partway.protocol.frames import Opcode
 from partway.protocol.handshake import AFTER_ANSWER, CLOSE_HEADER, finishes_before_close
 
@@ -66,8 +66,8 @@ async def answered(trial: Trial) -> None:
     "1.5-1",
     "1.5-12",
     title="Close 1000 is answered by a code that ends the stream well",
-    remedy="send the code back that you have received (RFC 6455 §5.5.1): another than 1000, 1001 or "
-    "none is an error to the client",
+    remedy="send the code back that you have received (RFC 6455 §5.5.1): another than 1000, 1001 "
+    "or none is an error to the client",
     requires=("closing.answered",),
 )
 async def code(trial: Trial) -> None:
@@ -128,13 +128,13 @@ async def without_code(trial: Trial) -> None:
     requires=("closing.answered",),
 )
 async def reason(trial: Trial) -> None:
-    async with trial.stream("a close with a reason") as peer:
-        close = await answer_to(peer, 4000, "é" * 61, "after Close 4000 and a reason of 122 bytes")
-        if code_of(close) == 1002:
-            raise Broken(
-                "Close 4000 with a reason of 122 bytes is answered by Close 1002"
-                + (f" {close.reason!r}" if close.reason else "")
-            )
+    for code, reason in ((4000, "é" * 61), (1000, "x" * 123), (3000, "y"), (4999, "")):
+        what = f"Close {code} with a reason of {len(reason.encode())} bytes"
+        async with trial.stream(what) as peer:
+            close = await answer_to(peer, code, reason, f"after {what}")
+            if code_of(close) == PROTOCOL_ERROR:
+                said = f" {close.reason!r}" if close.reason else ""
+                raise Broken(f"{what} is answered by Close 1002{said}")
 
 
 @checks.add(

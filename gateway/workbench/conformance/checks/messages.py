@@ -6,14 +6,26 @@ from collections.abc import Sequence
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks, Need
-from partway.gateway.workbench.conformance.peer import Peer
-from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.evidence import shown
+from partway.gateway.workbench.conformance.peer import Peer, frame_bytes
+from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.frames import Opcode
 
 checks: Final = Checks()
 
 _TEXT, _BINARY, _CONTINUATION = Opcode.TEXT, Opcode.BINARY, Opcode.CONTINUATION
+#: Bytes that somebody may take for text, a line or a file.
+_TEXT_LIKE = (
+    b"plain",
+    "grün ".encode(),
+    b'{"a": 1}\r\n',
+    b" a ",
+    b"a\0",
+    b"YQ==",
+    b"\xef\xbb\xbfa",
+)
+_KEYS = (bytes(4), b"\x00\x00\x00\x01", b"\xff" * 4, b"\x81\x00\x7f\x0a")
 _MANY = 1000
 _IN_A_ROW = 20
 
@@ -70,9 +82,27 @@ async def text(trial: Trial) -> None:
 )
 async def binary(trial: Trial) -> None:
     async with trial.stream("bytes") as peer:
-        message = bytes(range(256))
-        await peer.say(message)
-        await trial.echoed(peer, message, "after all 256 bytes as a binary message")
+        for message in (bytes(range(256)), *_TEXT_LIKE):
+            await peer.say(message)
+            all_of_them = "all 256 bytes" if len(message) == 256 else shown(message)
+            await trial.echoed(peer, message, f"after {all_of_them} as a binary message")
+
+
+@checks.add(
+    "messages.mask",
+    "1.2-1",
+    title="a frame may be masked by any key: zeros too",
+    remedy="unmask by the key of the frame, whatever it is: the mask bit says whether there is one",
+    requires=("messages.binary",),
+    needs=(Need.ECHO,),
+)
+async def mask(trial: Trial) -> None:
+    async with trial.stream("masks") as peer:
+        message = bytes(range(250, 256)) + b"masked"  # no whole number of keys
+        for key in _KEYS:
+            frame = frame_bytes(_BINARY, message, key=key)
+            await peer.send_raw(frame, f"binary, masked by {key.hex(' ')}")
+            await trial.echoed(peer, message, f"after a binary frame masked by {key.hex(' ')}", 3)
 
 
 @checks.add(
@@ -94,20 +124,22 @@ async def empty(trial: Trial) -> None:
 @checks.add(
     "messages.order",
     "1.2-1",
-    title=f"{_IN_A_ROW} messages in a row are so many, in their order",
+    title="messages in a row, text and binary, are so many, in their order",
     remedy="answer a message before you take the next, with no task for each: one frame with FIN "
     "is one message, and two are never merged",
-    requires=("messages.text",),
+    requires=("messages.text", "messages.binary"),
     needs=(Need.ECHO,),
 )
 async def order(trial: Trial) -> None:
     async with trial.stream("messages in a row") as peer:
         # Each is shorter than the one before: who answers the shortest first is seen too.
-        sent = [f"message {number} {'.' * 5 * (_IN_A_ROW - number)}" for number in range(_IN_A_ROW)]
+        said = [f"message {number} {'.' * 5 * (_IN_A_ROW - number)}" for number in range(_IN_A_ROW)]
+        # Both types have one order; and who hears the same twice has been told twice.
+        sent = [*said, *(part for each in said for part in (each.encode(), each, each))]
         for message in sent:
             await peer.say(message)
         for number, message in enumerate(sent):
-            what = f"of {_IN_A_ROW} messages in a row, as the answer to number {number + 1}"
+            what = f"of {len(sent)} messages in a row, as the answer to number {number + 1}"
             await trial.echoed(peer, message, what, 3)
 
 
@@ -172,6 +204,10 @@ async def binary_fragments(trial: Trial) -> None:
         pieces = [b"\x00\x01", b"\xff" * 200, b"\x80"]
         await send_fragments(peer, _BINARY, pieces)
         await trial.echoed(peer, b"".join(pieces), "after a binary message in three fragments", 3)
+        await peer.say("and a text")
+        await trial.echoed(
+            peer, "and a text", "after a text behind a binary message in fragments", 3
+        )
 
 
 @checks.add(
@@ -179,13 +215,17 @@ async def binary_fragments(trial: Trial) -> None:
     "1.2-4",
     title="empty fragments are fragments: at the beginning, between, at the end",
     remedy="a frame without FIN does not end a message, and one with FIN does, however short",
-    requires=("messages.fragments",),
+    requires=("messages.binary_fragments", "messages.empty"),
     needs=(Need.ECHO,),
 )
 async def empty_fragments(trial: Trial) -> None:
     async with trial.stream("empty fragments") as peer:
-        await send_fragments(peer, _TEXT, [b"", b"a", b"", b"b", b""])
-        await trial.echoed(peer, "ab", "after the fragments '', 'a', '', 'b', ''", 3)
+        for pieces in ([b"", b"a", b"", b"b", b""], [b"", b""]):
+            whole, named = b"".join(pieces), ", ".join(repr(piece.decode()) for piece in pieces)
+            for kind, message in ((_TEXT, whole.decode()), (_BINARY, whole)):
+                await send_fragments(peer, kind, pieces)
+                what = f"after a {kind.name.lower()} message in the fragments {named}"
+                await trial.echoed(peer, message, what, 3)
 
 
 @checks.add(
@@ -214,14 +254,17 @@ async def code_point(trial: Trial) -> None:
     "1.2-3",
     title=f"a message may have {_MANY} fragments",
     remedy="put no limit on the number of fragments, only on the message's bytes",
-    requires=("messages.fragments",),
+    requires=("messages.binary_fragments",),
     needs=(Need.ECHO,),
 )
 async def many_fragments(trial: Trial) -> None:
     async with trial.stream("many fragments") as peer:
         pieces = [bytes([97 + number % 26]) for number in range(_MANY)]
-        await send_fragments(peer, _TEXT, pieces)
-        await trial.echoed(peer, b"".join(pieces).decode(), f"after {_MANY} fragments of one byte")
+        whole = b"".join(pieces)
+        for kind, message in ((_TEXT, whole.decode()), (_BINARY, whole)):
+            what = f"after a {kind.name.lower()} message in {_MANY} fragments of one byte"
+            async with meanwhile(send_fragments(peer, kind, pieces)):
+                await trial.echoed(peer, message, what)
 
 
 @checks.add(
@@ -230,7 +273,7 @@ async def many_fragments(trial: Trial) -> None:
     "1.4-3",
     title="pings between the fragments of a message do not disturb it",
     remedy="handle control frames between the fragments of a message (RFC 6455 §5.4)",
-    requires=("messages.fragments", "control.pong", "control.mid_message"),
+    requires=("messages.binary_fragments", "messages.code_point", "control.mid_message"),
     needs=(Need.ECHO,),
 )
 async def pings_between(trial: Trial) -> None:

@@ -125,3 +125,22 @@ class NoCodeInside(_Answers):
 
     def answer_to(self, code: int) -> bytes | None:
         return b"" if self.begun else None
+
+
+@mutant("closing.same_code")
+class ReasonForCode(Stream):
+    """Answers a Close that has a reason by 1003."""
+
+    async def on_close(self, payload: bytes) -> None:
+        self.check_close(payload)
+        await super().on_close(_code(1003) if len(payload) > 2 else payload)
+
+
+@mutant("closing.reason")
+class ShortReasons(Stream):
+    """Ends the connection at a Close whose reason has the 123 bytes that it may have."""
+
+    async def on_close(self, payload: bytes) -> None:
+        if len(payload) == 125:
+            raise ConnectionResetError("124 at most")
+        await super().on_close(payload)

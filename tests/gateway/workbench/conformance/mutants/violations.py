@@ -177,3 +177,32 @@ class AcceptsOverlong(Stream):
 
     def text_of(self, payload: bytes) -> str:
         return super().text_of(payload.replace(b"\xc0\x80", b"\0"))
+
+
+@mutant("violations.utf8_late")
+class ChecksBeginning(Stream):
+    """Looks for UTF-8 in the first 4 KiB of a text."""
+
+    def text_of(self, payload: bytes) -> str:
+        super().text_of(payload[:4096].rstrip(b"\xc3"))
+        return payload.decode(errors="replace")
+
+
+@mutant("violations.utf8_last")
+class ChecksFragments(Stream):
+    """Looks for UTF-8 as fragments come, and not at their end."""
+
+    async def on_data(self, fin: bool, opcode: int, payload: bytes) -> None:
+        self.whole = fin and opcode != CONTINUATION
+        await super().on_data(fin, opcode, payload)
+
+    def text_of(self, payload: bytes) -> str:
+        if self.whole:
+            return super().text_of(payload)
+        try:
+            return codecs.getincrementaldecoder("utf-8")().decode(payload)
+        except UnicodeDecodeError:
+            raise Violation(1007, "the text is not UTF-8") from None
+
+    def reason_of(self, payload: bytes) -> str:
+        return super().text_of(payload)
