@@ -8,6 +8,7 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.checks.closing import CLOSE_TIMEOUT, ENDS_WELL, close_of
+from partway.gateway.workbench.conformance.checks.messages import send_fragments
 from partway.gateway.workbench.conformance.filling import long_bytes
 from partway.gateway.workbench.conformance.peer import Peer, code_of
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
@@ -22,6 +23,8 @@ checks: Final = Checks()
 _IN_FLIGHT, _LARGE_ONES, _LARGE = 20, 8, 256 << 10
 #: Codes of the Closes that the platform sends besides 1000 (clauses 1.5-4 to 1.5-10).
 _PLATFORMS: Final = (1001, 1002, 1007, 1008, 1009, 1011)
+#: The code by which a container hears that its client has gone (clause 1.5-9).
+_LEFT: Final = 1001
 #: Codes that come back, or 1000 for them: some libraries know no other answer (aiohttp), and nobody
 #: hears it. The platform's commonest, and a client's own.
 _SENT_BACK: Final = (1001, 1011, 3000, 4999)
@@ -32,6 +35,10 @@ _ENDING = (
 )
 
 
+#: Makes a state of a stream.
+_Reach = Callable[[Trial, Peer], Awaitable[None]]
+
+
 async def _fresh(_trial: Trial, _peer: Peer) -> None:
     """Say nothing at all."""
 
@@ -40,15 +47,26 @@ async def _asked(trial: Trial, peer: Peer) -> None:
     await trial.answered(peer, "before the Close")
 
 
-async def _inside(peer: Peer, kind: Opcode, *, continued: bool) -> None:
-    await peer.send(kind, b"half a mess", fin=False)
-    if continued:
-        await peer.send(Opcode.CONTINUATION, b"age, and m", fin=False)
+async def _asked_in_binary(trial: Trial, peer: Peer) -> None:
+    await peer.say(b"\x00\xff")
+    await trial.echoed(peer, b"\x00\xff", "before the Close")
 
 
-def _begun(kind: Opcode, *, continued: bool) -> Callable[[Trial, Peer], Awaitable[None]]:
+async def _asked_in_fragments(trial: Trial, peer: Peer) -> None:
+    await send_fragments(peer, Opcode.TEXT, [b"two ", b"fragments"])
+    await trial.echoed(peer, "two fragments", "before the Close")
+
+
+async def _pinged(_trial: Trial, peer: Peer) -> None:
+    await peer.ping(b"before")
+    await peer.pong()
+
+
+def _begun(kind: Opcode, *, continued: bool) -> _Reach:
     async def say(_trial: Trial, peer: Peer) -> None:
-        await _inside(peer, kind, continued=continued)
+        await peer.send(kind, b"half a mess", fin=False)
+        if continued:
+            await peer.send(Opcode.CONTINUATION, b"age, and m", fin=False)
 
     return say
 
@@ -64,12 +82,18 @@ class _State:
     """
 
     what: str
-    reach: Callable[[Trial, Peer], Awaitable[None]]
+    reach: _Reach
     also: tuple[int, ...] = ()
 
 
 _FRESH: Final = _State("on a fresh stream", _fresh)
 _ANSWERED: Final = _State("behind an answer", _asked)
+_PINGED: Final = _State("behind a Pong", _pinged)
+#: Those that only an echo has: what other models make of such messages is theirs to say.
+_ECHOED: Final = (
+    _State("behind an answer in binary", _asked_in_binary),
+    _State("behind the answer to fragments", _asked_in_fragments),
+)
 #: websockets' sans-IO layer answers 1002 to a Close inside a message, and the stream has ended well
 #: all the same (clauses 1.5-7 and 1.5-12). Who takes texts alone may say so before the Close comes.
 _INSIDE: Final = tuple(
@@ -89,7 +113,8 @@ async def _closed_in(trial: Trial, state: _State, code: int, reason: str = "") -
     async with trial.stream(f"Close {code} {state.what}") as peer:
         await state.reach(trial, peer)
         await peer.send_close(code, reason)
-        close = await close_of(peer, f"after Close {code} {state.what}", _patience(trial))
+        patience = _patience(trial) if state is _ANSWERED else CLOSE_TIMEOUT
+        close = await close_of(peer, f"after Close {code} {state.what}", patience)
     return code_of(close)
 
 
@@ -109,11 +134,12 @@ def _ended_well(code: int, what: str, more: tuple[int, ...] = ()) -> None:
     "1.5-12",
     title="Close 1000 behind an answer ends the stream well",
     remedy=_ENDING,
-    requires=("closing.code", "messages.answer"),
+    requires=("closing.code", "control.pong", "messages.answer", "messages.binary_fragments"),
     limit=90,
 )
 async def code_answered(trial: Trial) -> None:
-    _ended_well(await _closed_in(trial, _ANSWERED, 1000), _ANSWERED.what)
+    for state in (_ANSWERED, _PINGED, *(_ECHOED if trial.probe.echo else ())):
+        _ended_well(await _closed_in(trial, state, 1000), state.what)
 
 
 @checks.add(
@@ -166,12 +192,14 @@ async def _say_and_close(peer: Peer, load: tuple[str | bytes, ...]) -> None:
     title="a Close with any code that the platform sends is answered",
     remedy="answer each Close by one of yours: the platform ends streams with "
     + ", ".join(map(str, _PLATFORMS)),
-    requires=("closing.answered",),
+    requires=("closing.mid_message",),
     limit=90,
 )
 async def codes(trial: Trial) -> None:
     for code in _PLATFORMS:
         await _closed_in(trial, _FRESH, code)
+    for state in (_INSIDE[0], _INSIDE[-1]):  # a client that leaves waits for no end of its message
+        await _closed_in(trial, state, _LEFT)
 
 
 @checks.add(

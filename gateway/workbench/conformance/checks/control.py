@@ -161,8 +161,8 @@ async def gaps(trial: Trial) -> None:
 async def _ping_in_gaps(peer: Peer, kind: Opcode) -> None:
     for gap in range(_GAPS):
         await peer.send(Opcode.CONTINUATION if gap else kind, b"a piece, ", fin=False)
-        for payload in (b"", f"gap {gap}".encode()):
-            what = f"after {'a' if payload else 'an empty'} Ping behind fragment {gap + 1}"
+        for payload in (b"", f"gap {gap}".encode(), bytes(range(125))):
+            what = f"after a Ping of {len(payload)} bytes behind fragment {gap + 1}"
             await _ponged(peer, payload, f"{what} of a {kind.name.lower()} message")
 
 

@@ -144,3 +144,26 @@ class ShortReasons(Stream):
         if len(payload) == 125:
             raise ConnectionResetError("124 at most")
         await super().on_close(payload)
+
+
+@mutant("closing.code_answered")
+class FailsOnceBinary(_Answers):
+    """Answers Close 1000 by 1011 once it has answered a binary message."""
+
+    spoken = False
+
+    async def on_binary(self, data: bytes) -> None:
+        self.spoken = True
+        await super().on_binary(data)
+
+    def answer_to(self, code: int) -> bytes | None:
+        return _code(1011) if self.spoken else None
+
+
+@mutant("closing.codes")
+class WaitsForItsEnd(Stream):
+    """Passes over Close 1001 inside a message, for whose end it waits."""
+
+    async def on_close(self, payload: bytes) -> None:
+        if self.begun is None or payload != _code(1001):
+            await super().on_close(payload)

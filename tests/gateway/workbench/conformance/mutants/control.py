@@ -194,3 +194,11 @@ class PingInBinary(Stream):
         await super().on_ping(payload)
         if self.begun is not None and self.begun[0] == BINARY:
             self.begun[1].extend(payload)
+
+
+@mutant("control.gaps")
+class ShortPongInside(Stream):
+    """Cuts a Pong at 64 bytes where it comes inside a message."""
+
+    async def on_ping(self, payload: bytes) -> None:
+        await self.send(PONG, payload[:64] if self.begun is not None else payload)

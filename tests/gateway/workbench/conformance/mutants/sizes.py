@@ -91,3 +91,14 @@ class RefusesLargeFrames(Stream):
         if not fin and len(payload) > 8 << 20:
             raise Violation(1009, "too large a fragment")
         await super().on_data(fin, opcode, payload)
+
+
+@mutant("sizes.binary")
+class KeepsTail(Stream):
+    """Says the rest of a binary message of more than 1 MiB behind the next one."""
+
+    tail = b""
+
+    async def on_binary(self, data: bytes) -> None:
+        await super().on_binary(data + self.tail[len(data) : len(data) + 100])
+        self.tail = data if len(data) > WEBSOCKETS else b""
