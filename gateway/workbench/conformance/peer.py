@@ -115,6 +115,13 @@ def frame_bytes(
     return head + key + apply_mask(payload, key)
 
 
+def as_frame(message: str | bytes) -> tuple[Opcode, bytes]:
+    """Opcode and payload of a message in one frame."""
+    if isinstance(message, str):
+        return Opcode.TEXT, message.encode()
+    return Opcode.BINARY, message
+
+
 def _in_words(opcode: Opcode, payload: bytes, fin: bool) -> str:
     """A frame for the record."""
     if opcode is Opcode.CLOSE:
@@ -165,10 +172,7 @@ class Peer:
 
     async def say(self, message: str | bytes) -> None:
         """Send a whole message, in one frame."""
-        if isinstance(message, str):
-            await self.send(Opcode.TEXT, message.encode())
-        else:
-            await self.send(Opcode.BINARY, message)
+        await self.send(*as_frame(message))
 
     async def ping(self, payload: bytes) -> None:
         await self.send(Opcode.PING, payload)

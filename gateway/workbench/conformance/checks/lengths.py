@@ -8,7 +8,7 @@ from typing import Final
 from partway.gateway.workbench.conformance.check import Checks, Need
 from partway.gateway.workbench.conformance.checks.messages import send_fragments
 from partway.gateway.workbench.conformance.filling import long_bytes, long_text
-from partway.gateway.workbench.conformance.peer import frame_bytes
+from partway.gateway.workbench.conformance.peer import as_frame, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.protocol.frames import Opcode
 
@@ -84,10 +84,8 @@ async def fragments(trial: Trial) -> None:
     async with trial.stream("fragments of all lengths") as peer:
         for size in _ENCODED:
             for message in (long_text(3 * size), long_bytes(3 * size)):
-                is_text = isinstance(message, str)
-                data = message.encode() if isinstance(message, str) else message
+                kind, data = as_frame(message)
                 pieces = [data[at : at + size] for at in range(0, len(data), size)]
-                kind = Opcode.TEXT if is_text else Opcode.BINARY
                 what = f"after a {kind.name.lower()} message in three fragments of {size} bytes"
                 async with meanwhile(send_fragments(peer, kind, pieces)):
                     await trial.echoed(peer, message, what)

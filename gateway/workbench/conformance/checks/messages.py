@@ -7,7 +7,7 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks, Need
 from partway.gateway.workbench.conformance.evidence import shown
-from partway.gateway.workbench.conformance.peer import Peer, frame_bytes
+from partway.gateway.workbench.conformance.peer import Peer, as_frame, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.frames import Opcode
@@ -166,9 +166,8 @@ async def _ask_in_thirds(trial: Trial, peer: Peer, what: str, pong: bytes | None
         pong: the payload of Pongs to send between the fragments; None for no Pongs.
     """
     for message in trial.probe.messages:
-        data = message.encode() if isinstance(message, str) else message
+        opcode, data = as_frame(message)
         third = len(data) // 3
-        opcode = _TEXT if isinstance(message, str) else _BINARY
         for number, piece in enumerate((data[:third], data[third : 2 * third], data[2 * third :])):
             if number and pong is not None:
                 await peer.send(Opcode.PONG, pong)
@@ -279,8 +278,7 @@ async def many_fragments(trial: Trial) -> None:
 async def pings_between(trial: Trial) -> None:
     async with trial.stream("pings between fragments") as peer:
         for message in ("a 🌍 between", bytes(range(240, 256))):
-            kind = _TEXT if isinstance(message, str) else _BINARY
-            data = message.encode() if isinstance(message, str) else message
+            kind, data = as_frame(message)
             for number in range(3):  # the first gap is inside the globe
                 piece = data[4 * number : 4 * number + 4]
                 await peer.send(_CONTINUATION if number else kind, piece, fin=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from partway.gateway.workbench.conformance.check import Checks, Need
+from partway.gateway.workbench.conformance.check import Body, Checks, Need
 from partway.gateway.workbench.conformance.checks.messages import send_fragments
 from partway.gateway.workbench.conformance.filling import long_bytes, long_text
 from partway.gateway.workbench.conformance.link import patience_with
-from partway.gateway.workbench.conformance.peer import Closed, Peer
+from partway.gateway.workbench.conformance.peer import Closed, Peer, as_frame
 from partway.gateway.workbench.conformance.trial import RAISE_LIMIT, Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
 from partway.protocol.closing import TOO_BIG
@@ -17,10 +18,15 @@ from partway.protocol.limits import MAX_PART_BYTES
 
 checks: Final = Checks()
 
+_FILLED: Final[Mapping[str, Callable[[int], str | bytes]]] = {
+    "binary": long_bytes,
+    "text": long_text,
+}
+
 #: Just over what libraries take unless they are told otherwise, and the most that a part may have
 #: (clause 1.3-3): whoever has a limit between hears the size that it does not take.
 _SIZES: Final = ((256 << 10) + 1, (1 << 20) + 1, MAX_PART_BYTES)
-_IN_FRAGMENTS: Final = ((1 << 20) + 1, MAX_PART_BYTES)
+_JOINED: Final = ((1 << 20) + 1, MAX_PART_BYTES)
 #: Of a message behind them all, in whose place a buffer still has what was longer.
 _BEHIND: Final = 1000
 #: No multiple of a character's bytes, so that fragments end inside characters.
@@ -28,84 +34,53 @@ _FRAGMENT: Final = (256 << 10) - 1
 _LIMIT = 120.0
 
 
-async def _comes_back(trial: Trial, peer: Peer, message: str | bytes) -> None:
-    kind = "text" if isinstance(message, str) else "binary"
-    size = len(message.encode() if isinstance(message, str) else message)
-    async with meanwhile(peer.say(message)):
-        what = f"after a {kind} message of {size} bytes in one frame"
-        await trial.echoed(peer, message, what, patience_with(size))
+def _whole(kind: str) -> Body:
+    async def body(trial: Trial) -> None:
+        async with trial.stream(f"large {kind} messages") as peer:
+            for size in (*_SIZES, _BEHIND):
+                message = _FILLED[kind](size)
+                async with meanwhile(peer.say(message)):
+                    what = f"after a {kind} message of {size} bytes in one frame"
+                    await trial.echoed(peer, message, what, patience_with(size))
+
+    return body
 
 
-async def _joined(trial: Trial, peer: Peer, message: str | bytes) -> None:
-    kind = Opcode.TEXT if isinstance(message, str) else Opcode.BINARY
-    data = message.encode() if isinstance(message, str) else message
-    fragments = [data[at : at + _FRAGMENT] for at in range(0, len(data), _FRAGMENT)]
-    async with meanwhile(send_fragments(peer, kind, fragments)):
-        name = kind.name.lower()
-        what = f"after a {name} message of {len(data)} bytes in {len(fragments)} fragments"
-        await trial.echoed(peer, message, what, patience_with(len(data)))
+def _in_fragments(kind: str) -> Body:
+    async def body(trial: Trial) -> None:
+        async with trial.stream(f"large {kind} messages in fragments") as peer:
+            for size in _JOINED:
+                message = _FILLED[kind](size)
+                opcode, data = as_frame(message)
+                fragments = [data[at : at + _FRAGMENT] for at in range(0, size, _FRAGMENT)]
+                async with meanwhile(send_fragments(peer, opcode, fragments)):
+                    what = f"after a {kind} message of {size} bytes in {len(fragments)} fragments"
+                    await trial.echoed(peer, message, what, patience_with(size))
+
+    return body
 
 
-@checks.add(
-    "sizes.binary",
-    "1.2-1",
-    "1.3-3",
-    title="a binary message of 16 MiB in one frame comes back",
-    remedy=RAISE_LIMIT,
-    requires=("lengths.binary",),
-    needs=(Need.ECHO,),
-    limit=_LIMIT,
-)
-async def binary(trial: Trial) -> None:
-    async with trial.stream("large binary messages") as peer:
-        for size in (*_SIZES, _BEHIND):
-            await _comes_back(trial, peer, long_bytes(size))
-
-
-@checks.add(
-    "sizes.text",
-    "1.2-1",
-    "1.3-3",
-    title="a text of 16 MiB in one frame comes back",
-    remedy=RAISE_LIMIT,
-    requires=("lengths.text",),
-    needs=(Need.ECHO,),
-    limit=_LIMIT,
-)
-async def text(trial: Trial) -> None:
-    async with trial.stream("large texts") as peer:
-        for size in (*_SIZES, _BEHIND):
-            await _comes_back(trial, peer, long_text(size))
-
-
-@checks.add(
-    "sizes.binary_fragments",
-    "1.2-3",
-    title="a binary message of 16 MiB in fragments comes back",
-    remedy=RAISE_LIMIT,
-    requires=("sizes.binary", "lengths.fragments"),
-    needs=(Need.ECHO,),
-    limit=_LIMIT,
-)
-async def binary_fragments(trial: Trial) -> None:
-    async with trial.stream("large binary messages in fragments") as peer:
-        for size in _IN_FRAGMENTS:
-            await _joined(trial, peer, long_bytes(size))
-
-
-@checks.add(
-    "sizes.text_fragments",
-    "1.2-3",
-    title="a text of 16 MiB in fragments comes back",
-    remedy=RAISE_LIMIT,
-    requires=("sizes.text", "lengths.fragments"),
-    needs=(Need.ECHO,),
-    limit=_LIMIT,
-)
-async def text_fragments(trial: Trial) -> None:
-    async with trial.stream("large texts in fragments") as peer:
-        for size in _IN_FRAGMENTS:
-            await _joined(trial, peer, long_text(size))
+for _kind in _FILLED:
+    checks.add(
+        f"sizes.{_kind}",
+        "1.2-1",
+        "1.3-3",
+        title=f"a {_kind} message of 16 MiB in one frame comes back",
+        remedy=RAISE_LIMIT,
+        requires=(f"lengths.{_kind}",),
+        needs=(Need.ECHO,),
+        limit=_LIMIT,
+    )(_whole(_kind))
+    checks.add(
+        f"sizes.{_kind}_fragments",
+        "1.2-3",
+        "1.3-3",
+        title=f"a {_kind} message of 16 MiB in fragments comes back",
+        remedy=RAISE_LIMIT,
+        requires=(f"sizes.{_kind}", "lengths.fragments"),
+        needs=(Need.ECHO,),
+        limit=_LIMIT,
+    )(_in_fragments(_kind))
 
 
 @checks.add(

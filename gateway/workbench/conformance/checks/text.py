@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from partway.gateway.workbench.conformance.check import Checks, Need
+from partway.gateway.workbench.conformance.check import Body, Checks, Need
 from partway.gateway.workbench.conformance.checks.messages import send_fragments
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.protocol.frames import Opcode
@@ -112,7 +111,7 @@ _KEPT: Final = (
 _EACH: Final = tuple(f"text.{kept.name}" for kept in _KEPT)
 
 
-def _tried(kept: _Kept) -> Callable[[Trial], Awaitable[None]]:
+def _tried(kept: _Kept) -> Body:
     async def body(trial: Trial) -> None:
         async with trial.stream(f"texts with {kept.what}") as peer:
             for message in kept.texts:

@@ -95,9 +95,11 @@ class Merges(Stream):
         await self.send(TEXT, text.encode())
 
 
-@mutant("messages.order")
-class OutOfOrder(Stream):
-    """Answers the shorter one of two messages first."""
+class _AnswersLater(Stream):
+    """Answers each text after :meth:`delay`, and meanwhile takes the next message."""
+
+    def delay(self, text: str) -> float:
+        raise NotImplementedError
 
     async def run(self) -> None:
         self.answering: set[asyncio.Task[None]] = set()
@@ -109,8 +111,16 @@ class OutOfOrder(Stream):
         task.add_done_callback(self.answering.discard)
 
     async def answer_later(self, text: str) -> None:
-        await asyncio.sleep(min(0.2, 0.01 * len(text)))
+        await asyncio.sleep(self.delay(text))
         await self.send(TEXT, text.encode())
+
+
+@mutant("messages.order")
+class OutOfOrder(_AnswersLater):
+    """Answers the shorter one of two messages first."""
+
+    def delay(self, text: str) -> float:
+        return min(0.2, 0.01 * len(text))
 
 
 @mutant("messages.fragments")
@@ -220,21 +230,11 @@ class DropsRepeats(Stream):
 
 
 @mutant("messages.order")
-class BinaryFirst(Stream):
+class BinaryFirst(_AnswersLater):
     """Answers binary before the texts that came with it."""
 
-    async def run(self) -> None:
-        self.answering: set[asyncio.Task[None]] = set()
-        await super().run()
-
-    async def on_text(self, text: str) -> None:
-        task = asyncio.create_task(self.answer_later(text))
-        self.answering.add(task)
-        task.add_done_callback(self.answering.discard)
-
-    async def answer_later(self, text: str) -> None:
-        await asyncio.sleep(0.02)
-        await self.send(TEXT, text.encode())
+    def delay(self, text: str) -> float:
+        return 0.02
 
 
 @mutant("messages.binary_fragments")

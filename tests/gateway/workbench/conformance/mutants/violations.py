@@ -189,7 +189,7 @@ class ChecksBeginning(Stream):
 
 
 @mutant("violations.utf8_last")
-class ChecksFragments(Stream):
+class ChecksFragments(AcceptsCutText):
     """Looks for UTF-8 as fragments come, and not at their end."""
 
     async def on_data(self, fin: bool, opcode: int, payload: bytes) -> None:
@@ -197,12 +197,4 @@ class ChecksFragments(Stream):
         await super().on_data(fin, opcode, payload)
 
     def text_of(self, payload: bytes) -> str:
-        if self.whole:
-            return super().text_of(payload)
-        try:
-            return codecs.getincrementaldecoder("utf-8")().decode(payload)
-        except UnicodeDecodeError:
-            raise Violation(1007, "the text is not UTF-8") from None
-
-    def reason_of(self, payload: bytes) -> str:
-        return super().text_of(payload)
+        return self.reason_of(payload) if self.whole else super().text_of(payload)
