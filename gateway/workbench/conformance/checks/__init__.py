@@ -6,18 +6,23 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.checks import (
+    close_codes,
     closing,
     control,
     http,
+    lengths,
     messages,
     shutdown,
+    sizes,
     startup,
     streams,
+    text,
     upgrade,
     violations,
 )
 
-_AREAS = (startup, http, upgrade, messages, control, streams, closing, violations, shutdown)
+_MESSAGES = (messages, lengths, text, sizes, control)
+_AREAS = (startup, http, upgrade, *_MESSAGES, streams, closing, close_codes, violations, shutdown)
 
 
 def _ordered() -> tuple[Check, ...]:
