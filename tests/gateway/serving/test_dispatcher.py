@@ -189,7 +189,7 @@ async def test_the_log_has_one_line_of_what_can_be_printed(caplog):
     assert len(line) < 500
 
 
-# --- What a request costs --------------------------------------------------------------------------
+# --- What a request costs ------------------------------------------------------------------------
 
 
 class Counted:
