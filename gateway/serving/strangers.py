@@ -92,7 +92,7 @@ class Visitor:
         known: whether somebody has shown on it who they are.
     """
 
-    __slots__ = ("_address", "_allowance", "_clock", "_let_on", "known")
+    __slots__ = ("_address", "_allowance", "_clock", "_let_on", "_spent", "known")
 
     def __init__(
         self,
@@ -105,6 +105,7 @@ class Visitor:
         self._clock = clock
         self._address = address
         self._let_on = False
+        self._spent = False
 
     def asked(self) -> Visit:
         """Note that a request's head has come."""
@@ -113,8 +114,8 @@ class Visitor:
     @property
     def overdrawn(self) -> bool:
         """Whether the connection is to take no more requests (rule 3)."""
-        if self._allowance is None or self._clock is None:
-            return False
+        if not self._spent or self._allowance is None or self._clock is None:
+            return False  # asked after every turn of a connection: no clock is looked at for it
         return self._allowance.overdrawn_for(self._clock.time()) > 0
 
     def has_to_wait(self, go_on: Callable[[], None]) -> Timer | None:
@@ -164,6 +165,7 @@ class Visitor:
             return
         now = self._clock.time()
         self._allowance.draw(seconds, now)
+        self._spent = self._allowance.overdrawn_for(now) > 0
         if self._address is not None:
             self._address.allowance.draw(seconds, now)
 
