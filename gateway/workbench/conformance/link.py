@@ -77,6 +77,8 @@ class Link:
         #: Whether the container has ended the connection, and whether it has said Close before.
         self.ended = False
         self.said_close = False
+        #: Whether the connection ended by a reset.
+        self.reset = False
 
     async def send(self, data: bytes, what: str, shown: bytes | None = None, head: int = 0) -> None:
         """Write bytes, and wait until most of them are taken.
@@ -110,7 +112,7 @@ class Link:
             try:
                 data = await self.reader.read(_READ)
             except OSError as error:
-                self.ended = True
+                self.ended = self.reset = True
                 self.exchange.note("received", f"reset: {error}")
                 return b""
         if not data:

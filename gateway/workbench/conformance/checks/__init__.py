@@ -8,16 +8,24 @@ from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.checks import (
     closing,
     control,
+    endings,
+    heads,
     http,
+    leaks,
     messages,
     shutdown,
     startup,
     streams,
     upgrade,
     violations,
+    wear,
 )
 
-_AREAS = (startup, http, upgrade, messages, control, streams, closing, violations, shutdown)
+_HANDSHAKES = (startup, http, upgrade, heads)
+#: What counts what a container holds comes before megabytes: memory that was free again would hide
+#: what is kept.
+_LASTING = (closing, endings, wear, leaks)
+_AREAS = (*_HANDSHAKES, *_LASTING, messages, control, streams, violations, shutdown)
 
 
 def _ordered() -> tuple[Check, ...]:

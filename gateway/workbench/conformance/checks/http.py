@@ -15,7 +15,7 @@ from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untr
 checks: Final = Checks()
 
 #: The platform's patience with /ping and with /invocations.
-_PING_TIMEOUT = 2.0
+PING_TIMEOUT: Final = 2.0
 _INVOCATION_TIMEOUT = 60.0
 _STREAMS_AT_ONCE = 8
 
@@ -80,8 +80,8 @@ async def ping_empty(trial: Trial) -> None:
 )
 async def ping_quick(trial: Trial) -> None:
     answer = await ping(trial)
-    if answer.after > _PING_TIMEOUT:
-        raise Broken(f"/ping was answered after {answer.after:.1f} s, not within {_PING_TIMEOUT:g}")
+    if answer.after > PING_TIMEOUT:
+        raise Broken(f"/ping was answered after {answer.after:.1f} s, not within {PING_TIMEOUT:g}")
 
 
 @checks.add(
@@ -103,7 +103,7 @@ async def ping_busy(trial: Trial) -> None:
                 await peer.say(message)
         for _ in range(3):
             answer = await ping(trial)
-            if answer.status != 200 or answer.after > _PING_TIMEOUT:
+            if answer.status != 200 or answer.after > PING_TIMEOUT:
                 raise Broken(
                     f"with {_STREAMS_AT_ONCE} streams open /ping is answered {answer.status} "
                     f"after {answer.after:.1f} s"

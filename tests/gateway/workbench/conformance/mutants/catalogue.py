@@ -3,12 +3,16 @@
 from tests.gateway.workbench.conformance.mutants import (  # noqa: F401 (each lists its own)
     closing,
     control,
+    endings,
     frames,
+    heads,
     http,
+    leaks,
     life,
     messages,
     upgrades,
     violations,
+    wear,
 )
 from tests.gateway.workbench.conformance.mutants.registry import MUTANTS
 

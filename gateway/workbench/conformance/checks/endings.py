@@ -1,0 +1,115 @@
+"""TCP after the Close (clause 1.5-12; RFC 6455 §7.1.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Checks
+from partway.gateway.workbench.conformance.peer import Peer
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
+from partway.protocol.frames import Opcode
+
+checks: Final = Checks()
+
+_CLOSE_TIMEOUT = 10.0
+_TCP_TIMEOUT = 5.0
+#: Seconds for a client to end its side too, before a container gives the connection up.
+_HALF_OPEN = 15.0
+_POLL = 0.25
+
+_GOES_FIRST = "close TCP when both Closes have been said: the server goes first (RFC 6455 §7.1.1)"
+_FIN = (
+    "shut the socket down for writing, then close it, without SO_LINGER: a reset can overtake the "
+    "Close, and the stream has failed"
+)
+
+
+async def _ended(peer: Peer, which: str, code: int | None = 1000) -> None:
+    """Say Close, hear the container's, and read to the connection's end.
+
+    Args:
+        peer: the stream.
+        which: what stream that is, for the message.
+        code: of the Close; None for a Close without a code.
+
+    Raises:
+        Broken: the container leaves the connection open, says more, or resets it.
+    """
+    await peer.send_close(code)
+    if await peer.closed(_CLOSE_TIMEOUT) is None:
+        raise Broken(f"{which}: the connection ended without a Close")
+    try:
+        rest = await peer.rest(_TCP_TIMEOUT)
+    except TimeoutError:
+        raise Broken(
+            f"{which}: {_TCP_TIMEOUT:g} s after both Closes the connection is still open"
+        ) from None
+    if rest:
+        raise Broken(f"{which}: behind its Close the container goes on, with {rest} bytes")
+    if peer.link.reset:
+        raise Broken(f"{which}: behind both Closes the connection is reset; it must end by FIN")
+
+
+@checks.add(
+    "closing.reset",
+    "1.5-12",
+    title="after both Closes the connection ends by FIN, and not by a reset",
+    remedy=_FIN,
+    requires=("closing.connection",),
+)
+async def reset(trial: Trial) -> None:
+    async with trial.stream("how the connection ends") as peer:
+        await _ended(peer, "a stream on which nothing was said")
+
+
+@checks.add(
+    "closing.every_state",
+    "1.5-12",
+    severity=Severity.SHOULD,
+    title="after both Closes the container ends the connection, whatever was said before",
+    remedy=_GOES_FIRST,
+    requires=("closing.reset", "closing.mid_message", "closing.without_code", "messages.answer"),
+    limit=120,
+)
+async def every_state(trial: Trial) -> None:
+    async with trial.stream("a close after an answer") as peer:
+        await trial.answered(peer, "before a Close")
+        await _ended(peer, "a stream with an answer")
+    async with trial.stream("a close inside a message") as peer:
+        await peer.send(Opcode.TEXT, b"half a mess", fin=False)
+        await _ended(peer, "a Close inside a message")
+    async with trial.stream("a close without a code, and how it ends") as peer:
+        await _ended(peer, "a Close without a code", None)
+
+
+@checks.add(
+    "closing.half_open",
+    "1.5-12",
+    severity=Severity.SHOULD,
+    title="a client that does not end its side of TCP holds the container's for some seconds only",
+    remedy="close the socket a few seconds after both Closes, whether or not the client has closed "
+    "its own: one that has vanished never will",
+    requires=("closing.connection",),
+    limit=_HALF_OPEN + 30,
+    aside=True,
+)
+async def half_open(trial: Trial) -> None:
+    if trial.fast:
+        raise Untried(f"takes up to {_HALF_OPEN:g} s: leave --fast out")
+    async with trial.stream("a connection of which the client keeps its half") as peer:
+        await _ended(peer, "a stream on which nothing was said")
+        deadline = time.monotonic() + _HALF_OPEN
+        while time.monotonic() < deadline:
+            try:
+                # Whoever has closed the socket answers any byte by a reset, and the next one fails.
+                await peer.send_raw(b"\0", "a byte, to see whether anybody is there")
+            except Broken:
+                return
+            await asyncio.sleep(_POLL)
+    raise Broken(
+        f"{_HALF_OPEN:g} s after both Closes, and its own FIN, the container still waits for the "
+        "client's"
+    )

@@ -1,0 +1,198 @@
+"""What is done a thousand times leaves nothing behind: descriptors, threads, memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Checks, Need
+from partway.gateway.workbench.conformance.checks.startup import ping as ask_ping
+from partway.gateway.workbench.conformance.checks.wear import refused_once, times
+from partway.gateway.workbench.conformance.subject import Footprint
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
+
+checks: Final = Checks()
+
+#: What is done to see whether something is kept of it.
+Deed = Callable[[Trial], Awaitable[None]]
+
+#: Times before anything is counted: pools and caches fill, code is compiled.
+_WARM = 30
+_TIMES = 60
+#: Files that a container may open for reasons of its own meanwhile; threads, of which a pool or a
+#: runtime starts some.
+OWN_FILES: Final = 4
+OWN_TASKS: Final = 12
+SETTLE: Final = 5.0
+_POLL = 0.1
+
+#: Bytes that are kept each time for it to be a leak. What a collector has not looked at yet is
+#: smaller, or does not grow for so long.
+_KEPT = 32 << 10
+#: Rounds in which memory is looked at: after the fewest, and as long as it grows after each.
+_FEWEST, _MOST = 4, 14
+_LAST = 3
+
+_CLOSE_IT = (
+    "close whatever was opened for it, in a finally or its like, and wait for processes and threads"
+)
+_FORGET_IT = "keep no list of what is over, no cache without a bound, no buffer or task of it"
+
+
+async def left(trial: Trial, what: str, count: int, before: Footprint) -> None:
+    """Wait until descriptors and threads are given back.
+
+    Args:
+        trial: the check's.
+        what: what was done so many times, for the message.
+        count: how many times.
+        before: what the container held before.
+
+    Raises:
+        Broken: the container keeps more than it may have taken for reasons of its own.
+    """
+    deadline = time.monotonic() + SETTLE
+    while True:
+        now = held(trial)
+        for name, had, has, own in (
+            ("open files and sockets", before.descriptors, now.descriptors, OWN_FILES),
+            ("threads and processes", before.tasks, now.tasks, OWN_TASKS),
+        ):
+            if has > had + own and time.monotonic() > deadline:
+                raise Broken(
+                    f"{count} {what} later the container has {has} {name}, and had {had}: "
+                    f"{has - had} more"
+                )
+        if now.descriptors <= before.descriptors + OWN_FILES and (
+            now.tasks <= before.tasks + OWN_TASKS
+        ):
+            return
+        await asyncio.sleep(_POLL)
+
+
+def held(trial: Trial) -> Footprint:
+    """What the container holds now.
+
+    Raises:
+        Untried: nobody tells.
+    """
+    footprint = trial.process.footprint()
+    if footprint is None:
+        raise Untried("this system does not tell what a process holds, or the process has ended")
+    return footprint
+
+
+async def _done(trial: Trial, deed: Deed, most: int) -> int:
+    """Do it so often, or less often where it always takes long; returns how often."""
+    done = 0
+    async for done in times(trial, most, share=1 / _FEWEST):  # noqa: B007 (the last one counts)
+        await deed(trial)
+    return done
+
+
+async def _nothing_open(trial: Trial, deed: Deed, what: str) -> None:
+    await _done(trial, deed, _WARM)
+    before = held(trial)
+    count = await _done(trial, deed, _TIMES)
+    await left(trial, what, count, before)
+
+
+async def _nothing_kept(trial: Trial, deed: Deed, what: str) -> None:
+    """Do it in rounds, for as long as memory grows with them.
+
+    Memory that is put to use for the first time grows for some rounds, and so does what a collector
+    has not looked at; what is kept of each time grows for ever.
+    """
+    sizes, count = [held(trial).memory], 0
+    while len(sizes) <= _MOST:
+        done = await _done(trial, deed, _TIMES)
+        count += done
+        sizes.append(held(trial).memory)
+        if len(sizes) > _FEWEST and sizes[-1] - sizes[-1 - _LAST] < _LAST * done * _KEPT:
+            return
+    raise Broken(
+        f"{count} {what} later the container has {sizes[-1] >> 20} MiB of memory, and had "
+        f"{sizes[0] >> 20}: {(sizes[-1] - sizes[0]) // count >> 10} KiB more for each, and no end "
+        "of it"
+    )
+
+
+async def _probe(trial: Trial) -> None:
+    await ask_ping(trial)
+
+
+async def _stream(trial: Trial) -> None:
+    async with trial.stream("a stream that is closed") as peer:
+        if trial.probe.echo:  # of another model nobody knows what an answer costs
+            await trial.answered(peer, "on a stream that is closed then")
+
+
+@checks.add(
+    "leaks.ping",
+    "1.1-2",
+    title="a probe of /ping leaves no descriptor, thread or process behind",
+    remedy=_CLOSE_IT,
+    requires=("wear.ping",),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def ping(trial: Trial) -> None:
+    await _nothing_open(trial, _probe, "probes of /ping")
+
+
+@checks.add(
+    "leaks.ping_memory",
+    "1.1-2",
+    severity=Severity.SHOULD,
+    title="a probe of /ping leaves no memory behind",
+    remedy=_FORGET_IT,
+    requires=("leaks.ping",),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def ping_memory(trial: Trial) -> None:
+    await _nothing_kept(trial, _probe, "probes of /ping")
+
+
+@checks.add(
+    "leaks.refused",
+    "1.6-1",
+    title="an upgrade that is refused leaves no descriptor, thread or process behind",
+    remedy=_CLOSE_IT,
+    requires=("wear.refused",),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def refused(trial: Trial) -> None:
+    await _nothing_open(trial, refused_once, "refused upgrades")
+
+
+@checks.add(
+    "leaks.refused_memory",
+    "1.6-1",
+    severity=Severity.SHOULD,
+    title="an upgrade that is refused leaves no memory behind",
+    remedy=_FORGET_IT,
+    requires=("leaks.refused",),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def refused_memory(trial: Trial) -> None:
+    await _nothing_kept(trial, refused_once, "refused upgrades")
+
+
+@checks.add(
+    "leaks.stream_memory",
+    "1.5-9",
+    severity=Severity.SHOULD,
+    title="a stream that is over leaves no memory behind",
+    remedy=_FORGET_IT,
+    requires=("wear.streams",),
+    needs=(Need.PROCESS,),
+    limit=120,
+)
+async def stream_memory(trial: Trial) -> None:
+    await _nothing_kept(trial, _stream, "streams")
