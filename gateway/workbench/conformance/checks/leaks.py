@@ -21,7 +21,7 @@ Deed = Callable[[Trial], Awaitable[None]]
 
 #: Times before anything is counted: pools and caches fill, code is compiled.
 _WARM = 30
-_TIMES = 60
+_TIMES = 50
 #: Files that a container may open for reasons of its own meanwhile; threads, of which a pool or a
 #: runtime starts some.
 OWN_FILES: Final = 4
@@ -124,10 +124,13 @@ async def _probe(trial: Trial) -> None:
     await ask_ping(trial)
 
 
-async def _stream(trial: Trial) -> None:
+async def _streams(trial: Trial) -> None:
+    """A stream that is closed, and one that is cut: what a container keeps may be of either."""
     async with trial.stream("a stream that is closed") as peer:
         if trial.probe.echo:  # of another model nobody knows what an answer costs
             await trial.answered(peer, "on a stream that is closed then")
+    async with trial.stream("a stream that is cut") as peer:
+        peer.link.abort()
 
 
 @checks.add(
@@ -195,4 +198,4 @@ async def refused_memory(trial: Trial) -> None:
     limit=120,
 )
 async def stream_memory(trial: Trial) -> None:
-    await _nothing_kept(trial, _stream, "streams")
+    await _nothing_kept(trial, _streams, "pairs of a stream that is closed and one that is cut")

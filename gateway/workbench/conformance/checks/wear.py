@@ -106,7 +106,7 @@ async def wear_streams(trial: Trial) -> None:
     "wear.refused",
     "1.6-1",
     title=f"after {_REFUSALS} upgrades that were refused a stream is granted",
-    remedy=f"{_EACH_TIME}, if it is refused too; clients may ask for paths that are not there",
+    remedy=f"{_EACH_TIME}, if it is refused too; anybody may ask for a wrong path",
     requires=("upgrade.refused", "messages.answer"),
     limit=60,
     wears=True,

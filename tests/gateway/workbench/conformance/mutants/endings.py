@@ -51,6 +51,15 @@ class KeepsConnectionOfTalk(Stream):
 
 
 @mutant("closing.every_state")
+class EndsLate(Stream):
+    """Ends the connection three seconds after its Close."""
+
+    async def end(self) -> None:
+        await asyncio.sleep(3)
+        await super().end()
+
+
+@mutant("closing.every_state")
 class KeepsConnectionInMessage(Stream):
     """Leaves the connection open after a Close that came inside a message."""
 

@@ -90,6 +90,16 @@ class NotesEachStream(_Hoarder):
             self.keep_memory()
 
 
+@mutant("leaks.stream_memory")
+class NotesEachLoss(_Hoarder):
+    """Keeps 64 KiB of each stream that ends without a Close."""
+
+    async def converse(self, stream: Stream, request: Request) -> None:
+        await super().converse(stream, request)
+        if not stream.closing:
+            self.keep_memory()
+
+
 @mutant("streams.leak")
 class OpensForFirstMessage(Stream):
     """Opens a file at a stream's first message, and never closes it."""
