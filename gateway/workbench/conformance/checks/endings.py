@@ -91,7 +91,7 @@ async def every_state(trial: Trial) -> None:
     "closing.half_open",
     "1.5-12",
     severity=Severity.SHOULD,
-    title="a client that does not end its side of TCP holds the container's for half a minute at most",
+    title="a client's half of TCP that is left open holds the container for half a minute at most",
     remedy="close the socket a few seconds after both Closes, whether or not the client has closed "
     "its own: one that has vanished never will",
     requires=("closing.connection",),
