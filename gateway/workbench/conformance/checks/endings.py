@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
-from partway.gateway.workbench.conformance.peer import Peer
+from partway.gateway.workbench.conformance.peer import Peer, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
 from partway.protocol.frames import Opcode
@@ -15,8 +15,9 @@ from partway.protocol.frames import Opcode
 checks: Final = Checks()
 
 _CLOSE_TIMEOUT = 10.0
-#: Seconds for the server to go first, which RFC 6455 §7.1.1 wants it to do at once.
-_TCP_TIMEOUT = 2.0
+#: Seconds for the server to go first, which RFC 6455 §7.1.1 wants it to do at once; and seconds
+#: where something else is looked at.
+_AT_ONCE, _PATIENCE = 2.0, 5.0
 #: Seconds for a client to end its side too, before a container gives the connection up: more
 #: than twice the platform's patience with a Close (clause 1.5-12), which websockets takes.
 _HALF_OPEN = 30.0
@@ -29,13 +30,16 @@ _FIN = (
 )
 
 
-async def _ended(peer: Peer, which: str, code: int | None = 1000) -> None:
+async def _ended(
+    peer: Peer, which: str, code: int | None = 1000, patience: float = _AT_ONCE
+) -> None:
     """Say Close, hear the container's, and read to the connection's end.
 
     Args:
         peer: the stream.
         which: what stream that is, for the message.
         code: of the Close; None for a Close without a code.
+        patience: seconds for the connection's end.
 
     Raises:
         Broken: the container leaves the connection open, says more, or resets it.
@@ -44,10 +48,10 @@ async def _ended(peer: Peer, which: str, code: int | None = 1000) -> None:
     if await peer.closed(_CLOSE_TIMEOUT) is None:
         raise Broken(f"{which}: the connection ended without a Close")
     try:
-        rest = await peer.rest(_TCP_TIMEOUT)
+        rest = await peer.rest(patience)
     except TimeoutError:
         raise Broken(
-            f"{which}: {_TCP_TIMEOUT:g} s after both Closes the connection is still open"
+            f"{which}: {patience:g} s after both Closes the connection is still open"
         ) from None
     if rest:
         raise Broken(f"{which}: behind its Close the container goes on, with {rest} bytes")
@@ -64,7 +68,7 @@ async def _ended(peer: Peer, which: str, code: int | None = 1000) -> None:
 )
 async def reset(trial: Trial) -> None:
     async with trial.stream("how the connection ends") as peer:
-        await _ended(peer, "a stream on which nothing was said")
+        await _ended(peer, "a stream on which nothing was said", patience=_PATIENCE)
 
 
 @checks.add(
@@ -85,6 +89,28 @@ async def every_state(trial: Trial) -> None:
         await _ended(peer, "a Close inside a message")
     async with trial.stream("a close without a code, and how it ends") as peer:
         await _ended(peer, "a Close without a code", None)
+
+
+@checks.add(
+    "closing.own",
+    "1.5-4",
+    severity=Severity.SHOULD,
+    title="after a Close of its own, which has been answered, the container ends the connection",
+    remedy=_GOES_FIRST,
+    requires=("closing.every_state", "violations.opcode"),
+)
+async def own(trial: Trial) -> None:
+    async with trial.stream("a stream that the container closes") as peer:
+        await peer.send_raw(frame_bytes(3, b"x"), "a frame with the reserved opcode 3")
+        if await peer.closed(_CLOSE_TIMEOUT) is None:
+            return  # it has ended the connection already
+        try:
+            await peer.rest(_AT_ONCE)
+        except TimeoutError:
+            raise Broken(
+                f"{_AT_ONCE:g} s after its own Close, and the client's answer, the connection "
+                "is still open"
+            ) from None
 
 
 @checks.add(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -131,14 +132,13 @@ async def headers(trial: Trial) -> None:
         )
 
 
-async def _invoke(trial: Trial) -> HttpAnswer:
-    """Send what the probe says first as a POST to ``/invocations``."""
+async def _invoke(trial: Trial, spelled: Callable[[str], str] = str) -> HttpAnswer:
+    """Send what the probe says first as a POST to ``/invocations``; see :func:`ask`."""
     first = trial.probe.messages[0]
     body = first.encode() if isinstance(first, str) else first
     content_type = "text/plain" if isinstance(first, str) else "application/octet-stream"
-    return await trial.request(
-        *("POST", "/invocations", {"Content-Type": content_type}, body, _INVOCATION_TIMEOUT)
-    )
+    sent = {"Content-Type": content_type}
+    return await trial.request("POST", "/invocations", sent, body, _INVOCATION_TIMEOUT, spelled)
 
 
 @checks.add(
@@ -156,6 +156,27 @@ async def invocations_post(trial: Trial) -> None:
     # What it says of this body is the model's business.
     if answer.status in (404, 405) or (answer.status >= 500 and answer.status != 501):
         raise Broken(f"POST /invocations is answered {answer}")
+
+
+@checks.add(
+    "invocations.names",
+    "1.1-2",
+    severity=Severity.SHOULD,
+    title="/invocations knows headers whose names are in lower case",
+    remedy="compare names of headers without regard to case (RFC 9110 §5.1): proxies write them in "
+    "lower case",
+    requires=("invocations.post",),
+    limit=2 * _INVOCATION_TIMEOUT + 5,
+)
+async def invocations_names(trial: Trial) -> None:
+    usual = await _invoke(trial)
+    lower = await _invoke(trial, str.lower)
+    # What a model answers may differ from time to time, but not whether it does.
+    if (lower.status, bool(lower.body)) != (usual.status, bool(usual.body)):
+        raise Broken(
+            f"POST /invocations with all names of headers in lower case is answered {lower}; with "
+            f"the usual names it is {usual}"
+        )
 
 
 @checks.add(

@@ -10,6 +10,7 @@ from typing import Final
 from partway.gateway.workbench.conformance.check import Checks, Need
 from partway.gateway.workbench.conformance.checks.startup import ping as ask_ping
 from partway.gateway.workbench.conformance.checks.wear import refused_once, times
+from partway.gateway.workbench.conformance.peer import upgrade
 from partway.gateway.workbench.conformance.subject import Footprint
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
@@ -124,6 +125,14 @@ async def _probe(trial: Trial) -> None:
     await ask_ping(trial)
 
 
+async def _refused(trial: Trial) -> None:
+    """Two refusals, since they may be of different parts of a container: of path and of version."""
+    await refused_once(trial)
+    async with trial.link("an upgrade to version 12") as link:
+        target = str(trial.subject.target)
+        await upgrade(link, target, {"Sec-WebSocket-Version": "12"})
+
+
 async def _streams(trial: Trial) -> None:
     """A stream that is closed, and one that is cut: what a container keeps may be of either."""
     async with trial.stream("a stream that is closed") as peer:
@@ -170,7 +179,7 @@ async def ping_memory(trial: Trial) -> None:
     limit=60,
 )
 async def refused(trial: Trial) -> None:
-    await _nothing_open(trial, refused_once, "refused upgrades")
+    await _nothing_open(trial, _refused, "pairs of refused upgrades")
 
 
 @checks.add(
@@ -184,7 +193,7 @@ async def refused(trial: Trial) -> None:
     limit=60,
 )
 async def refused_memory(trial: Trial) -> None:
-    await _nothing_kept(trial, refused_once, "refused upgrades")
+    await _nothing_kept(trial, _refused, "pairs of refused upgrades")
 
 
 @checks.add(

@@ -7,7 +7,7 @@ import socket
 import struct
 from contextlib import suppress
 
-from tests.gateway.workbench.conformance.mutants.base_stream import LINGER, Stream
+from tests.gateway.workbench.conformance.mutants.base_stream import LINGER, Stream, Violation
 from tests.gateway.workbench.conformance.mutants.registry import mutant
 
 
@@ -19,6 +19,15 @@ class ResetsAfterClose(Stream):
         connection = self.writer.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
+
+
+@mutant("closing.own")
+class KeepsConnectionOfViolation(Stream):
+    """Leaves the connection open after a Close of its own."""
+
+    async def fail(self, violation: Violation) -> None:
+        await self.send_close(violation.code, violation.reason)
+        await asyncio.sleep(15 * LINGER)
 
 
 @mutant("closing.half_open", fast=False)

@@ -26,6 +26,14 @@ class WantsNoCapitals(Container):
         return "unknown" if name.isupper() else super().field_name(name)
 
 
+@mutant("invocations.names")
+class WantsCapitalLength(Container):
+    """Knows a body's length by Content-Length, spelled so, alone."""
+
+    def field_name(self, name: str) -> str:
+        return "unknown" if name == "content-length" else super().field_name(name)
+
+
 @mutant("upgrade.tokens")
 class OneToken(Container):
     """Takes a stream only if Connection says Upgrade and nothing else."""

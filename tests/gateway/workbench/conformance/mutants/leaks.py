@@ -68,6 +68,17 @@ class OpensForRefused(_Hoarder):
         return refusal
 
 
+@mutant("leaks.refused")
+class OpensForOldVersion(_Hoarder):
+    """Opens a file for each stream that speaks another version, and never closes it."""
+
+    def admits(self, request: Request) -> int:
+        refusal = super().admits(request)
+        if refusal == 426:
+            self.kept.append(os.open(os.devnull, os.O_RDONLY))
+        return refusal
+
+
 @mutant("leaks.refused_memory")
 class NotesEachRefusal(_Hoarder):
     """Keeps 64 KiB of each refused upgrade."""
