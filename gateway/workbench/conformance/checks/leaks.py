@@ -25,15 +25,15 @@ _WARM = 30
 _TIMES = 50
 #: Files that a container may open for reasons of its own meanwhile; threads, of which a pool or a
 #: runtime starts some.
-OWN_FILES: Final = 4
-OWN_TASKS: Final = 12
-SETTLE: Final = 5.0
+_OWN_FILES = 4
+_OWN_TASKS = 12
+_SETTLE = 5.0
 _POLL = 0.1
 
 #: Bytes that are kept each time for it to be a leak. What a collector has not looked at yet is
 #: smaller, or does not grow for so long.
 _KEPT = 32 << 10
-#: Rounds in which memory is looked at: after the fewest, and as long as it grows after each.
+#: Rounds in which memory is looked at: the fewest, and more as long as the last ones made it grow.
 _FEWEST, _MOST = 4, 14
 _LAST = 3
 
@@ -55,23 +55,22 @@ async def left(trial: Trial, what: str, count: int, before: Footprint) -> None:
     Raises:
         Broken: the container keeps more than it may have taken for reasons of its own.
     """
-    deadline = time.monotonic() + SETTLE
-    while True:
-        now = held(trial)
-        for name, had, has, own in (
-            ("open files and sockets", before.descriptors, now.descriptors, OWN_FILES),
-            ("threads and processes", before.tasks, now.tasks, OWN_TASKS),
-        ):
-            if has > had + own and time.monotonic() > deadline:
-                raise Broken(
-                    f"{count} {what} later the container has {has} {name}, and had {had}: "
-                    f"{has - had} more"
-                )
-        if now.descriptors <= before.descriptors + OWN_FILES and (
-            now.tasks <= before.tasks + OWN_TASKS
-        ):
-            return
+    deadline = time.monotonic() + _SETTLE
+    while more := _more(before, held(trial)):
+        if time.monotonic() > deadline:
+            raise Broken(f"{count} {what} later the container has {more}")
         await asyncio.sleep(_POLL)
+
+
+def _more(before: Footprint, now: Footprint) -> str:
+    """What a container has that it had not, in words; empty if it has that for its own reasons."""
+    for name, had, has, own in (
+        ("open files and sockets", before.descriptors, now.descriptors, _OWN_FILES),
+        ("threads and processes", before.tasks, now.tasks, _OWN_TASKS),
+    ):
+        if has > had + own:
+            return f"{has} {name}, and had {had}: {has - had} more"
+    return ""
 
 
 def held(trial: Trial) -> Footprint:
