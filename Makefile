@@ -17,8 +17,8 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
 	$(BIN)/python docs/examples/first_stream.py
 
-test: $(VENV)/installed-test  ## the whole suite, on two cores
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+test: $(VENV)/installed-test  ## the whole suite, on two cores; a third worker works while the others wait
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
 
 test-text: .venv-text/installed  ## the language model, on the CPU; TORCH says which torch
 	$(TEXT_BIN)/python -m pytest $(PYTEST_ARGS) $(TEXT_CHECKS)

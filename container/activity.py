@@ -17,6 +17,12 @@ from partway.protocol.handshake import UpgradeError
 #: What whoever asks for something new is told after SIGTERM, and whoever has a stream at its end.
 STOPPING: Final = "the container is stopping"
 
+#: What a request of a web page's is told (403).
+NO_PAGES: Final = "a container takes requests from its platform, not from pages"
+
+#: Values of ``Sec-Fetch-Site`` that browsers send for pages of others (W3C Fetch Metadata §2.4).
+_OTHER_SITES: Final = frozenset({"cross-site", "same-site"})
+
 
 class Closable(Protocol):
     """A stream that can be told to end."""
@@ -135,14 +141,29 @@ class Activity:
         return ignoring
 
 
-def check_not_a_page(header_names: Iterable[str]) -> None:
-    """Refuse a stream that a page asks for: the platform sends no ``Origin``.
+def is_from_a_page(headers: Iterable[tuple[str, str]]) -> bool:
+    """Whether a web page has a browser send a request: the platform sends neither of its headers.
 
-    A browser sends one, and no page has business with a container that happens to listen where it
-    can reach it.
+    ``Origin`` comes with each upgrade and each POST of a page's, for which a browser asks nobody if
+    the body passes for text. ``Sec-Fetch-Site`` says of a GET too that another site asks for it.
+
+    Args:
+        headers: the request's, by their names.
+    """
+    return any(
+        name.lower() == "origin"
+        or (name.lower() == "sec-fetch-site" and value.strip().lower() in _OTHER_SITES)
+        for name, value in headers
+    )
+
+
+def check_not_a_page(headers: Iterable[tuple[str, str]]) -> None:
+    """Refuse a stream that a page asks for.
+
+    No page has business with a container that happens to listen where a browser can reach it.
 
     Raises:
-        UpgradeError: the request has an ``Origin``; 403.
+        UpgradeError: the request is a page's; 403.
     """
-    if any(name.lower() == "origin" for name in header_names):
+    if is_from_a_page(headers):
         raise UpgradeError(403, "a container takes streams from its platform, not from pages")

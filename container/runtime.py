@@ -20,7 +20,13 @@ from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from partway.container.activity import STOPPING, Activity, check_not_a_page
+from partway.container.activity import (
+    NO_PAGES,
+    STOPPING,
+    Activity,
+    check_not_a_page,
+    is_from_a_page,
+)
 from partway.container.bodies import SERVER, Answering, BodyError, received, refusal, unread
 from partway.container.errors import ModelError, TooSlow, cause_of, log_failure, reason_of
 from partway.container.health import Health
@@ -136,6 +142,10 @@ class Runtime:
         path = request.rel_url.raw_path
         if path == PING:
             response: web.StreamResponse = await self._ping(request)
+        elif path in (INVOCATIONS, EXECUTION_PARAMETERS) and is_from_a_page(
+            request.headers.items()
+        ):
+            response = unread(403, NO_PAGES)
         elif path == INVOCATIONS:
             response = await self._invocations(request)
         elif path == EXECUTION_PARAMETERS:
@@ -255,7 +265,7 @@ class Runtime:
             )
         if request.version != HttpVersion11:
             raise UpgradeError(400, "a WebSocket must be opened over HTTP/1.1 (RFC 6455 §4.2.1)")
-        check_not_a_page(headers)
+        check_not_a_page(headers.items())
         if request.body_exists:
             # The parser would still be in the body when we take its bytes for frames.
             raise UpgradeError(400, "a request for an upgrade must not have a body")

@@ -23,6 +23,7 @@ from partway.container.limits import (
 from partway.container.model import Opening
 from partway.container.outgoing import Outbox, OutgoingMessage
 from partway.container.presence import is_over
+from partway.container.stillness import Stillness
 from partway.container.stream import Stream, StreamClosed
 from partway.container.threads import ordinary
 from partway.container.turns import Turns
@@ -111,9 +112,8 @@ class WebSocketStream:
         self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._overdue: asyncio.TimerHandle | None = None  # until the handler is cancelled
-        self._progress_at = 0.0
-        self._untaken: asyncio.TimerHandle | None = None  # while the client is not read
-        self._untaken_since = 0.0
+        self._untaken = Stillness(self._loop, lambda: self._inbox.parts_taken, self._look_at_taking)
+        self._finishing = Stillness(self._loop, self._progress, self._look_at_progress)
         self._socket: socket.socket | None = None
         self._sends = 0
 
@@ -194,7 +194,7 @@ class WebSocketStream:
         if _still_listens(close):
             self._client_close = close  # answered once the handler has ended
             self._inbox.end()
-            self._expect_progress()
+            self._finishing.watch(self._finish_timeout / FINISH_CHECKS)
         else:
             self._connection.finish(close)
             self._client_left(close)
@@ -246,10 +246,8 @@ class WebSocketStream:
         """Wait until the client has caught up, or the stream is over, or nothing moves."""
         unsent = self._connection.unsent_bytes
         await asyncio.wait((writable,), timeout=self._stall_timeout)
-        stalled = not writable.done() and self._connection.unsent_bytes >= unsent
-        if stalled and self._end is None:
-            self._connection.abort()  # a Close would queue behind what it does not take
-            self._client_left(Close(ABNORMAL, "the client took nothing for too long"))
+        if not writable.done() and self._connection.unsent_bytes >= unsent:
+            self._client_stalled()
 
     def _pause(self) -> None:
         """Stop reading while the handler is behind, but not for ever.
@@ -257,31 +255,17 @@ class WebSocketStream:
         A connection that is not read does not show its end either: it is looked for.
         """
         self._connection.pause_reading()
-        self._expect_taking()
+        self._untaken.watch(min(PRESENCE_CHECK, self._stall_timeout))
 
     def _resume(self) -> None:
-        if self._untaken is not None:
-            self._untaken.cancel()
-            self._untaken = None
+        self._untaken.stop()
         self._connection.resume_reading()
 
-    def _expect_taking(self) -> None:
-        self._untaken_since = self._loop.time()
-        self._look_again(self._inbox.parts_taken)
-
-    def _look_again(self, taken_before: int) -> None:
-        after = min(PRESENCE_CHECK, self._stall_timeout)
-        self._untaken = self._loop.call_later(after, self._on_untaken, taken_before)
-
-    def _on_untaken(self, taken_before: int) -> None:
+    def _look_at_taking(self, still: float) -> None:
         if is_over(self._socket):
             self._connection.abort()
             self._client_left(Close(ABNORMAL, "the client has gone, and was not read"))
-        elif self._inbox.parts_taken > taken_before:
-            self._expect_taking()
-        elif self._loop.time() - self._untaken_since < self._stall_timeout:
-            self._look_again(taken_before)
-        else:
+        elif still >= self._stall_timeout:
             self._close(Close(INTERNAL_ERROR, "the model took nothing for too long"))
 
     def _close(self, close: Close) -> None:
@@ -290,6 +274,11 @@ class WebSocketStream:
             self._outbox.cut()
             self._connection.finish(close)
             self._ended(close)
+
+    def _client_stalled(self) -> None:
+        if self._end is None:
+            self._connection.abort()  # a Close would queue behind what it does not take
+            self._client_left(Close(ABNORMAL, "the client took nothing for too long"))
 
     def _client_left(self, end: Close) -> None:
         """Nobody is there to compute for: the handler need not finish."""
@@ -301,40 +290,30 @@ class WebSocketStream:
     def _ended(self, end: Close) -> None:
         """Note how the stream ended, and wake whoever waits for it."""
         self._end = end
-        if self._untaken is not None:
-            self._untaken.cancel()
+        self._untaken.stop()
+        self._finishing.stop()
         self._inbox.drop()
         self.writing_resumed()
         self._inbox.end()
-        self._after(self._handler_grace, self._cancel_handler)
+        self._in_grace(self._cancel_handler)
 
     # --- What a handler has when there is nothing more to hear, or to say ------------------------
 
-    def _after(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
+    def _in_grace(self, call: Callable[[], object]) -> None:
         """Set the one timer of the handler's end anew."""
         if self._overdue is not None:
             self._overdue.cancel()
-        self._overdue = self._loop.call_later(seconds, call, *arguments)
-
-    def _expect_progress(self) -> None:
-        self._progress_at = self._loop.time()
-        self._after(self._finish_timeout / FINISH_CHECKS, self._look, self._progress())
+        self._overdue = self._loop.call_later(self._handler_grace, call)
 
     def _progress(self) -> tuple[int, int, int]:
         """What moves as long as a handler works, and its client takes what it says."""
         return self._inbox.parts_taken, self._outbox.parts_out, self._connection.taken_bytes
 
-    def _look(self, before: tuple[int, int, int]) -> None:
-        now, slow = self._progress(), self._writable is not None
-        limit = self._stall_timeout if slow else self._finish_timeout
-        if now != before:
-            self._expect_progress()
-        elif self._loop.time() - self._progress_at < limit:
-            self._after(self._finish_timeout / FINISH_CHECKS, self._look, now)
-        elif slow:
-            self._connection.abort()
-            self._client_left(Close(ABNORMAL, "the client took nothing for too long"))
-        else:
+    def _look_at_progress(self, still: float) -> None:
+        if self._writable is not None:
+            if still >= self._stall_timeout:
+                self._client_stalled()
+        elif still >= self._finish_timeout:
             silent = f"the model was silent for {self._finish_timeout:g} s after its input's end"
             self._close(Close(INTERNAL_ERROR, f"{silent} (--finish-timeout)"))
             self._cancel_handler()
@@ -342,7 +321,7 @@ class WebSocketStream:
     def _cancel_handler(self) -> None:
         if self._task is not None:
             self._task.cancel()  # without effect on one that is done
-            self._after(self._handler_grace, self._on_ignored)
+            self._in_grace(self._on_ignored)
 
     def _on_ignored(self) -> None:
         if self._task is not None and not self._task.done():

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal, TypeVar, cast
 
 from partway.gateway.limits import CONTAINER_RESOLVE_TIMEOUT
@@ -282,6 +283,22 @@ async def _attended(timeout: float) -> AsyncIterator[Callable[[float], None]]:
         finally:
             assert timer is not None, "it has begun"
             timer.cancel()
+
+
+def client_tls(protocol: str, ca: Path | None = None) -> ssl.SSLContext:
+    """Make the client's side of TLS: the certificate must be valid, and the host's.
+
+    Args:
+        protocol: the only one in ALPN (RFC 7301), such as ``h2``.
+        ca: a file of roots, PEM, in place of the system's (or ``SSL_CERT_FILE``'s); None for those.
+
+    Raises:
+        OSError: the file cannot be read; an ``ssl.SSLError`` if it holds no certificate.
+    """
+    context = ssl.create_default_context(cafile=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python 3.14 has none
+    context.set_alpn_protocols([protocol])
+    return context
 
 
 def without_tls(error: ssl.SSLError) -> Unreachable:

@@ -15,6 +15,7 @@ from partway.gateway.access.authentication import (
     SigV4Authentication,
 )
 from partway.gateway.access.principals import Principals
+from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.endpoints import Endpoints
 from partway.gateway.operations.bidirectional import BidirectionalStream
@@ -23,7 +24,9 @@ from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.http2 import Http2Server
 from partway.gateway.serving.listener import Listener
+from partway.gateway.serving.repeated_lines import RepeatedLines
 from partway.gateway.serving.routes import Route
+from partway.gateway.serving.strangers import Strangers
 from partway.gateway.settings import Settings
 from partway.gateway.streams.registry import Streams
 
@@ -77,9 +80,11 @@ class Gateway:
             settings.allow_origins,
             self.streams.metrics.refused,
         )
-        self._http1 = Http1Server(dispatcher)
+        visitor_from = Strangers(LoopClock()).visitor
+        self._http1 = Http1Server(dispatcher, visitor_from)
         self._http2 = Http2Server(
             dispatcher,
+            visitor_from,
             self.streams.metrics.closed_to_new,
             settings.max_streams_per_connection,
         )
@@ -87,7 +92,8 @@ class Gateway:
             "1.1": lambda: self._http1.open_connections,
             "2": lambda: self._http2.open_connections,
         }
-        self._listener = Listener(self._http1, self._http2, settings.max_connections)
+        self._repeated: RepeatedLines | None = None  # while it listens
+        self._listener = Listener(self._http1, self._http2, visitor_from, settings.max_connections)
 
     async def start(self) -> Listening:
         """Listen on the addresses of the settings.
@@ -97,13 +103,17 @@ class Gateway:
         """
         settings = self.settings
         host, port = await self._listener.start(settings.host, settings.port)
-        if self._tls is None or settings.tls_port is None:
-            return Listening(host, port, None)
-        try:
-            _, tls_port = await self._listener.start(settings.host, settings.tls_port, self._tls)
-        except OSError:
-            self._listener.stop()
-            raise
+        tls_port = None
+        if self._tls is not None and settings.tls_port is not None:
+            try:
+                _, tls_port = await self._listener.start(
+                    settings.host, settings.tls_port, self._tls
+                )
+            except OSError:
+                self._listener.stop()
+                raise
+        self._repeated = RepeatedLines(LoopClock())
+        self._repeated.open()
         return Listening(host, port, tls_port)
 
     # --- The way down ----------------------------------------------------------------------------
@@ -120,6 +130,14 @@ class Gateway:
         by themselves, the rest are ended over ``shutdown_spread``. The whole drain takes no longer
         than these two and ``shutdown_hard`` together.
         """
+        try:
+            await self._drain()
+        finally:
+            if self._repeated is not None:
+                self._repeated.close()
+        log.info("drained")
+
+    async def _drain(self) -> None:
         settings = self.settings
         self._http2.announce_end()
         await self.streams.drain(settings.shutdown_grace, settings.shutdown_spread)
@@ -127,7 +145,6 @@ class Gateway:
         async with asyncio.TaskGroup() as servers:
             servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))  # it waits twice
             servers.create_task(self._http2.shutdown(settings.shutdown_hard))
-        log.info("drained")
 
 
 def _authenticator(settings: Settings, wall_clock: Callable[[], float]) -> Authenticator:

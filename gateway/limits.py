@@ -118,7 +118,7 @@ OPENING_TIMEOUT: Final = 10.0
 
 #: Bytes of HTTP/1.1 parsed before other connections have their turn: a chunk may be of six of them,
 #: and a read brings a quarter of a megabyte.
-HTTP1_BYTES_PER_TURN: Final = 8 * KIB
+HTTP1_BYTES_PER_TURN: Final = 4 * KIB
 
 #: How old the page of metrics may be: it costs milliseconds where thousands of streams are open.
 METRICS_AGE: Final = 1.0
@@ -131,6 +131,35 @@ ACCEPT_PAUSE: Final = 1.0
 
 #: Connections on the listener, streams included.
 MAX_CONNECTIONS: Final = 8192
+
+# --- Who has not shown who they are --------------------------------------------------------------
+
+#: CPU seconds that those at one address may cost at once and, after that, as a share of a core: to
+#: refuse what they ask, and to answer what anybody may. With what cannot be measured of it (the
+#: kernel's part, bytes that are dropped) they stay under a third of a core.
+STRANGER_BURST: Final = 0.2
+STRANGER_SHARE: Final = 0.2
+
+#: What is drawn for a request beside what its refusal is measured to take: to read its head, make a
+#: task of it and write the answer; and for a connection on which nobody came to be known, and one
+#: with TLS, which is a key agreement and a signature. CPU seconds, on a core of 2020.
+STRANGER_REQUEST: Final = 0.0004
+STRANGER_CONNECTION: Final = 0.0004
+STRANGER_TLS: Final = 0.0015
+
+#: However long a refusal took, it is drawn as this at most: others may have worked meanwhile.
+STRANGER_MOST: Final = 0.02
+
+#: Addresses that are remembered, those drawn on last; each holds half a KiB.
+STRANGER_ADDRESSES: Final = 4096
+# --- The log -------------------------------------------------------------------------------------
+
+#: Lines of one kind and one address that are written in so many seconds; the others are counted in
+#: one more (journald takes 10,000 in 30 s from all of a service, and drops the rest) …
+REPEATED_LINES: Final = 10
+REPEATED_SECONDS: Final = 10.0
+#: … and kinds that are told apart, each in some 300 bytes; beyond them all addresses are one.
+REPEATED_KINDS: Final = 1024
 
 # --- HTTP/2 --------------------------------------------------------------------------------------
 

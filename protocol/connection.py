@@ -21,11 +21,13 @@ from partway.protocol.limits import (
     FRAMES_TOGETHER,
     JOIN_UP_TO,
     LINGER_TIMEOUT,
+    LONG_READ,
     MAX_PART_BYTES,
     WRITE_HIGH_WATER,
     WRITE_LOW_WATER,
 )
 from partway.protocol.lingering import Lingering
+from partway.protocol.rounds import Queued, rounds
 
 _CLOSE = Opcode.CLOSE
 _PING = Opcode.PING
@@ -146,7 +148,9 @@ class FrameConnection(asyncio.Protocol):
         self._close_received = False
         self._failure: FrameError | None = None
         self._ended = False
-        self._turn: asyncio.Handle | None = None
+        self._lost_by: Exception | None = None
+        self._over = False  # nothing more is delivered
+        self._turn: Queued | None = None
         self._finishing: Cancellable | None = None
 
     # --- Taking a transport over -----------------------------------------------------------------
@@ -235,6 +239,8 @@ class FrameConnection(asyncio.Protocol):
         :meth:`FrameHandler.connection_lost`: after the closing handshake, or after an abort once
         nothing has moved for ``linger`` seconds.
         """
+        if self._ended:
+            self._drop_rest()
         if self._transport is None or self._finishing is not None:
             return
         if close is None and self._failure is not None:
@@ -250,7 +256,9 @@ class FrameConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the transport at once."""
-        if self._transport is not None:
+        if self._ended:
+            self._drop_rest()
+        elif self._transport is not None:
             self._transport.abort()
 
     def pause_reading(self) -> None:
@@ -262,7 +270,7 @@ class FrameConnection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """Deliver what was held back, then read the socket again."""
-        if self._reading or self._ended:
+        if self._reading or self._over:
             return
         self._reading = True
         if self._turn is None:
@@ -310,7 +318,12 @@ class FrameConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._decoder.feed(data)
-        self._deliver()
+        if self._turn is not None:
+            return
+        if len(data) > LONG_READ and rounds.busy():
+            self._yield_turn()
+        else:
+            self._deliver()
 
     def eof_received(self) -> bool:
         # The transport closes itself, and first flushes what is unsent. For a peer that ended
@@ -338,14 +351,12 @@ class FrameConnection(asyncio.Protocol):
         self._ended = True
         self._transport = None
         self._gathered.clear()
+        self._lost_by = exc
         if self._finishing is not None:
             self._finishing.cancel()
-        if self._turn is not None:
-            self._turn.cancel()
-            self._deliver_rest()
-        if self._forward_lost is not None:
-            self._forward_lost(exc)
-        self._handler.connection_lost(exc)
+            self._drop_rest()
+        if self._turn is None:  # else behind what waits for its turn
+            self._tell_lost()
 
     # --- Inside ----------------------------------------------------------------------------------
 
@@ -385,20 +396,32 @@ class FrameConnection(asyncio.Protocol):
         """Let others have the loop: one read may hold tens of thousands of tiny frames."""
         if self._transport is not None:
             self._transport.pause_reading()
-            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
-
-    def _deliver_rest(self) -> None:
-        """Deliver what waited for its turn as the transport went: it may hold the peer's Close."""
-        waiting = -1
-        while self._reading and self._decoder.buffered_bytes != waiting:
-            waiting = self._decoder.buffered_bytes
-            self._deliver()
+        self._turn = rounds.soon(self._take_turn)
 
     def _take_turn(self) -> None:
+        """Deliver some of what waits.
+
+        Also where the transport has gone meanwhile: it may hold the peer's Close, and the owner
+        hears of the end behind it. A hundred peers that reset at once are no reason to skip turns.
+        What an owner holds back then is dropped.
+        """
         self._turn = None
         if self._reading:
             self._deliver()
             self._read_on()
+        if self._ended and self._turn is None:
+            self._tell_lost()
+
+    def _drop_rest(self) -> None:
+        """Deliver nothing more of a transport that is gone; the pending turn tells of the end."""
+        self._reading = False
+        self._over = True
+
+    def _tell_lost(self) -> None:
+        self._drop_rest()
+        if self._forward_lost is not None:
+            self._forward_lost(self._lost_by)
+        self._handler.connection_lost(self._lost_by)
 
     def _read_on(self) -> None:
         """Read the socket, if the owner wants frames and no frame waits for its turn."""

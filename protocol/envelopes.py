@@ -4,7 +4,8 @@ An envelope is a map with one entry, the event's name, whose value holds its mem
 
     {"PayloadPart": {"Bytes": b"Hello ", "DataType": "UTF8", "CompletionState": "PARTIAL"}}
 
-msgpack carries ``Bytes`` as bin, JSON as base64. Both sides of the stream speak both ways.
+msgpack carries ``Bytes`` as bin, JSON as base64. Both sides of the stream speak both ways. A large
+part takes long in JSON: whoever has others to see to codes it step by step.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NoReturn, TypeVar
 
 import msgpack
 
-from partway.protocol.limits import MAX_ENVELOPE_FRAGMENTS, MAX_EVENT_MEMBERS
+from partway.protocol.limits import JSON_PIECE, MAX_ENVELOPE_FRAGMENTS, MAX_EVENT_MEMBERS
 from partway.protocol.parts import (
     CompletionState,
     DataType,
@@ -30,8 +31,10 @@ from partway.protocol.parts import (
 
 _T = TypeVar("_T")
 
-#: Commas that JSON envelopes may hold: members and padding of the largest event, with room.
+#: Commas that JSON envelopes may hold: members and padding of the largest event, with room. And as
+#: many brackets.
 _MAX_COMMAS = 4 * MAX_EVENT_MEMBERS
+_MARKS = (b",", b"[")
 
 _DATA_TYPES = {member.value: member for member in DataType}
 _COMPLETIONS = {member.value: member for member in CompletionState}
@@ -136,26 +139,60 @@ class JsonEnvelope:
         Raises:
             EnvelopeError: the message is not an event.
         """
-        # Its parser has no limits of its own, and 20 MiB of "[]," would take seconds and half a
-        # gigabyte. Base64 holds no comma, and what has no commas is no longer than it is deep.
-        if message.count(b",") > _MAX_COMMAS or message.count(b"[") > _MAX_COMMAS:
-            raise EnvelopeError("the message has more members than any event")
-        try:
-            value = json.loads(message.decode(), object_pairs_hook=_no_duplicates)
-        except UnicodeDecodeError:
-            raise EnvelopeError("the message must be UTF-8") from None
-        except json.JSONDecodeError as error:
-            raise EnvelopeError(
-                f"the message is not JSON: {error.msg} at character {error.pos}"
-            ) from None
-        except EnvelopeError:
-            raise
-        except (RecursionError, ValueError) as error:
-            raise EnvelopeError(f"the message is not an event: {error}") from None
-        return _from_map(value, _base64_bytes)
+        for mark in _MARKS:
+            _count(message, mark)
+        return _from_map(_parsed(message), _base64_bytes)
+
+    @staticmethod
+    def pieces(part: PayloadPart) -> Iterator[tuple[bytes, bool]]:
+        """The message of a part, piece by piece; with each, whether it is the last."""
+        before, after = JsonEnvelope.encode(part._replace(payload=b"")).split(b'""', 1)
+        yield before + b'"', False
+        for at in range(0, len(part.payload), JSON_PIECE):
+            yield binascii.b2a_base64(part.payload[at : at + JSON_PIECE], newline=False), False
+        yield b'"' + after, True
+
+    @staticmethod
+    def decoding(message: bytes) -> Generator[None, None, StreamEvent]:
+        """Decode one message in steps, each of some milliseconds; the generator returns the event.
+
+        Raises:
+            EnvelopeError: the message is not an event.
+        """
+        for mark in _MARKS:
+            _count(message, mark)
+            yield
+        value = _parsed(message)
+        yield
+        part = value.get("PayloadPart") if isinstance(value, dict) else None
+        if isinstance(part, dict) and isinstance(encoded := part.get("Bytes"), str):
+            part["Bytes"] = yield from _base64_in_steps(encoded)
+        return _from_map(value, _decoded_bytes)
 
 
 Envelope = type[MsgpackEnvelope] | type[JsonEnvelope]
+
+
+def _count(message: bytes, mark: bytes) -> None:
+    # JSON's parser has no limits of its own, and 20 MiB of "[]," would take seconds and half a
+    # gigabyte. Base64 holds no comma, and what has no commas is no longer than it is deep.
+    if message.count(mark) > _MAX_COMMAS:
+        raise EnvelopeError("the message has more members than any event")
+
+
+def _parsed(message: bytes) -> Any:
+    try:
+        return json.loads(message.decode(), object_pairs_hook=_no_duplicates)
+    except UnicodeDecodeError:
+        raise EnvelopeError("the message must be UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise EnvelopeError(
+            f"the message is not JSON: {error.msg} at character {error.pos}"
+        ) from None
+    except EnvelopeError:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise EnvelopeError(f"the message is not an event: {error}") from None
 
 
 def _to_map(event: StreamEvent, encode_bytes: Callable[[bytes], object]) -> dict[str, Any]:
@@ -236,6 +273,23 @@ def _base64_bytes(value: object) -> bytes:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         _refuse("Bytes must be base64")
+
+
+def _base64_in_steps(encoded: str) -> Generator[None, None, bytes]:
+    size = JSON_PIECE * 4 // 3
+    decoded = []
+    for at in range(0, len(encoded), size):
+        piece = encoded[at : at + size]
+        if piece.endswith("=") and at + size < len(encoded):  # only the whole is padded
+            _refuse("Bytes must be base64")
+        decoded.append(_base64_bytes(piece))
+        yield
+    return b"".join(decoded)
+
+
+def _decoded_bytes(value: object) -> bytes:
+    """What has been decoded, which nothing in JSON is by itself."""
+    return value if isinstance(value, bytes) else _base64_bytes(value)
 
 
 class _MapsOfAnEvent:

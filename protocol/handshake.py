@@ -44,6 +44,15 @@ def accept_key(key: str) -> str:
     ).decode()
 
 
+def finishes_before_close(headers: Mapping[str, str]) -> bool:
+    """Whether a 101 says that its server answers a Close only once it has finished (1.5-12).
+
+    Args:
+        headers: the headers of the 101, names in lower case.
+    """
+    return headers.get(CLOSE_HEADER.lower(), "").strip().lower() == AFTER_ANSWER
+
+
 # --- Server --------------------------------------------------------------------------------------
 
 
@@ -154,7 +163,7 @@ class Accepted:
     @property
     def finishes_before_close(self) -> bool:
         """Whether the server says that it answers a Close only once it has finished (1.5-12)."""
-        return self.headers.get(CLOSE_HEADER.lower(), "").strip().lower() == AFTER_ANSWER
+        return finishes_before_close(self.headers)
 
 
 class ClientHandshake:

@@ -18,6 +18,8 @@ CONTINUATION: Final = 0x9
 ACK: Final = 0x1
 END_STREAM: Final = 0x1
 END_HEADERS: Final = 0x4
+PADDED: Final = 0x8
+PRIORITY: Final = 0x20
 
 #: Of a frame's head: its size, and which bits of its last four bytes are the stream's number.
 HEAD_BYTES: Final = 9
@@ -25,6 +27,40 @@ STREAM_ID: Final = 0x7FFF_FFFF
 
 #: A GOAWAY's payload has at least two numbers of four bytes, the last stream's and an error code.
 GOAWAY_BYTES: Final = 8
+
+
+#: Of a frame that says its stream's priority: the stream it depends on, and a weight (§6.2).
+_PRIORITY_BYTES: Final = 5
+
+
+def header_fragment(whole: bytes) -> bytes:
+    """The piece of a header block in a HEADERS or CONTINUATION frame (RFC 9113 §6.2, §6.10)."""
+    start, end = HEAD_BYTES, len(whole)
+    if whole[3] == HEADERS:
+        if whole[4] & PADDED and start < end:
+            end -= whole[start]
+            start += 1
+        if whole[4] & PRIORITY:
+            start += _PRIORITY_BYTES
+    return whole[start:end]
+
+
+def size_updates(block: bytes, most: int) -> int:
+    """How often a header block begins by changing the size of HPACK's table (RFC 7541 §6.3).
+
+    Args:
+        block: the header block.
+        most: no more of them are counted.
+    """
+    count = at = 0
+    while count < most and at < len(block) and block[at] & 0xE0 == 0x20:
+        count += 1
+        is_long = block[at] & 0x1F == 0x1F  # the number goes on in the bytes that follow (§5.1)
+        at += 1
+        while is_long and at < len(block):
+            is_long = block[at] & 0x80 != 0
+            at += 1
+    return count
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:

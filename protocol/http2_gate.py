@@ -23,6 +23,8 @@ from partway.protocol.http2_frames import (
     STREAM_ID,
     WINDOW_UPDATE,
     frame,
+    header_fragment,
+    size_updates,
     window_update,
 )
 from partway.protocol.opening import HTTP2_PREFACE
@@ -52,7 +54,8 @@ class FrameGate:
            dropping them would starve streams that do nothing wrong.
         4. The stream that sends DATA frames with next to nothing in them, beyond their bucket, is
            to be reset.
-        5. A header block is held until it is whole. One that is too large is dropped; since the
+        5. A header block is held until it is whole. One that is too large, or begins by changing
+           the size of HPACK's table more often than RFC 7541 §4.2 needs, is dropped; since the
            decompressor then lacks it, no later one is looked at: the end of stream that it may
            carry is passed on as an empty DATA frame.
         6. Frames of streams that are ours no longer are dropped: of those that came after the
@@ -271,6 +274,11 @@ class FrameGate:
             self._block.clear()
         if not flags & END_HEADERS:
             return b""
+        most = limits.HPACK_MAX_SIZE_UPDATES
+        if size_updates(b"".join(map(header_fragment, self._block)), most + 1) > most:
+            self._headers_lost = True
+            self._overdo("a header block")
+            self._block.clear()
         whole, self._block = b"".join(self._block), None
         if self._headers_lost:
             ends = stream_id in self._open and first_flags & END_STREAM

@@ -36,6 +36,12 @@ def envelope_bytes(part_bytes: int) -> int:
 #: Largest envelope message from a WebSocket client.
 MAX_ENVELOPE_BYTES: Final = envelope_bytes(MAX_PART_BYTES)
 
+#: Up to so many bytes a JSON envelope is written or read at once, in a millisecond. A longer one,
+#: of which the largest would hold everybody up for a tenth of a second, is coded in turns with
+#: others, by pieces of its part; three bytes are four characters of base64.
+JSON_AT_ONCE: Final = 256 * KIB
+JSON_PIECE: Final = 96 * KIB
+
 #: Members in one map of an event; the largest has four.
 MAX_EVENT_MEMBERS: Final = 8
 
@@ -79,6 +85,13 @@ WRITE_LOW_WATER: Final = 64 * KIB
 #: Frames delivered before other connections have their turn: about a quarter of a millisecond.
 #: One read of 64 KiB holds 10,000 empty masked frames.
 FRAMES_PER_TURN: Final = 64
+
+#: Connections that have more to deliver than one turn take turns for so long before the loop reads
+#: and accepts again.
+ROUND_SECONDS: Final = 0.01
+#: A read over this waits its turn while there are such connections. A request's head is shorter,
+#: and so is a tenth of a second of speech (16 kHz, 16 bits: 3,200 bytes).
+LONG_READ: Final = 4 * KIB
 
 #: Up to here a copy costs less than a second buffer on the way to the socket.
 JOIN_UP_TO: Final = 16 * KIB
@@ -149,6 +162,10 @@ HTTP2_MAX_HEADER_LIST: Final = MAX_HEAD_BYTES
 #: that it may be cut into (nghttp2: 8 CONTINUATION frames; h2: 64).
 HTTP2_MAX_HEADER_BLOCK: Final = 64 * KIB
 HTTP2_MAX_CONTINUATIONS: Final = 8
+
+#: Changes of the size of HPACK's table at the beginning of a header block. RFC 7541 §4.2 needs two:
+#: to the smallest size since the last block, and to that of now. Each has hpack look at the table.
+HPACK_MAX_SIZE_UPDATES: Final = 2
 
 #: Resets of a connection's streams: so many at once, so many a second after that (nghttp2's marks
 #: against rapid reset, CVE-2023-44487).
@@ -229,6 +246,9 @@ MAX_PRESIGN_EXPIRES: Final = 300
 #: Parameters of a query that is looked at for a signature or a token. A presigned URL has ten; a
 #: head of 64 KiB could hold 32,000, a tenth of a second's work for whoever sends it.
 MAX_QUERY_PARAMETERS: Final = 128
+
+#: Heads whose canonical form is remembered. With it each holds a hundred KiB at most.
+REMEMBERED_HEADS: Final = 8
 
 # --- Names and paths (clause 4-7, from AWS's service model) ---------------------------------------
 

@@ -1,6 +1,11 @@
-"""How often something may happen: a token bucket. The clock's reading comes in."""
+"""How often something may happen, and how much may be spent. The clock's reading comes in."""
 
 from __future__ import annotations
+
+from typing import Final
+
+#: Sums of floats may miss a moment by less than this, in seconds.
+_GRAIN: Final = 1e-6
 
 
 class TokenBucket:
@@ -29,3 +34,39 @@ class TokenBucket:
             return False
         self._tokens -= 1
         return True
+
+
+class Allowance:
+    """Lets ``burst`` be spent at once, and ``rate`` a second after that.
+
+    It is drawn on once it is known what something has cost, so it can be overdrawn.
+
+    Args:
+        burst: what there is at the beginning, and at most.
+        rate: what comes back each second.
+        now: the clock's reading, in seconds.
+    """
+
+    __slots__ = ("_burst", "_left", "_rate", "_seen")
+
+    def __init__(self, burst: float, rate: float, now: float) -> None:
+        self._burst = burst
+        self._rate = rate
+        self._left = burst
+        self._seen = now
+
+    def draw(self, amount: float, now: float) -> None:
+        """Spend an amount; a negative one is given back."""
+        self._catch_up(now)
+        self._left = min(self._burst, self._left - amount)
+
+    def overdrawn_for(self, now: float) -> float:
+        """Seconds until nothing is owed any more; 0.0 if nothing is."""
+        self._catch_up(now)
+        owed = -self._left / self._rate
+        return owed if owed > _GRAIN else 0.0
+
+    def _catch_up(self, now: float) -> None:
+        if now > self._seen:
+            self._left = min(self._burst, self._left + (now - self._seen) * self._rate)
+            self._seen = now

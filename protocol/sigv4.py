@@ -41,8 +41,7 @@ from partway.protocol.sigv4_canonical import (
     Credentials,
     Scope,
     SignableRequest,
-    canonical_queries,
-    canonical_request,
+    canonical_requests,
     signature_of,
     signing_key,
     timestamp_text,
@@ -274,8 +273,7 @@ def verify(
     ):
         raise UnrecognizedClient
     key = signing_key(credentials.secret_access_key, claim.scope)
-    for query in canonical_queries(request):
-        canonical = canonical_request(request, query, claim.signed_headers, payload_hash)
+    for canonical in canonical_requests(request, claim.signed_headers, payload_hash):
         expected = signature_of(key, claim.timestamp, claim.scope, canonical)
         if hmac.compare_digest(expected, claim.signature):
             return

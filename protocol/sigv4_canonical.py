@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from partway.protocol.errors import IncompleteSignature
-from partway.protocol.limits import MAX_QUERY_PARAMETERS
+from partway.protocol.limits import MAX_QUERY_PARAMETERS, REMEMBERED_HEADS
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 SERVICE: Final = "sagemaker"
@@ -64,7 +64,7 @@ class SignableRequest:
         """The values that a signed header name stands for (clause 2.4-3)."""
         return self.values(name) or self.values(_TWINS.get(name, name))
 
-    def parameters(self) -> Iterator[tuple[bytes, bytes]]:
+    def parameters(self) -> tuple[tuple[bytes, bytes], ...]:
         """Names and values of the query, percent-decoded, in wire order; ``+`` is a plus.
 
         Raises:
@@ -74,10 +74,16 @@ class SignableRequest:
             raise IncompleteSignature(
                 f"the query must have at most {MAX_QUERY_PARAMETERS} parameters"
             )
-        for pair in self.query.split("&"):
-            if pair:
-                name, _, value = pair.partition("=")
-                yield unquote_to_bytes(to_bytes(name)), unquote_to_bytes(to_bytes(value))
+        return _parameters(self.query)
+
+
+@lru_cache(maxsize=REMEMBERED_HEADS)
+def _parameters(query: str) -> tuple[tuple[bytes, bytes], ...]:
+    pairs = (pair.partition("=") for pair in query.split("&") if pair)
+    return tuple(
+        (unquote_to_bytes(to_bytes(name)), unquote_to_bytes(to_bytes(value)))
+        for name, _, value in pairs
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +160,21 @@ def canonical_request(
         lines.append(name.encode() + b":" + b",".join(folded))
     lines += [b"", ";".join(signed_headers).encode(), payload_hash.encode()]
     return b"\n".join(lines)
+
+
+@lru_cache(maxsize=REMEMBERED_HEADS)
+def canonical_requests(
+    request: SignableRequest, signed_headers: tuple[str, ...], payload_hash: str
+) -> tuple[bytes, ...]:
+    """What a signer may have signed, one for each of :func:`canonical_queries`.
+
+    Those of the heads that came last are remembered: it is most of what a wrong signature costs,
+    and over HTTP/2 a head that was sent before is sent again in a few bytes.
+    """
+    return tuple(
+        canonical_request(request, query, signed_headers, payload_hash)
+        for query in canonical_queries(request)
+    )
 
 
 def canonical_queries(request: SignableRequest) -> list[bytes]:

@@ -38,11 +38,12 @@ WITH_IO = {
     "aiohttp", "anyio", "uvloop",
 }  # fmt: skip
 
-#: The one module of ``protocol`` with IO; and what is gathered, is gathered by loop, and so by
-#: thread.
+#: The one module of ``protocol`` with IO, and the queue in which its connections wait; and what is
+#: gathered, is gathered by loop, and so by thread.
 EXCEPTIONS = {
     "protocol/connection.py": {"asyncio", "socket"},
     "protocol/gathering.py": {"threading"},
+    "protocol/rounds.py": {"asyncio", "threading", "time"},
 }
 
 #: The workbench is for authors of containers and clients: its doors are the commands, and

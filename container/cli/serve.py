@@ -6,18 +6,18 @@ import argparse
 import asyncio
 import gc
 import logging
-import math
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
+from partway.container.cli import given
 from partway.container.cli.environment import VARIABLES
 from partway.container.cli.errors import CommandError
 from partway.container.cli.target import (
@@ -51,10 +51,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("partway.container.cli")
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-_Word = TypeVar("_Word", bound=str)
-
-_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 #: After the orderly end Python waits for threads and for what is registered at exit, a model's
 #: own among them. With the 27 s of a whole shutdown this stays below SIGKILL at 30 s (1.1-1).
@@ -125,7 +121,7 @@ def add_to(commands: Commands) -> None:
         help="address to listen on (%(default)s)",
     )
     parser.add_argument(
-        "--port", help="TCP port, 0 for a free one; also SAGEMAKER_BIND_TO_PORT (8080)"
+        "--port", help=f"TCP port, 0 for a free one; also SAGEMAKER_BIND_TO_PORT ({given.PORT})"
     )
     parser.add_argument(
         "--finish-timeout",
@@ -135,7 +131,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--log-level",
-        choices=_LOG_LEVELS,
+        choices=given.LOG_LEVELS,
         help="what is written to standard error; also PARTWAY_LOG_LEVEL (info)",
     )
     parser.add_argument(
@@ -153,66 +149,24 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: the command cannot do what it was asked.
     """
-    start_logging_as_asked(options.log_format, os.environ)
-    if unknown := unknown_variables(os.environ, VARIABLES):
-        raise CommandError(unknown)
     environ = os.environ
-    level = options.log_level or environ.get("PARTWAY_LOG_LEVEL") or "info"
-    kind = options.log_format or environ.get("PARTWAY_LOG_FORMAT") or "text"
-    level = _one_of(_LOG_LEVELS, level, "PARTWAY_LOG_LEVEL")
-    start_logging(level, _one_of(LOG_FORMATS, kind, "PARTWAY_LOG_FORMAT"))
-    target = choose({kind: getattr(options, kind) for kind in KINDS}, os.environ)
-    address = ListenAddress(options.host, _port(options.port, os.environ))
-    model_dir = _model_dir(options.model_dir, os.environ)
-    finish_timeout = _finish_timeout(options.finish_timeout, os.environ)
+    start_logging_as_asked(options.log_format, environ)
+    if unknown := unknown_variables(environ, VARIABLES):
+        raise CommandError(unknown)
+    level = given.level(options.log_level, environ)
+    log_format = given.log_format(options.log_format, environ)
+    start_logging(level, log_format)
+    target = choose({kind: getattr(options, kind) for kind in KINDS}, environ)
+    address = ListenAddress(options.host, given.port(options.port, environ))
+    model_dir = given.model_dir(options.model_dir, environ)
+    finish_timeout = given.finish_timeout(options.finish_timeout, environ)
     _raise_descriptor_limit()
     _leave_on_signal(0)  # importing may take a minute
     make_server = _server_for(target, address, model_dir, finish_timeout)
     return _run_loop(_serve(target, make_server, address))
 
 
-# --- What it was asked ---------------------------------------------------------------------------
-
-
-def _one_of(known: Sequence[_Word], given: str, variable: str) -> _Word:
-    """The known word that was given; a flag's are looked at by the parser already."""
-    for word in known:
-        if word == given:
-            return word
-    raise CommandError(f"{variable} {given!r} was given; it must be one of {', '.join(known)}")
-
-
-def _port(flag: str | None, environ: Mapping[str, str]) -> int:
-    source, text = "--port", flag
-    if text is None:
-        source, text = "SAGEMAKER_BIND_TO_PORT", environ.get("SAGEMAKER_BIND_TO_PORT") or "8080"
-    if text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535:
-        return int(text)
-    raise CommandError(f"{source} {text!r} was given; it must be a whole number from 0 to 65535")
-
-
-def _model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
-    source, text = "--model-dir", flag
-    if text is None:
-        source, text = "SM_MODEL_DIR", environ.get("SM_MODEL_DIR") or None
-    if text is None:
-        return MODEL_DIR
-    if not Path(text).is_dir():
-        raise CommandError(f"{source} {text}: there is no such folder")
-    return Path(text)
-
-
-def _finish_timeout(flag: str | None, environ: Mapping[str, str]) -> float:
-    source, text = "--finish-timeout", flag
-    if text is None:
-        source, text = "PARTWAY_FINISH_TIMEOUT", environ.get("PARTWAY_FINISH_TIMEOUT") or None
-    if text is None:
-        return FINISH_TIMEOUT
-    with suppress(ValueError):
-        seconds = float(text)
-        if 0 < seconds < math.inf:
-            return seconds
-    raise CommandError(f"{source} {text!r} was given; it must be a number of seconds above 0")
+# --- What is served ------------------------------------------------------------------------------
 
 
 def _server_for(

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any
 
-from partway.container.activity import Activity, check_not_a_page
+from partway.container.activity import NO_PAGES, Activity, check_not_a_page, is_from_a_page
 from partway.container.errors import log_failure, reason_of
 from partway.container.hosting.asgi_messages import (
     App,
@@ -105,7 +105,7 @@ class Guard:
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            check_not_a_page(name.decode("latin-1") for name, _ in scope["headers"])
+            check_not_a_page(_headers(scope))
             self.activity.check_stream()
         except UpgradeError as error:
             await refuse_upgrade(send, error.status, error.reason)
@@ -115,6 +115,9 @@ class Guard:
             await stream.run(self._loaded_app(), scope)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if is_from_a_page(_headers(scope)):
+            await refuse(send, 403, NO_PAGES)
+            return
         obstacle = self.activity.obstacle()
         if obstacle is not None:
             await refuse(send, 503, obstacle)
@@ -215,6 +218,10 @@ class Guard:
         if self._app is None:
             return f"the app is loading, for {self._loop.time() - self._made:.0f} s now"
         return None
+
+
+def _headers(scope: Scope) -> Iterator[tuple[str, str]]:
+    return ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
 
 
 class _Unwell(Exception):

@@ -13,7 +13,7 @@ def model(prompt):
 
 
 async def talk(request):
-    socket = web.WebSocketResponse()
+    socket = web.WebSocketResponse(max_msg_size=(16 << 20) + 1)
     await socket.prepare(request)
     async for message in socket:
         await socket.send_str(await asyncio.to_thread(model, message.data))

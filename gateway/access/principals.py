@@ -33,6 +33,7 @@ from typing import Annotated, Final
 from partway.gateway.configuration.expected import Moment, array, text
 from partway.gateway.configuration.messages import Place, SettingsError
 from partway.gateway.configuration.reader import read_toml
+from partway.gateway.files import others_may
 from partway.gateway.limits import (
     MAX_KEYS_PER_PRINCIPAL,
     MAX_PRINCIPALS,
@@ -241,12 +242,12 @@ class Principals:
             log.info(LogLine("principals read again", file=str(self._path), principals=count))
 
 
-def _identity(path: Path) -> tuple[int, int, int] | None:
+def _identity(path: Path) -> tuple[int, ...] | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
 
 
 def _load(path: Path) -> _Loaded:
@@ -261,6 +262,11 @@ def _load(path: Path) -> _Loaded:
         raise PrincipalsError(f"{path}: cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(mode):
         raise PrincipalsError(f"{path}: it must be a regular file, to be read again and again")
+    if mode & stat.S_IWOTH:
+        raise PrincipalsError(
+            f"{path}: anybody on this machine may write it (mode {stat.S_IMODE(mode):04o}), and so "
+            "make themselves a key; it must be its owner's alone: chmod 600"
+        )
     try:
         document = read_toml(path, MAX_PRINCIPALS_BYTES, secret=True)
         tables = document.as_table(_File).principals
@@ -269,8 +275,8 @@ def _load(path: Path) -> _Loaded:
         document.refuse(_add_all(loaded, tables, principals))
     except SettingsError as error:
         raise PrincipalsError(str(error)) from None
-    if mode & (stat.S_IRGRP | stat.S_IROTH):
-        log.warning(LogLine("others than its owner can read secrets: chmod 600", file=str(path)))
+    if verb := others_may(mode):
+        log.warning(LogLine(f"others than its owner can {verb} secrets: chmod 600", file=str(path)))
     return loaded
 
 

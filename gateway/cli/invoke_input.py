@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from partway.gateway.cli.invoke_sound import Sound, asked_sound, opened_sound
+from partway.gateway.files import open_regular
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 #: Pieces that a file is sent in: 64 KiB.
@@ -44,14 +45,12 @@ def opened_input(
             yield _each(_as_parts(texts, DataType.UTF8, options.partial))
         elif options.file is not None:
             with _naming("--file", options.file):
-                _refuse_a_pipe(options.file)
-                file = opened.enter_context(options.file.open("rb"))
+                file = opened.enter_context(open_regular(options.file))
             pieces = iter(lambda: file.read(_FILE_PART), b"")
             yield _read_beside(_as_parts(pieces, DataType.BINARY, options.partial))
         elif options.wav is not None:
             asked = asked_sound(options.query, options.rate, options.channels)
             with _naming("--wav", options.wav):
-                _refuse_a_pipe(options.wav)
                 sound = opened.enter_context(opened_sound(options.wav, asked))
             if sound.conversion:
                 say(f"{options.wav}: {sound.conversion}")
@@ -71,12 +70,6 @@ def _naming(flag: str, path: Path) -> Iterator[None]:
         raise ValueError(f"{flag} {path}: {error.strerror or error}") from None
     except ValueError as error:
         raise ValueError(f"{flag} {path}: {error}") from None
-
-
-def _refuse_a_pipe(path: Path) -> None:
-    """A pipe may wait for its writer for ever, and nothing ends that wait, Ctrl-C neither."""
-    if path.is_fifo():
-        raise ValueError("it is a pipe; it must be a file")
 
 
 async def _each(parts: Iterator[PayloadPart]) -> AsyncIterator[PayloadPart]:

@@ -10,9 +10,12 @@ import wave
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from io import SEEK_CUR
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import parse_qs
+
+from partway.gateway.files import open_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +31,11 @@ _WIDTH: Final = 2
 #: Frames of a file that are converted at a time, and their bytes: a file may have 65,535 channels.
 _BLOCK: Final = 4096
 _BLOCK_BYTES: Final = 1024 * 1024
+
+#: Bytes of a file before its first chunk, and of a chunk's head; and chunks before the samples.
+_RIFF: Final = 12
+_CHUNK: Final = 8
+_MOST_CHUNKS: Final = 1000
 
 #: The names that services give to 16-bit little-endian samples.
 _LINEAR_16: Final = frozenset({"linear16", "pcm", "pcm16", "pcm_s16le", "s16le"})
@@ -125,6 +133,11 @@ class Sound:
                 f"it has {channels} channels, and {self._channels} were asked for; "
                 "it must have as many, or one of the two numbers must be 1"
             )
+        if self._channels not in CHANNELS:
+            raise ValueError(
+                f"it has {channels} channels; it must have at most {CHANNELS[-1]}, or be sent as "
+                "one: --channels 1"
+            )
         self.part_frames = max(1, round(self.rate * PART_SECONDS))
 
     @property
@@ -200,6 +213,23 @@ def _words(rate: int, channels: int, width: int) -> str:
     return f"{rate} Hz, {channels} channel{plural}, {width * 8} bits"
 
 
+def _refuse_endless_head(file: BinaryIO) -> None:
+    """See that the samples come behind few chunks: of eight bytes each they would take minutes.
+
+    Raises:
+        ValueError: they come behind more, or never.
+    """
+    file.seek(_RIFF)
+    for _ in range(_MOST_CHUNKS):
+        head = file.read(_CHUNK)
+        if len(head) < _CHUNK or head.startswith(b"data"):
+            file.seek(0)
+            return
+        size = int.from_bytes(head[4:], "little")
+        file.seek(size + size % 2, SEEK_CUR)
+    raise ValueError(f"its samples must come behind at most {_MOST_CHUNKS} chunks; they do not")
+
+
 @contextmanager
 def opened_sound(path: Path, asked: AskedSound) -> Iterator[Sound]:
     """Open a WAV file, and look at its head.
@@ -209,7 +239,8 @@ def opened_sound(path: Path, asked: AskedSound) -> Iterator[Sound]:
         ValueError: it is no WAV file with PCM samples, or they cannot be sent as asked.
     """
     with ExitStack() as opened:
-        file = opened.enter_context(path.open("rb"))
+        file = opened.enter_context(open_regular(path))
+        _refuse_endless_head(file)
         try:
             found = opened.enter_context(wave.open(file))
         except (EOFError, RuntimeError):  # the latter of a chunk that is longer than the file

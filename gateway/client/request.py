@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from partway.gateway.dialling import Address
+from partway.gateway.dialling import Address, client_tls
 from partway.protocol import limits
 from partway.protocol.eventstream import CONTENT_TYPE
 from partway.protocol.sigv4 import (
@@ -99,14 +99,11 @@ class StreamRequest:
         if not self.tls:
             return None
         try:
-            context = ssl.create_default_context(cafile=self.ca)
+            return client_tls(protocol, self.ca)
         except OSError as error:  # ssl.SSLError is one, and names neither file nor fault
             known = None if isinstance(error, ssl.SSLError) else error.strerror
             known = known or "the file must hold certificates in PEM"
             raise ValueError(f"ca: {self.ca}: {known}") from None
-        context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python 3.14 has none
-        context.set_alpn_protocols([protocol])
-        return context
 
     def upgrade(self, now: float) -> tuple[str, Headers]:
         """Make the target and further headers of a WebSocket's upgrade (clauses 3-3, 3-5).

@@ -28,6 +28,7 @@ from partway.gateway.configuration.messages import (
     unknown,
     unknown_among,
 )
+from partway.gateway.configuration.toml_bounds import TooMuch, check_bounds
 from partway.gateway.files import read_bounded
 from partway.protocol.limits import MIB
 
@@ -94,7 +95,8 @@ def read_toml(
         secret: whether no message may repeat what is in it.
 
     Raises:
-        SettingsError: it cannot be read, has more bytes, or is not TOML; says in which line.
+        SettingsError: it cannot be read, is no regular file, has more bytes, asks for too much of
+            the parser, or is not TOML; says in which line.
     """
     called = called or str(path)
     try:
@@ -104,7 +106,11 @@ def read_toml(
     except ValueError:
         raise SettingsError(f"{called}: this file must have at most {most} bytes") from None
     try:
-        return Document(called, tomllib.loads(content.decode()), secret)
+        text = content.decode()
+        check_bounds(text)
+        return Document(called, tomllib.loads(text), secret)
+    except TooMuch as error:
+        raise SettingsError(f"{called}: {error}") from None
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         why = f"line {line} has a byte that is not UTF-8"
@@ -116,8 +122,6 @@ def read_toml(
             place = f"line {lines}, at the end"
         # What is wrong may quote what is there; where it is does not.
         why = place if secret else f"{place}: {said}"
-    except RecursionError:
-        why = "arrays or tables are nested too deep"
     except ValueError:  # sys.set_int_max_str_digits()
         why = "a number has too many digits"
     raise SettingsError(f"{called}: this is not TOML: {why}")

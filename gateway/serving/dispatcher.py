@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 
 from partway.gateway.access.authentication import ANYBODY, Authenticator, Identity
 from partway.gateway.access.origins import check_origin
@@ -46,6 +48,8 @@ class Dispatcher:
     async def __call__(self, exchange: Exchange) -> None:
         """Answer an exchange; returns when its operation is over."""
         errors: ErrorDialect = aws_rest_json  # as long as it is not known whose client it is
+        began = time.thread_time()
+        recognised = False
         try:
             check_head(exchange)
             route, named = find(
@@ -56,10 +60,15 @@ class Dispatcher:
             )
             errors = route.errors
             identity = await self._identify(exchange, route, named)
+            recognised = route.access is not Access.ANYONE
+            if recognised:
+                exchange.visit.recognised()
             await route.payload.prepare(exchange)
             await route.operation(exchange, identity, named)
         except ApiError as error:
             self._refuse(exchange, error, errors)
+            # Where nobody is asked for their name, what they ask in vain counts all the same.
+            recognised = recognised and not (identity is ANYBODY and _is_the_clients(error))
         except ConnectionError:
             log.info(_line("client left", exchange))
         except asyncio.CancelledError:
@@ -69,6 +78,8 @@ class Dispatcher:
             self._refuse(exchange, InternalServerError(), errors, fault)
         finally:
             exchange.operation_over()
+            if not recognised:
+                exchange.visit.cost(time.thread_time() - began)
 
     async def _identify(
         self, exchange: Exchange, route: Route, named: Mapping[str, str]
@@ -106,6 +117,11 @@ class Dispatcher:
             exchange.abort()  # a second answer would be taken for the first one's content
         else:
             exchange.fail(error, errors)
+
+
+def _is_the_clients(error: ApiError) -> bool:
+    """Whether a refusal is the client's own fault, and not the container's or ours."""
+    return error.status < HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, ContainerError)
 
 
 def _level(error: ApiError) -> int:

@@ -34,12 +34,16 @@ from partway.gateway.serving.http1_heads import (
     MAX_REQUEST_LINE,
     unreadable,
 )
-from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
+from partway.gateway.serving.strangers import Visitor, VisitorFrom, uncounted
+from partway.log_lines import LogLine
+from partway.protocol.connection import Cancellable, FrameConnection, HttpProtocol, watch_by_tcp
 from partway.protocol.errors import ApiError, InputValidationError, InternalServerError
 from partway.protocol.handshake import is_upgrade
-from partway.protocol.limits import LINGER_TIMEOUT, REQUEST_HEAD_TIMEOUT
+from partway.protocol.limits import LINGER_TIMEOUT, LONG_READ, REQUEST_HEAD_TIMEOUT
+from partway.protocol.rounds import rounds
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 #: SO_LINGER of a socket that ends by RST, and not by FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -50,12 +54,16 @@ class Http1Server:
 
     Args:
         dispatch: answers an exchange.
+        visitor_from: makes what a connection from an address costs; by default nothing is counted.
     """
 
-    def __init__(self, dispatch: Dispatch) -> None:
+    def __init__(
+        self, dispatch: Dispatch, visitor_from: VisitorFrom = lambda _: uncounted()
+    ) -> None:
         self._dispatch = dispatch
         self._server = _Server(
             self._handle,
+            visitor_from,
             # aiohttp's one deadline: from when the listener hands a connection on, and from its
             # last response, to the end of the next head. Bytes that dribble in do not move it
             # (slowloris).
@@ -94,19 +102,27 @@ class Http1Server:
             transport.abort()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        visitor = cast("_RequestHandler", request.protocol).visitor
         exchange = Http1Exchange(request)
+        exchange.visit = visitor.asked()
         try:
             await self._dispatch(exchange)
         finally:
             exchange.let_go()
+        if visitor.overdrawn and not exchange.response.prepared:
+            exchange.response.force_close()
         return exchange.response
 
 
 class _Server(web.Server):
     """aiohttp's server, whose connections are :class:`_RequestHandler`."""
 
+    def __init__(self, handler: Handler, visitor_from: VisitorFrom, **options: Any) -> None:
+        super().__init__(handler, **options)
+        self._visitor_from = visitor_from
+
     def __call__(self) -> RequestHandler:
-        return _RequestHandler(self, loop=self._loop, **self._kwargs)
+        return _RequestHandler(self, self._visitor_from, loop=self._loop, **self._kwargs)
 
 
 class _RequestHandler(RequestHandler):
@@ -119,41 +135,79 @@ class _RequestHandler(RequestHandler):
         content: the request's body, while an operation reads it.
         broken: whether what follows in that body is not valid HTTP.
         waiting: how many tasks wait for the client in an exchange's methods.
+        visitor: what the connection costs.
     """
 
-    __slots__ = ("_not_taken", "_turn", "_unparsed", "broken", "content", "duplex", "waiting")
+    __slots__ = (
+        "_client_ended",
+        "_encrypted",
+        "_not_taken",
+        "_turn",
+        "_unparsed",
+        "_visitor_from",
+        "broken",
+        "content",
+        "duplex",
+        "visitor",
+        "waiting",
+    )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    visitor: Visitor
+
+    def __init__(self, server: web.Server, visitor_from: VisitorFrom, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._visitor_from = visitor_from
         self.duplex: Http1Duplex | None = None
         self.content: StreamReader | None = None
         self.broken = False
         self.waiting = 0
         self._unparsed = b""
-        self._turn: asyncio.Handle | None = None
+        self._client_ended = False
+        self._turn: Cancellable | None = None
         self._not_taken: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        peer = transport.get_extra_info("peername")
+        self.visitor = self._visitor_from(peer[0] if peer else "")
+        self._encrypted = transport.get_extra_info("sslcontext") is not None
+        super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         self._unparsed += data
-        if self._turn is None:
+        if self._turn is not None:
+            return
+        if len(data) > LONG_READ and rounds.busy():
+            self._yield_turn()
+        else:
             self._take_turn()
 
     def _take_turn(self) -> None:
         """Parse some of a read; the rest of it waits while other connections have their turn."""
         waited = self._turn is not None
         self._turn = None
+        if (waits := self.visitor.has_to_wait(self._take_turn)) is not None:
+            self._pause_transport_reading()
+            self._turn = waits
+            return
         self._parse(HTTP1_BYTES_PER_TURN)
         transport = self.transport
         if transport is None or transport.is_closing():
             return
         if self._unparsed:
-            transport.pause_reading()  # aiohttp may resume it: a read more then waits here too
-            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+            self._yield_turn()
+        elif self._client_ended:
+            if not self._may_be_sent_to():
+                transport.close()
         elif waited and not self._reading_paused and not self._buffer_paused:
             transport.resume_reading()
 
+    def _yield_turn(self) -> None:
+        """Let others have the loop: a read may hold tens of thousands of tiny chunks."""
+        self._pause_transport_reading()  # aiohttp may resume it: a read more then waits here too
+        self._turn = rounds.soon(self._take_turn)
+
     def parse_rest(self) -> None:
-        """Parse at once what waits for its turn: nothing comes after it."""
+        """Parse at once what waits behind the head of an upgrade: aiohttp keeps it as it is."""
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -193,11 +247,24 @@ class _RequestHandler(RequestHandler):
             self.duplex.writing_resumed()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp has it return nothing
-        self.parse_rest()
+        self._client_ended = True
+        transport = self.transport
+        if self._turn is None or transport is None:
+            return self._may_be_sent_to()
+        if not self._encrypted:
+            return True  # what waits may hold the last chunk; TLS cannot be kept open: a cut
+        return self._may_be_sent_to()
+
+    def _may_be_sent_to(self) -> bool:
+        """Whether the client, which sends nothing more, may still be sent to."""
         return self.duplex is not None and self.duplex.half_closed()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self.parse_rest()
+        if self._turn is not None:  # nobody would hear of what waits: who reads the body is told
+            self._turn.cancel()
+            self._turn = None
+            self._unparsed = b""
+        self.visitor.left(encrypted=self._encrypted)
         if self._not_taken is not None:
             self._not_taken.cancel()
         if self.duplex is None:
@@ -227,6 +294,7 @@ class _RequestHandler(RequestHandler):
             error = unreadable(exc)
         else:
             error = InternalServerError()
+        self.visitor.asked().cost(0.0)
         exchange = Http1Exchange(request)
         exchange.fail(error)
         exchange.response.force_close()
@@ -389,6 +457,8 @@ def _without_request_bytes(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
         record.exc_info = None
-        record.msg, record.args = "bad request: %s", (type(error).__name__,)
+        peer = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        record.msg = LogLine("bad request", peer=str(peer), reason=type(error).__name__)
+        record.args = ()
         record.levelno, record.levelname = logging.INFO, "INFO"
     return True

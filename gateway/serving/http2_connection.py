@@ -15,11 +15,14 @@ from partway.gateway.serving.http2_library import server_library, settings_frame
 from partway.gateway.serving.http2_lifetime import Http2Lifetime
 from partway.gateway.serving.http2_streams import Http2Streams
 from partway.gateway.serving.outlet import Outlet
+from partway.gateway.serving.strangers import Visitor
 from partway.log_lines import LogLine
 from partway.protocol import limits
+from partway.protocol.connection import Cancellable
 from partway.protocol.gathering import gathering
 from partway.protocol.http2_frames import goaway, window_update
 from partway.protocol.http2_gate import FrameGate
+from partway.protocol.rounds import rounds
 
 log = logging.getLogger("partway.http2")
 
@@ -44,11 +47,12 @@ class Http2Connection(asyncio.Protocol):
         self._gate = FrameGate(self._loop.time(), siblings.max_streams)
         self._transport: asyncio.Transport
         self._out: Outlet
+        self._visitor: Visitor
         self._lifetime: Http2Lifetime
         self._streams: Http2Streams
         self._dirty = False
         self._writing_paused = False
-        self._turn: asyncio.Handle | None = None
+        self._turn: Cancellable | None = None
         self._reading_paused = False
 
     # --- asyncio's callbacks ---------------------------------------------------------------------
@@ -62,10 +66,12 @@ class Http2Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         call_later = self._loop.call_later
         self._out = Outlet(self._transport, peer[0] if peer else "", call_later)
+        self._visitor = self._siblings.visitor_from(self._out.peer)
         self._lifetime = Http2Lifetime(
             self._gate,
             self._out,
             self._siblings,
+            self._visitor,
             flush=self.flush,
             on_closing=lambda: self._streams.late.close_soon(),
             call_later=call_later,
@@ -76,6 +82,7 @@ class Http2Connection(asyncio.Protocol):
             self._out,
             self._lifetime,
             self._siblings,
+            self._visitor,
             send_soon=self._send_soon,
             clock=self._loop,
         )
@@ -87,7 +94,11 @@ class Http2Connection(asyncio.Protocol):
         if self._out.closed:
             return
         self._gate.feed(data)
-        if self._turn is None and self._gate.waiting:  # bytes that dribble in cost no turn each
+        if self._turn is not None or not self._gate.waiting:
+            return  # bytes that dribble in cost no turn each
+        if len(data) > limits.LONG_READ and rounds.busy():
+            self._yield_turn()
+        else:
             self._take_turn()
 
     def eof_received(self) -> bool:
@@ -107,6 +118,7 @@ class Http2Connection(asyncio.Protocol):
         if self._turn is not None:
             self._turn.cancel()
         self._out.lost()
+        self._visitor.left(encrypted=self._out.encrypted)
         self._lifetime.lost()
         self._streams.lost()
         self._siblings.open.discard(self._lifetime)
@@ -121,6 +133,11 @@ class Http2Connection(asyncio.Protocol):
         """Take one turn's frames; the rest of a read waits while other connections have turns."""
         self._turn = None
         if self._out.closed:
+            return
+        waits = self._visitor.has_to_wait(self._take_turn)
+        if waits is not None:
+            self._pause_reading()
+            self._turn = waits
             return
         now = self._loop.time()
         outermost = gathering.begin()
@@ -141,13 +158,20 @@ class Http2Connection(asyncio.Protocol):
             if outermost:
                 gathering.end()
         if self._gate.waiting and not self._out.closed:
-            if not self._reading_paused:
-                self._reading_paused = True
-                self._transport.pause_reading()  # until this connection's turn comes, and no longer
-            self._turn = self._loop.call_soon(self._take_turn)
+            self._yield_turn()
         elif self._reading_paused:
             self._reading_paused = False
             self._transport.resume_reading()
+
+    def _yield_turn(self) -> None:
+        """Let others have the loop; until this connection's turn comes, and no longer."""
+        self._pause_reading()
+        self._turn = rounds.soon(self._take_turn)
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
 
     def _after_turn(self) -> None:
         """Act on what the gate has found, and give the credit that is due."""

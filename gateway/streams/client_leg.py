@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from partway.gateway.clock import Clock
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.legs import ClientLeg
 from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.streams.steps import Steps
 from partway.gateway.streams.websocket_leg import WebSocketLeg
 from partway.gateway.watch import PingWatch
 from partway.protocol.closing import (
@@ -37,8 +38,14 @@ from partway.protocol.envelopes import (
 )
 from partway.protocol.frame_codec import FrameError
 from partway.protocol.frames import Frame, FramesToParts, Opcode, PartsToFrames
-from partway.protocol.limits import envelope_bytes
-from partway.protocol.parts import InputEnd, ModelStreamError, PayloadPart, StreamError
+from partway.protocol.limits import JSON_AT_ONCE, envelope_bytes
+from partway.protocol.parts import (
+    InputEnd,
+    ModelStreamError,
+    PayloadPart,
+    StreamError,
+    StreamEvent,
+)
 
 RAW = "payloadpart.v1.raw"
 MSGPACK = "payloadpart.v1.msgpack"
@@ -175,7 +182,10 @@ class EnvelopeClientLeg(WebSocketClientLeg):
             event = self._envelope.decode(message)
         except EnvelopeError as error:
             self._fail(f"bad envelope: {error}", INVALID_DATA)
-            return
+        else:
+            self._take(event)
+
+    def _take(self, event: StreamEvent) -> None:
         match event:
             case PayloadPart(payload):
                 if len(payload) > self._policy.max_part:
@@ -200,6 +210,111 @@ class EnvelopeClientLeg(WebSocketClientLeg):
         return Close(ending.client_close or _failure_code(ending.error))
 
 
+class JsonClientLeg(EnvelopeClientLeg):
+    """Messages in JSON, of which the large ones are coded in turns with other streams.
+
+    Meanwhile nothing else is read of the client, or of the container, so all stays in its order.
+    """
+
+    def __init__(self, takeover: Takeover, policy: StreamPolicy, clock: Clock) -> None:
+        super().__init__(takeover, policy, clock, JsonEnvelope)
+        self._decoding = Steps(clock, lambda: self._session.failed())
+        self._encoding = Steps(clock, lambda: self._session.failed())
+        self._may_read = False  # as far as the session goes
+        self._writable = True
+        self._ending: Ending | None = None  # that waits for a message to be sent whole
+        self._encoded = self._decoded = 0  # bytes of what is being coded
+
+    # --- Down ------------------------------------------------------------------------------------
+
+    def send(self, part: PayloadPart) -> None:
+        if len(part.payload) <= JSON_AT_ONCE:
+            super().send(part)
+            return
+        self._encoded = len(part.payload)
+        self._session.client_blocked()
+        self._encoding.begin(self._encode(part))
+
+    def _encode(self, part: PayloadPart) -> Iterator[None]:
+        """Send a part as one message in fragments (RFC 6455 §5.4)."""
+        opcode = self._opcode
+        for piece, last in JsonEnvelope.pieces(part):
+            self._connection.send(Frame(opcode, piece, last))
+            opcode = Opcode.CONTINUATION
+            yield
+        self._encoding.stop()
+        if self._ending is not None:
+            super().finish(self._ending)
+        elif self._writable:
+            self._session.client_drained()
+
+    def writing_paused(self) -> None:
+        self._writable = False
+        if not self._encoding.under_way:
+            super().writing_paused()
+        elif self._ending is None:
+            self._encoding.hold()
+
+    def writing_resumed(self) -> None:
+        self._writable = True
+        if self._encoding.under_way:
+            self._encoding.go_on()
+        else:
+            super().writing_resumed()
+
+    def finish(self, ending: Ending) -> None:
+        self._decoding.stop()
+        if self._encoding.under_way:
+            self._pings.stop()
+            self._ending = ending
+            self._connection.pause_reading()
+            self._encoding.go_on()  # also to who takes nothing: it is one part at most
+        else:
+            super().finish(ending)
+
+    # --- Up --------------------------------------------------------------------------------------
+
+    def pause_reading(self) -> None:
+        self._may_read = False
+        super().pause_reading()
+
+    def resume_reading(self) -> None:
+        self._may_read = True
+        if not self._decoding.under_way:
+            super().resume_reading()
+
+    def _event(self, message: bytes) -> None:
+        if len(message) <= JSON_AT_ONCE:
+            super()._event(message)
+            return
+        self._decoded = len(message)
+        self._connection.pause_reading()
+        self._decoding.begin(self._decode(message))
+
+    def _decode(self, message: bytes) -> Iterator[None]:
+        try:
+            event = yield from JsonEnvelope.decoding(message)
+        except EnvelopeError as error:
+            self._fail(f"bad envelope: {error}", INVALID_DATA)
+            return
+        self._decoding.stop()
+        self._take(event)
+        if self._may_read:
+            self._connection.resume_reading()
+
+    # --- Either way ------------------------------------------------------------------------------
+
+    def buffered_bytes(self) -> int:
+        held = super().buffered_bytes()
+        held += self._encoded if self._encoding.under_way else 0
+        return held + (self._decoded if self._decoding.under_way else 0)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._decoding.stop()
+        self._encoding.stop()
+        super().connection_lost(error)
+
+
 def _failure_code(error: StreamError) -> int:
     return MODEL_FAILED if isinstance(error, ModelStreamError) else GATEWAY_FAILED
 
@@ -210,5 +325,5 @@ LEGS: dict[str, Callable[[Takeover, StreamPolicy, Clock], WebSocketClientLeg]] =
     MSGPACK: lambda takeover, policy, clock: EnvelopeClientLeg(
         takeover, policy, clock, MsgpackEnvelope
     ),
-    JSON: lambda takeover, policy, clock: EnvelopeClientLeg(takeover, policy, clock, JsonEnvelope),
+    JSON: JsonClientLeg,
 }

@@ -64,9 +64,7 @@ async def dial(
             tls_timeout=CONTAINER_TLS_TIMEOUT,
         )
     except HandshakeRefused as refusal:
-        body = refusal.body.decode("utf-8", "replace")
-        message = f"the container refused the stream with status {refusal.status}"
-        raise ContainerError(message, refusal.status, body) from None
+        raise _refused(refusal) from None
     except dialling.OutOfDescriptors:
         raise ServiceUnavailable(
             "this gateway has no file descriptor left for a stream; another one may take it"
@@ -76,6 +74,21 @@ async def dial(
         raise ContainerError(
             f"{none}: {error.unnamed}", for_operator=f"{none}: {error}", passing=error.passing
         ) from None
+
+
+def _refused(refusal: HandshakeRefused) -> ContainerError:
+    """A container's refusal as its client sees it (clause 4-6).
+
+    A success is no refusal: its body is a page of the container's, which answers whoever asks by
+    GET at that path. Clients choose paths to stream with, and not to read by.
+    """
+    status = refusal.status
+    if 200 <= status < 300:
+        return ContainerError(
+            f"the container takes no stream at this path: it answered {status}, not 101", status
+        )
+    body = refusal.body.decode("utf-8", "replace")
+    return ContainerError(f"the container refused the stream with status {status}", status, body)
 
 
 class WebSocketContainerLeg(WebSocketLeg, ContainerLeg):

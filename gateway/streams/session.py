@@ -298,14 +298,11 @@ class Session:
     def _patience(self) -> Patience:
         """How long the container may be silent now (clause 1.5-12)."""
         policy = self.policy
-        auto = policy.input_end == "auto"
-        if self.state is not State.CLOSING:
-            waits = auto and not self._answer_whole
-        else:
-            waits = auto and self.container.finishes_before_close
-        if waits:
+        closing = self.state is State.CLOSING
+        finishes = self.container.finishes_before_close if closing else not self._answer_whole
+        if finishes and policy.input_end == "auto":
             return Patience("answer_timeout", policy.answer_timeout)
-        if self.state is State.CLOSING:
+        if closing:
             return Patience("close_timeout", policy.close_timeout)
         return Patience("drain_timeout", policy.drain_timeout)
 

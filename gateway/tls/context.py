@@ -17,6 +17,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from partway.gateway.clock import Clock, Timer
+from partway.gateway.files import others_may
 from partway.gateway.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
 from partway.log_lines import LogLine
 
@@ -134,9 +135,9 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
                 ends=certificate.not_valid_after_utc.isoformat(),
             )
         )
-    if files.key.stat().st_mode & 0o077:
+    if verb := others_may(files.key.stat().st_mode):
         log.warning(
-            LogLine("others than its owner can read the key: chmod 600", file=str(files.key))
+            LogLine(f"others than its owner can {verb} the key: chmod 600", file=str(files.key))
         )
     return context, certificate.not_valid_after_utc
 

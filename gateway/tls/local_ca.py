@@ -13,6 +13,7 @@ import ipaddress
 import os
 import re
 import socket
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -152,11 +153,13 @@ class LocalCa:
             patience: seconds to wait, blocking, while another process writes.
 
         Raises:
-            TlsError: a file cannot be read or written, or is not what it should be; the CA is no
-                longer valid; there are too many names.
+            TlsError: a file cannot be read or written, or is not what it should be; others may use
+                a key, or put another in its place; the CA is no longer valid; there are too many
+                names.
             ValueError: a name is neither a DNS name nor an IP address.
         """
         wanted = [certificate_name(name) for name in names]
+        self._check_private()
         if not self._is_done(wanted, now):
             try:
                 self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -233,6 +236,16 @@ class LocalCa:
                 f"{self._ca_key} for a new one, which clients have to be told to trust"
             )
 
+    def _check_private(self) -> None:
+        """See that nobody else can sign in this CA's name, also while there is nothing to sign."""
+        _refuse_if_shared(self._ca_key)
+        mode = _mode_of(self._directory)
+        if mode & 0o022:
+            raise TlsError(
+                f"{self._directory}: others than its owner may put a CA of theirs here "
+                f"(mode {mode:04o}); chmod 700 it, and remove what is in it if they may have"
+            )
+
     # --- Files -----------------------------------------------------------------------------------
 
     def _certificate(self, path: Path) -> x509.Certificate | None:
@@ -255,12 +268,7 @@ class LocalCa:
         data = read_if_there(path)
         if data is None:
             return None
-        mode = path.stat().st_mode & 0o777
-        if mode & 0o077:
-            raise TlsError(
-                f"{path}: others than its owner may use this key (mode {mode:04o}); "
-                "chmod 600 it, or remove it if others may have read it"
-            )
+        _refuse_if_shared(path)
         try:
             key = serialization.load_pem_private_key(data, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -319,6 +327,24 @@ class LocalCa:
             f"{path}: cannot be written: {error.strerror}; "
             "use a directory that is this user's own, or give a certificate and a key"
         )
+
+
+def _refuse_if_shared(path: Path) -> None:
+    """Refuse a key that others than its owner may read or write, if it is there."""
+    mode = _mode_of(path)
+    if mode & 0o077:
+        raise TlsError(
+            f"{path}: others than its owner may use this key (mode {mode:04o}); "
+            "chmod 600 it, or remove it if others may have read it"
+        )
+
+
+def _mode_of(path: Path) -> int:
+    """What owner, group and others may do with a file; 0 if it is not there to be looked at."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0
 
 
 # --- Certificates --------------------------------------------------------------------------------

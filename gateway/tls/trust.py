@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from partway.gateway.dialling import client_tls
 from partway.gateway.tls.context import TlsError
 
 
@@ -34,11 +35,8 @@ class Trust:
 @cache  # as many as an operator names files
 def _context(ca: Path | None) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=ca)
+        return client_tls("http/1.1", ca)  # a WebSocket is an upgrade of HTTP/1.1
     except ssl.SSLError:  # an OSError too
         raise TlsError(f"{ca}: the file holds no certificate in PEM") from None
     except OSError as error:
         raise TlsError(f"{ca}: cannot be read: {error.strerror}") from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python 3.14 has none
-    context.set_alpn_protocols(["http/1.1"])  # a WebSocket is an upgrade of HTTP/1.1
-    return context

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.container.activity import STOPPING, Activity, check_not_a_page
+from partway.container.activity import STOPPING, Activity, check_not_a_page, is_from_a_page
 from partway.protocol.handshake import UpgradeError
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -123,9 +123,32 @@ async def test_what_is_cancelled_and_what_ignores_it() -> None:
     assert await activity.cancel(0.01) == set()
 
 
-@pytest.mark.parametrize("name", ["Origin", "origin", "ORIGIN"])
-def test_a_page_s_stream_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("Origin", "https://page.example"),
+        ("origin", ""),
+        ("ORIGIN", "null"),
+        ("Sec-Fetch-Site", "cross-site"),
+        ("sec-fetch-site", " Same-Site "),
+    ],
+)
+def test_what_a_page_asks_for_is_refused(header: tuple[str, str]) -> None:
+    assert is_from_a_page([("Host", "c"), header])
     with pytest.raises(UpgradeError, match="not from pages") as refused:
-        check_not_a_page(["Host", name])
+        check_not_a_page([("Host", "c"), header])
     assert refused.value.status == 403
-    check_not_a_page(["Host", "X-Origin"])
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("X-Origin", "https://page.example"),
+        ("Referer", "https://page.example"),
+        ("Sec-Fetch-Site", "none"),  # somebody has typed the address
+        ("Sec-Fetch-Site", "same-origin"),
+    ],
+)
+def test_what_no_page_of_others_asks_for_passes(header: tuple[str, str]) -> None:
+    assert not is_from_a_page([("Host", "c"), header])
+    check_not_a_page([("Host", "c"), header])

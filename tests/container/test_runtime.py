@@ -206,6 +206,38 @@ async def test_a_stream_is_known_while_it_is_open() -> None:
         assert not server.runtime.activity.streams
 
 
+# --- Pages -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header", ["Origin: https://page.example", "origin: null", "Sec-Fetch-Site: cross-site"]
+)
+async def test_a_page_cannot_ask_for_an_invocation(header: str) -> None:
+    """A browser asks nobody before it sends a POST whose body passes for text."""
+    asked: list[Request] = []
+
+    async def note(request: Request) -> Reply:
+        asked.append(request)
+        return Reply(b"")
+
+    async with serving(ScriptedModel(on_invoke=note)) as (_, port):
+        for line, body in (
+            ("POST /invocations", b"hello"),
+            ("GET /invocations", b""),
+            ("GET /execution-parameters", b""),
+        ):
+            head = f"{line} HTTP/1.1\r\nHost: c\r\n{header}\r\nContent-Type: text/plain\r\n"
+            length = f"Content-Length: {len(body)}\r\n\r\n"
+            answer = await ask(port, (head + length).encode() + body)
+            assert status_of(answer) == 403
+            assert answer.endswith(
+                b"\r\n\r\na container takes requests from its platform, not from pages\n"
+            )
+        ping = f"GET /ping HTTP/1.1\r\nHost: c\r\nConnection: close\r\n{header}\r\n\r\n"
+        assert status_of(await ask(port, ping.encode())) == 200
+    assert asked == []
+
+
 # --- Bodies --------------------------------------------------------------------------------------
 
 CHUNKED = b"POST /invocations HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from partway.gateway.files import is_file_or_folder, is_folder, read_bounded
+from partway.gateway.files import (
+    is_file_or_folder,
+    is_folder,
+    open_regular,
+    others_may,
+    read_bounded,
+)
 
 
 def test_a_file_up_to_the_limit(tmp_path):
@@ -23,8 +30,53 @@ def test_a_longer_one(tmp_path):
 
 
 def test_one_without_an_end():
-    with pytest.raises(ValueError, match="1000 bytes"):
+    with pytest.raises(OSError, match="this is a device; it must be a regular file"):
         read_bounded(Path("/dev/zero"), 1000)
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_whose_writer_never_comes(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="this is a pipe; it must be a regular file"):
+        open_regular(tmp_path / "pipe")
+
+
+def test_a_folder(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        open_regular(tmp_path)
+
+
+def test_a_file_that_is_refused_is_closed_again(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    before = len([*Path("/dev/fd").iterdir()])
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(OSError, match=r"regular file|Is a directory"):
+            open_regular(path)
+    assert len([*Path("/dev/fd").iterdir()]) == before
+
+
+def test_a_regular_file_is_read_as_ever(tmp_path):
+    (tmp_path / "file").write_bytes(b"12")
+    (tmp_path / "link").symlink_to("file")
+    with open_regular(tmp_path / "link") as file:
+        assert file.read() == b"12"
+
+
+@pytest.mark.parametrize(
+    ("mode", "verb"),
+    [
+        (0o600, ""),
+        (0o700, ""),
+        (0o640, "read"),
+        (0o604, "read"),
+        (0o622, "write"),
+        (0o602, "write"),
+        (0o666, "read and write"),
+        (0o611, ""),
+    ],
+)
+def test_what_others_may_do(mode, verb):
+    assert others_may(mode) == verb
 
 
 def test_one_that_is_not_there(tmp_path):

@@ -1,14 +1,13 @@
 """The real AWS SDK for Python, told what to do line by line. Run by the SDK's own interpreter.
 
-Reads commands from standard input and answers each on standard output, both one JSON object a line.
-Commands run side by side and are answered when they are done, in any order::
+How it is told is :mod:`tests.interop.told`'s matter::
 
     {"id": 1, "do": "open", "stream": "s", "endpoint_uri": "https://localhost:1", ...}
     {"id": 1, "result": null}
     {"id": 2, "do": "receive", "stream": "s"}
     {"id": 2, "error": {"kind": "ModelStreamError", "message": "...", "error_code": "1011", ...}}
 
-Imports nothing of this project: the SDK needs a newer Python than that does, and lives apart.
+Imports nothing else of this project: the SDK needs a newer Python than that does, and lives apart.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ import asyncio
 import base64
 import gc
 import importlib.metadata
-import json
 import platform
-import sys
 from typing import Any
 
 from aws_sdk_sagemaker_runtime_http2 import client as sdk_client
@@ -32,6 +29,7 @@ from aws_sdk_sagemaker_runtime_http2.models import (
 from smithy_aws_core.identity import AWSCredentialsIdentity
 from smithy_core.aio.interfaces.identity import IdentityResolver
 from smithy_http.aio.crt import AWSCRTHTTPClient
+from told import follow
 
 VERSION = importlib.metadata.version("aws-sdk-sagemaker-runtime-http2")
 
@@ -149,33 +147,6 @@ class Driver:
     async def close_client(self, client: str) -> None:
         await close_client(self.clients.pop(client))
 
-    async def answer(self, line: bytes) -> None:
-        command = json.loads(line)
-        number, do = command.pop("id"), command.pop("do")
-        try:
-            answer = {"result": await getattr(self, do)(**command)}
-        except Exception as error:  # whatever it is, it is the answer
-            members = {name: getattr(error, name, None) for name in MEMBERS}
-            told = {"kind": type(error).__name__, "text": str(error), **members}
-            cause = error.__cause__
-            told["cause"] = None if cause is None else type(cause).__name__
-            answer = {"error": told}
-        sys.stdout.write(json.dumps({"id": number, **answer}) + "\n")
-        sys.stdout.flush()
-
-
-async def main() -> None:
-    driver = Driver()
-    commands = asyncio.StreamReader(limit=2**24)
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
-    )
-    running = set()
-    async for line in commands:
-        task = asyncio.create_task(driver.answer(line))
-        running.add(task)
-        task.add_done_callback(running.discard)
-
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(follow(Driver(), MEMBERS))

@@ -678,3 +678,15 @@ async def test_a_lost_connection_reads_as_an_end(
     recorder.cut()
     await talking.stream.end()
     assert (await talking.model.frame()).close_code == 1001
+
+
+@pytest.mark.clause("2.3-6")
+async def test_a_reset_connection_is_an_error(
+    client_for: ClientFor, recorder: Recorder, containers: dict[str, RawContainer]
+) -> None:
+    client = await client_for(recorder.uri)
+    talking = Conversation(await client.open("model"), await containers["model"].stream())
+    await talking.greet()
+    recorder.reset()
+    assert (await talking.stream.error()).members["code"] == "ECONNRESET"
+    assert (await talking.model.frame()).close_code == 1001

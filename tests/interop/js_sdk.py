@@ -17,7 +17,9 @@ import itertools
 import json
 import os
 import shutil
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
@@ -263,7 +265,9 @@ class Recorder:
         self._port = port
         self._tls = tls
         self._server: asyncio.Server | None = None
-        self._writers: list[asyncio.StreamWriter] = []
+        self._to_clients: list[asyncio.StreamWriter] = []
+        self._to_gateway: list[asyncio.StreamWriter] = []
+        self._cut = False
         self.uri = ""
         self.conversations: list[list[Chunk]] = []
 
@@ -276,16 +280,35 @@ class Recorder:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
-        self.cut()
+        self._drop()
 
     def cut(self) -> None:
-        """Drop all connections."""
-        for writer in self._writers:
+        """Lose all connections: to the client comes a FIN, without GOAWAY or close_notify.
+
+        The sockets stay: a closed one would answer what the client still says with an RST, and
+        that is another loss.
+        """
+        self._cut = True
+        for writer in self._to_gateway:
+            writer.transport.abort()
+        for writer in self._to_clients:
+            writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """Lose all connections: to the client comes an RST."""
+        for writer in self._to_clients:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self._drop()
+
+    def _drop(self) -> None:
+        for writer in self._to_clients + self._to_gateway:
             writer.transport.abort()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        self._writers += [writer, up_writer]
+        self._to_clients.append(writer)
+        self._to_gateway.append(up_writer)
         kept: list[Chunk] = []
         self.conversations.append(kept)
 
@@ -298,7 +321,8 @@ class Recorder:
                     kept.append(Chunk(from_client, data))
                     target.write(data)
                     await target.drain()
-            target.close()
+            if not self._cut:
+                target.close()
 
         async with asyncio.TaskGroup() as both:
             both.create_task(copy(reader, up_writer, from_client=True))

@@ -1,6 +1,6 @@
 """Real pipecat, told what to do line by line. Run by an interpreter that has it.
 
-Speaks as :mod:`tests.interop.aws_sdk_client` does: a JSON object a line, commands side by side.
+How it is told is :mod:`tests.interop.told`'s matter.
 What a bot meets is told one thing at a time, by ``next``::
 
     {"id": 1, "do": "start", "bot": "b", "region": "us-east-1", "listens": {"endpoint_name": "d"}}
@@ -8,7 +8,7 @@ What a bot meets is told one thing at a time, by ``next``::
     {"id": 3, "do": "next", "bot": "b"}
     {"id": 3, "result": {"what": "TranscriptionFrame", "text": "hello"}}
 
-Imports nothing of this project, which lives in another environment.
+Imports nothing else of this project, which lives in another environment.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import importlib.metadata
-import json
-import sys
 from typing import Any
 
 from pipecat.frames.frames import (
@@ -37,6 +35,7 @@ from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.services.deepgram.sagemaker.stt import DeepgramSageMakerSTTService
 from pipecat.services.deepgram.sagemaker.tts import DeepgramSageMakerTTSService
 from pipecat.workers.runner import WorkerRunner
+from told import follow
 
 RATE = 16000
 
@@ -183,30 +182,6 @@ class Driver:
         await ending.runner.cancel("told to")
         return await ending.over()
 
-    async def answer(self, line: bytes) -> None:
-        command = json.loads(line)
-        number, do = command.pop("id"), command.pop("do")
-        try:
-            answer = {"result": await getattr(self, do)(**command)}
-        except Exception as error:  # whatever it is, it is the answer
-            told = {"kind": type(error).__name__, "text": str(error), "cause": None}
-            answer = {"error": told}
-        sys.stdout.write(json.dumps({"id": number, **answer}) + "\n")
-        sys.stdout.flush()
-
-
-async def main() -> None:
-    driver = Driver()
-    commands = asyncio.StreamReader(limit=2**24)
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
-    )
-    running = set()
-    async for line in commands:
-        task = asyncio.create_task(driver.answer(line))
-        running.add(task)
-        task.add_done_callback(running.discard)
-
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(follow(Driver()))

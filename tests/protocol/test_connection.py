@@ -957,18 +957,80 @@ async def test_a_peer_that_takes_its_last_bytes_one_by_one_is_cut_in_the_end():
     assert transport.aborted
 
 
+class LostInTheMiddle:
+    """A connection that is lost when the first turn of a long read has been delivered."""
+
+    def __init__(self, turns_left, last=b""):
+        self.owner = Owner()
+        self.connection = FrameConnection(self.owner, Side.CLIENT, call_later=Timers())
+        self.connection.connection_made(AlwaysFull(self.connection))
+        self.count = (1 + turns_left) * FRAMES_PER_TURN
+        self.connection.data_received(raw.frame(BINARY, b"x") * self.count + last)
+        assert len(self.owner.heard("frame")) == FRAMES_PER_TURN
+
+    def lose(self):
+        self.connection.connection_lost(ConnectionResetError())
+        return self.owner
+
+
 @pytest.mark.clause("1.5-3", "1.5-13")
-async def test_what_waits_for_its_turn_when_the_transport_goes_is_delivered():
+async def test_what_waits_for_its_turn_when_the_transport_goes_is_delivered_in_turns():
     """A Close that came in the same read as many frames names the end, not the reset after it."""
-    owner = Owner()
-    connection = FrameConnection(owner, Side.CLIENT)
-    connection.connection_made(AlwaysFull(connection))
-    count = 3 * FRAMES_PER_TURN
-    connection.data_received(raw.frame(BINARY, b"x") * count + raw.frame(CLOSE, b"\x03\xf3"))
-    assert len(owner.heard("frame")) == FRAMES_PER_TURN
-    connection.connection_lost(ConnectionResetError())
-    assert len(owner.heard("frame")) == count
+    lost = LostInTheMiddle(3, last=raw.frame(CLOSE, b"\x03\xf3"))
+    owner = lost.lose()
+    assert lost.connection.lost
+    assert not owner.heard("lost")
+    seen = [len(owner.heard("frame"))]
+    while not owner.heard("lost"):
+        await asyncio.sleep(0)
+        seen.append(len(owner.heard("frame")))
+    assert max(after - before for before, after in itertools.pairwise(seen)) == FRAMES_PER_TURN
+    assert len(owner.heard("frame")) == lost.count
     assert owner.told[-2:] == [("close", Close(1011)), ("lost", ConnectionResetError)]
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda connection: connection.finish(Close(1001)),
+        lambda connection: connection.abort(),
+        lambda connection: connection.pause_reading(),
+    ],
+    ids=["finish", "abort", "pause"],
+)
+@pytest.mark.parametrize("within", [True, False], ids=["in a callback", "between turns"])
+async def test_what_waits_for_its_turn_on_a_lost_connection_may_be_given_up(leave, within):
+    lost = LostInTheMiddle(3)
+    connection, owner = lost.connection, lost.lose()
+    if within:
+        owner.on_frame = lambda _: leave(connection)
+    else:
+        leave(connection)
+    await owner.until("lost")
+    connection.resume_reading()
+    every_intent(connection)
+    await turns()
+    assert len(owner.heard("frame")) == FRAMES_PER_TURN + within
+    assert owner.told[-1] == ("lost", ConnectionResetError)
+
+
+async def test_a_pause_on_a_lost_connection_that_is_over_before_its_turn_loses_nothing():
+    lost = LostInTheMiddle(1)
+    connection, owner = lost.connection, lost.lose()
+    connection.pause_reading()
+    connection.resume_reading()
+    owner.on_frame = lambda _: (connection.pause_reading(), connection.resume_reading())
+    await owner.until("lost")
+    assert len(owner.heard("frame")) == lost.count
+
+
+async def test_nobody_hears_what_waited_on_a_connection_that_was_finished():
+    lost = LostInTheMiddle(100)
+    lost.connection.finish(Close(1001))
+    owner = lost.lose()
+    await asyncio.sleep(0)
+    assert len(owner.heard("frame")) == FRAMES_PER_TURN
+    assert owner.told[-1] == ("lost", ConnectionResetError)
 
 
 @pytest.mark.clause("1.5-13")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from partway.protocol import envelopes
 from partway.protocol.envelopes import (
     EnvelopeError,
     JsonEnvelope,
@@ -403,3 +404,85 @@ def test_what_is_held_can_be_dropped():
     assembler.drop()
     assert assembler.held_bytes == 0
     assert assembler.add(b"b", fin=True) == b"b"
+
+
+# --- Step by step ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small_pieces():
+    """A piece is a dozen bytes, so that small parts have several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(envelopes, "JSON_PIECE", 12)
+        yield
+
+
+def step_by_step(message):
+    """What the steps lead to, and how many there are."""
+    steps, count = JsonEnvelope.decoding(message), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+@given(event=EVENTS)
+@example(event=PayloadPart(bytes(range(256)) * 10))
+def test_steps_lead_to_the_same_event(event, small_pieces):
+    message = JsonEnvelope.encode(event)
+    found, steps = step_by_step(message)
+    assert found == event
+    assert steps >= 3 + (len(event.payload) // 12 if isinstance(event, PayloadPart) else 0)
+
+
+@given(st.text(st.sampled_from("QUJD=+/-\u00e9\\ "), max_size=64))
+@example("QUJDQUJDQUJDQQ==QUJD")
+@example("QUJDQUJDQUJDQUI=")
+def test_steps_refuse_the_same_base64(small_pieces, encoded):
+    message = json.dumps({"PayloadPart": {"Bytes": encoded}}).encode()
+    try:
+        wanted = JsonEnvelope.decode(message)
+    except EnvelopeError as error:
+        with pytest.raises(EnvelopeError, match=f"^{re.escape(str(error))}$"):
+            step_by_step(message)
+    else:
+        assert step_by_step(message)[0] == wanted
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\xff",
+        b"{",
+        b"[]",
+        b"1",
+        b'{"PayloadPart": 1}',
+        b'{"PayloadPart": {"Bytes": 1}}',
+        b'{"PayloadPart": {"Bytes": null}}',
+        b'{"PayloadPart": {"Bytes": "QQ==", "Bytes": "QQ=="}}',
+        b'{"PayloadPart": {"Bytes": "QQ==", "bytes": ""}}',
+        b'{"InputEnd": {"Bytes": "QQ=="}}',
+        b"{" + b"," * 33,
+        b"[" * 33,
+    ],
+)
+def test_steps_refuse_what_is_refused_at_once(message):
+    with pytest.raises(EnvelopeError) as at_once:
+        JsonEnvelope.decode(message)
+    with pytest.raises(EnvelopeError) as in_steps:
+        step_by_step(message)
+    assert str(in_steps.value) == str(at_once.value)
+
+
+@given(
+    part=st.builds(
+        PayloadPart, st.binary(), st.sampled_from(DataType), st.sampled_from(CompletionState)
+    )
+)
+def test_pieces_are_the_message(part, small_pieces):
+    pieces = list(JsonEnvelope.pieces(part))
+    assert b"".join(piece for piece, _ in pieces) == JsonEnvelope.encode(part)
+    assert [last for _, last in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert len(pieces) == 2 + -(-len(part.payload) // 12)

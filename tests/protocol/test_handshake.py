@@ -18,6 +18,7 @@ from partway.protocol.handshake import (
     UpgradeError,
     accept_key,
     check_upgrade,
+    finishes_before_close,
     is_upgrade,
     tokens,
     upgrade_headers,
@@ -33,6 +34,21 @@ KEY_ACCEPTED = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
 def test_accept_key_is_the_rfcs_example():
     assert accept_key(KEY) == KEY_ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, False),
+        ({"x-partway-close": "after-answer"}, True),
+        ({"x-partway-close": " After-Answer "}, True),
+        ({"x-partway-close": "at-once"}, False),
+        ({"x-partway-close": ""}, False),
+    ],
+)
+def test_when_a_close_is_answered(headers, expected):
+    assert finishes_before_close(headers) is expected
+    assert Accepted(headers, None, b"").finishes_before_close is expected
 
 
 @pytest.mark.parametrize(

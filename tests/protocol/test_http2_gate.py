@@ -357,6 +357,42 @@ def test_a_header_block_that_is_too_large_is_dropped(gate, block):
     assert passed(gate, headers(5), data(5)) == b""
 
 
+#: Changes of the table's size to 0, and to 4,096 in three bytes (RFC 7541 §5.1, §6.3).
+NONE, WHOLE = b"\x20", b"\x3f\xe1\x1f"
+
+
+@pytest.mark.parametrize("updates", [NONE, WHOLE, NONE + WHOLE], ids=bytes.hex)
+def test_changes_of_the_tables_size_that_hpack_needs_pass(gate, updates):
+    frames = [headers(1, updates + b"\x82"), headers(3, updates[:1], whole=False)]
+    frames.append(continuation(3, updates[1:] + b"\x82", whole=True))
+    assert passed(gate, *frames) == raw(*frames)
+    assert gate.overdone is None
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [headers(1, NONE * 3 + b"\x82")],
+        [headers(1, WHOLE * 3 + b"\x82")],
+        [headers(1, b"", whole=False), continuation(1, NONE + WHOLE + NONE, whole=True)],
+        [headers(1, WHOLE[:2], whole=False), continuation(1, WHOLE[2:] + NONE * 2, whole=True)],
+        [
+            HeadersFrame(
+                1,
+                NONE * 3 + b"\x82",
+                pad_length=7,
+                flags=["PADDED", "PRIORITY", "END_HEADERS"],
+            )
+        ],
+    ],
+    ids=["short", "long", "continued", "cut", "padded"],
+)
+def test_more_of_them_are_a_header_block_that_is_dropped(gate, frames):
+    """16,000 of them in one block held the loop for 80 ms and more."""
+    assert passed(gate, *frames) == b""
+    assert gate.overdone == "a header block"
+
+
 def test_a_header_block_that_never_ends_holds_nothing(gate):
     passed(gate, headers(1))
     assert passed(gate, headers(3, whole=False), *[continuation(3, b"")] * 1000, data(1)) == raw(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.protocol.rates import TokenBucket
+from partway.protocol.rates import Allowance, TokenBucket
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +39,34 @@ def test_no_more_than_burst_and_rate_allow(pauses, burst, rate):
         now += pause
         taken += bucket.take(now)
         assert taken <= burst + rate * now + 1e-6
+
+
+def test_an_allowance_is_overdrawn_until_what_is_owed_has_come_back():
+    allowance = Allowance(3, 2, now=10)
+    allowance.draw(3, 10)
+    assert allowance.overdrawn_for(10) == 0
+    allowance.draw(5, 10)
+    assert allowance.overdrawn_for(10) == 2.5
+    assert allowance.overdrawn_for(12) == 0.5
+    assert allowance.overdrawn_for(12.5) == 0
+    allowance.draw(1, 12.5)
+    assert allowance.overdrawn_for(12.5) == 0.5
+
+
+def test_an_allowance_never_holds_more_than_at_the_beginning():
+    allowance = Allowance(3, 2, now=0)
+    allowance.draw(-5, 0)
+    allowance.draw(5, 100)
+    assert allowance.overdrawn_for(100) == 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.5), st.floats(0, 3))), st.floats(0, 9), st.floats(0.1, 9))
+def test_who_waits_as_long_as_an_allowance_says_spends_no_more_than_it_allows(steps, burst, rate):
+    """But for what was spent last."""
+    allowance = Allowance(burst, rate, now=0)
+    now = spent = 0.0
+    for pause, amount in steps:
+        now += pause + allowance.overdrawn_for(now + pause)
+        assert spent <= burst + rate * now + 1e-3
+        allowance.draw(amount, now)
+        spent += amount

@@ -8,7 +8,18 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PONG, TEXT, close, frame
+from partway.protocol.limits import JSON_AT_ONCE
+from tests.frame_factory import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    KEY,
+    PONG,
+    TEXT,
+    RawFrame,
+    close,
+    frame,
+)
 from tests.wire.peers import JSON, MSGPACK, RAW, RawClient
 
 #: Where a frame's length changes its form, and the largest ones.
@@ -140,17 +151,25 @@ class EnvelopeDialect(RawDialect):
         return self.event({"InputEnd": {}})
 
     async def read_event(self, client: RawClient) -> dict[str, Any]:
-        """The next event that the client sees: one message, one frame."""
-        seen = await client.frame()
-        assert (seen.fin, seen.opcode) == (True, self.opcode), seen
-        return self.decode(seen.payload)
+        """The next event that the client sees."""
+        return self.decode(await self._rest(client, await client.frame()))
+
+    async def _rest(self, client: RawClient, seen: RawFrame) -> bytes:
+        """The message that a frame begins: of one frame, but for large parts in JSON."""
+        assert seen.opcode == self.opcode, seen
+        message = bytearray(seen.payload)
+        while not seen.fin:
+            seen = await client.frame()
+            assert (seen.opcode, self.opcode) == (CONTINUATION, TEXT), seen
+            message += seen.payload
+        assert len(message) > JSON_AT_ONCE or len(message) == len(seen.payload), "one frame"
+        return bytes(message)
 
     async def read(self, client: RawClient) -> Part | End:
         seen = await client.frame()
         if seen.opcode == CLOSE:
             return End(None, seen.close_code, seen.close_reason)
-        assert (seen.fin, seen.opcode) == (True, self.opcode), seen
-        event = self.decode(seen.payload)
+        event = self.decode(await self._rest(client, seen))
         if "PayloadPart" not in event:
             last = await client.frame()
             assert last.opcode == CLOSE, last

@@ -73,7 +73,11 @@ class Attacker:
 
     def get(self, path: str = "/healthz") -> bytes:
         """A whole request."""
-        return self.headers(self._fields("GET", path), end=True)
+        return self.request("GET", path)
+
+    def request(self, method: str, path: str, *more: tuple[str, str]) -> bytes:
+        """A whole request without a body, with more headers."""
+        return self.headers(self._fields(method, path, *more), end=True)
 
     def _fields(self, method: str, path: str, *more: tuple[str, str]) -> bytes:
         """A request's block of headers; what was said before is said again in a byte."""

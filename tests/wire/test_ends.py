@@ -620,6 +620,14 @@ async def test_after_draining_a_close_that_is_not_answered_ends_the_stream(
 UNPINGED = StreamPolicy(ping_interval=1e6, client_ping_interval=1e6)
 
 
+async def asked_a_question(gateway, events):
+    """A stream whose client has asked and said all, and the container's end of it."""
+    client, model = await gateway.open(events.name)
+    client.send(events.part(Part(b"a question", UTF8)), events.end())
+    assert (await model.frame()).payload == b"a question"
+    return client, model
+
+
 def keeps_quiet_about_it(request):
     """The 101 of a container that does not say when it answers a Close."""
     return switching(request, finishes=False)
@@ -630,9 +638,7 @@ async def test_a_container_that_finishes_first_hears_at_once_and_is_waited_for(
     gateway_for, events, caplog, clock
 ):
     gateway = await gateway_for(UNPINGED)
-    client, model = await gateway.open(events.name)
-    client.send(events.part(Part(b"a question", UTF8)), events.end())
-    assert (await model.frame()).payload == b"a question"
+    client, model = await asked_a_question(gateway, events)
     assert (await model.frame()).payload == NORMALLY
     for _ in range(3):
         clock.advance(59.0)
@@ -649,9 +655,7 @@ async def test_one_that_does_not_say_so_hears_when_it_has_answered_and_is_silent
 ):
     container.answer = keeps_quiet_about_it
     gateway = await gateway_for(UNPINGED)
-    client, model = await gateway.open(events.name)
-    client.send(events.part(Part(b"a question", UTF8)), events.end())
-    assert (await model.frame()).payload == b"a question"
+    client, model = await asked_a_question(gateway, events)
     await client.caught_up()
     clock.advance(59.0)
     for word in (b"at", b"long", b"last"):
@@ -675,9 +679,7 @@ async def test_one_that_does_not_answer_at_all_holds_its_slot_for_a_minute(
 ):
     container.answer = keeps_quiet_about_it
     gateway = await gateway_for(UNPINGED)
-    client, model = await gateway.open(events.name)
-    client.send(events.part(Part(b"a question", UTF8)), events.end())
-    assert (await model.frame()).payload == b"a question"
+    client, model = await asked_a_question(gateway, events)
     await client.caught_up()
     clock.advance(60.0)
     assert (await model.frame()).payload == NORMALLY

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from partway.gateway.serving import http2_late_input
 from partway.protocol.limits import (
     HTTP2_MAX_HEADER_BLOCK,
     KIB,
@@ -16,7 +17,7 @@ from partway.protocol.limits import (
 from tests.wire.event_messages import part_event
 from tests.wire.http2_peers import RawHttp2Client
 from tests.wire.http2_streams import bidirectional_request
-from tests.wire.peers import Response, RunningGateway
+from tests.wire.peers import PATIENCE, Response, RunningGateway
 
 Fields = list[tuple[str, str]]
 
@@ -129,7 +130,8 @@ async def test_a_head_that_is_too_large_costs_nobody_else_anything(gateway_for):
     assert client.goaway is None
 
 
-async def test_a_body_behind_such_a_head_is_dropped(gateway_for):
+async def test_a_body_behind_such_a_head_is_dropped(gateway_for, monkeypatch):
+    monkeypatch.setattr(http2_late_input, "HTTP2_LATE_QUIET_UNBEGUN", PATIENCE)
     gateway = await gateway_for()
     client = await connect(gateway)
     stream = client.request(bidirectional_request(sized(20 * KIB)))

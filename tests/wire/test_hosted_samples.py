@@ -21,6 +21,9 @@ ENDS = "tests.container.hosting.apps.fastapi_ends:app"
 
 NO_TIME = ShutdownTimes(grace=0, spread=0, hard=0.5)
 
+#: The client reads the app's last word before it ends its input (clause 1.5-12).
+ALL_IS_SAID = StreamPolicy(drain_timeout=0.05)
+
 
 @pytest.fixture
 async def serve(
@@ -78,7 +81,7 @@ async def test_text_binary_and_fragments(gateway_for, serve, dialect):
 
 async def test_the_end_of_the_input_is_the_end(gateway_for, serve, events, capsys):
     app = await serve(BIDIRECTIONAL)
-    gateway = await gateway_for(container_port=app.port)
+    gateway = await gateway_for(ALL_IS_SAID, container_port=app.port)
     client = await open_stream(gateway, events)
     client.send(events.part(Part(b"hello", UTF8)))
     assert await events.read(client) == Part(b"hello", UTF8)
@@ -151,7 +154,7 @@ async def test_how_an_app_ends_a_stream(gateway_for, serve, envelope, how, code,
 
 async def test_a_client_that_ends_is_no_fault_of_the_app(gateway_for, serve, envelope, caplog):
     app = await serve(ENDS)
-    gateway = await gateway_for(container_port=app.port)
+    gateway = await gateway_for(ALL_IS_SAID, container_port=app.port)
     client = await open_stream(gateway, envelope, f"{STREAM_PATH}?path=ends/reading")
     client.send(envelope.part(Part(b"go", UTF8)))
     await envelope.read(client)

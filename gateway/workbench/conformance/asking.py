@@ -12,9 +12,10 @@ from partway.gateway.dialling import Address
 from partway.gateway.files import is_file_or_folder, is_folder
 from partway.gateway.fleet.endpoints import container_address
 from partway.gateway.operations.asked import Asked, container_target
+from partway.gateway.workbench.conformance.archive import ArchiveError
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.checks import ALL
-from partway.gateway.workbench.conformance.image import CHECKS, ImageError, examine, read_image
+from partway.gateway.workbench.conformance.image import CHECKS, examine, read_image
 from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, load_probe
 from partway.gateway.workbench.conformance.run import Report, chosen, is_named
 from partway.gateway.workbench.conformance.subject import Launched, Subject, Target, command_of
@@ -91,7 +92,7 @@ class Plan:
         assert path is not None, "an image was asked for"
         try:
             image = read_image(path)
-        except ImageError as error:
+        except ArchiveError as error:
             raise AskedWrongly(f"{called('image')} {path}: {error}") from error
         except OSError as error:
             raise AskedWrongly(f"{called('image')} {path}: {error.strerror or error}") from error

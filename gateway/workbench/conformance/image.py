@@ -1,52 +1,36 @@
 """An image as an archive: its configuration, and whether the platform can start it.
 
 No container engine is needed, and nothing is unpacked: of ``docker save``'s archives and of OCI
-layouts, ``.tar`` and ``.tar.gz``, only the few small documents are read that lead to the image's
-configuration. An archive may come from anywhere, so all that is read is bounded.
+layouts only the few small documents are read that lead to the image's configuration.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import posixpath
 import re
-import tarfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
+from partway.gateway.plain_text import cut
+from partway.gateway.workbench.conformance.archive import (
+    MAX_DOCUMENT,
+    ArchiveError,
+    read_documents,
+)
 from partway.gateway.workbench.conformance.check import Check, Checks, Need
 from partway.gateway.workbench.conformance.run import Report, Result
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict
 
-#: Bytes of one JSON document, and of all files that might be one. A configuration has some
-#: kilobytes.
-MAX_DOCUMENT: Final = 4 << 20
-MAX_DOCUMENTS: Final = 16 << 20
-
-#: Files in an archive: an image has at most 127 layers, and each of them three files.
-MAX_MEMBERS: Final = 10_000
-
-#: Bytes of an unpacked archive; the platform's registry takes layers of 52,000 MiB, and nobody
-#: waits for as much here.
-MAX_UNPACKED: Final = 64 << 30
-
-#: Bytes that are read of an archive: documents, and the heads of all files. Layers are passed over.
-MAX_READ: Final = 64 << 20
-
-#: Bytes that are read one after the other, of a head or of a document. tarfile keeps all of a long
-#: name, however long it says it is; from Python 3.14 on it asks for the name in pieces.
-_MAX_IN_A_ROW: Final = MAX_DOCUMENT
-
 #: How many indexes may lie within each other.
 _MAX_DEPTH: Final = 4
 
-_GZIP = b"\x1f\x8b"
+#: Characters of an image's own that a message repeats.
+_MAX_SHOWN: Final = 300
+
 _DIGEST = re.compile(r"(sha256|sha512):([0-9a-f]{64,128})")
 
 LABEL: Final = "com.amazonaws.sagemaker.capabilities.bidirectional-streaming"
@@ -58,10 +42,6 @@ _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh"})
 _INITS = frozenset(
     {"tini", "tini-static", "docker-init", "dumb-init", "catatonit", "s6-svscan", "supervisord"}
 )
-
-
-class ImageError(Exception):
-    """The archive cannot be read as an image; says why, and what to do."""
 
 
 # --- Reading --------------------------------------------------------------------------------------
@@ -92,105 +72,30 @@ def read_image(path: Path) -> Configuration:
     """Read an archive's one image.
 
     Raises:
-        ImageError: the file is not an archive of one image, or is beyond the bounds.
+        ArchiveError: the file is not an archive of one image, or is beyond the bounds.
         OSError: the file cannot be read.
     """
-    documents = _documents(path)
-    if "manifest.json" in documents:
-        configuration = _saved(documents)
-    elif "index.json" in documents:
-        configuration = _laid_out(documents)
-    else:
-        raise ImageError(
-            "the archive has neither manifest.json nor index.json: make it with docker save, not "
-            "with docker export"
-        )
-    return _configuration(configuration)
-
-
-def _documents(path: Path) -> dict[str, bytes]:
-    """The files of an archive that might be JSON, by their names, read in one pass."""
-    found: dict[str, bytes] = {}
-    size = count = 0
-    with path.open("rb") as file:
-        packed = file.read(len(_GZIP)) == _GZIP
-        file.seek(0)
-        whole: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if packed else file
-        try:
-            bounded = _Bounded(whole)
-            with tarfile.open(fileobj=bounded, mode="r:") as archive:
-                for member in _members(archive, bounded):
-                    count += 1
-                    if count > MAX_MEMBERS:
-                        raise ImageError(f"the archive has more than {MAX_MEMBERS} files")
-                    content = archive.extractfile(member) if member.isreg() else None
-                    if content is None or not 0 < member.size <= MAX_DOCUMENT:
-                        continue
-                    if content.read(1) not in b"{[":  # a layer
-                        continue
-                    content.seek(0)
-                    data = content.read()
-                    size += len(data)
-                    if size > MAX_DOCUMENTS:
-                        raise ImageError(
-                            f"the archive's documents have more than {MAX_DOCUMENTS} bytes"
-                        )
-                    found[posixpath.normpath(member.name)] = data
-        except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
-            raise ImageError(f"the file is not a tar archive, or is damaged ({error})") from error
-    return found
-
-
-class _Bounded(io.RawIOBase):
-    """A file of which little is read in a row, a bounded number of bytes in all, and forward."""
-
-    def __init__(self, file: BinaryIO | gzip.GzipFile) -> None:
-        self._file = file
-        self._left = MAX_READ
-        self._in_a_row = 0
-
-    def begin(self) -> None:
-        """Note that the head of another file of the archive is read from here on."""
-        self._in_a_row = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= min(_MAX_IN_A_ROW - self._in_a_row, self._left):
-            raise ImageError("the archive has a file with a head of many megabytes")
-        data = self._file.read(size)
-        self._in_a_row += len(data)
-        self._left -= max(len(data), 1)  # who reads at the end again and again gets there as well
-        return data
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence != io.SEEK_SET or not 0 <= offset <= MAX_UNPACKED:
-            raise ImageError(f"the archive has more than {MAX_UNPACKED >> 30} GiB")
-        self._in_a_row = 0
-        return self._file.seek(offset)
-
-
-def _members(archive: tarfile.TarFile, bounded: _Bounded) -> Iterator[tarfile.TarInfo]:
-    """The files of an archive, in their order; each has a head of its own."""
-    for member in archive:
-        yield member
-        bounded.begin()
+    documents = read_documents(path)
+    try:
+        if "manifest.json" in documents:
+            return _configuration(_saved(documents))
+        if "index.json" in documents:
+            return _configuration(_laid_out(documents))
+    except RecursionError:  # to show a value takes more of the stack than to read it
+        raise ArchiveError("the archive has a document that is nested too deep") from None
+    raise ArchiveError(
+        "the archive has neither manifest.json nor index.json: make it with docker save, not "
+        "with docker export"
+    )
 
 
 def _saved(documents: Mapping[str, bytes]) -> Any:
     """The configuration in what ``docker save`` writes."""
     images = _parsed(documents, "manifest.json")
     if not isinstance(images, list) or not all(isinstance(each, dict) for each in images):
-        raise ImageError("manifest.json must be a list of images")
+        raise ArchiveError("manifest.json must be a list of images")
     if len(images) != 1:
-        raise ImageError(f"the archive has {len(images)} images: save one of them, by its name")
+        raise ArchiveError(f"the archive has {len(images)} images: save one of them, by its name")
     return _parsed(documents, images[0].get("Config"))
 
 
@@ -207,10 +112,10 @@ def _laid_out(documents: Mapping[str, bytes]) -> Any:
             break
         images = [each for each in manifests if isinstance(each, dict) and not _attests(each)]
         if not images:
-            raise ImageError("index.json lists no image")
+            raise ArchiveError("index.json lists no image")
         images.sort(key=lambda each: each.get("platform") is not None and not _usual(each))
         document = _parsed(documents, _blob(images[0]))
-    raise ImageError("index.json leads to no image's manifest")
+    raise ArchiveError("index.json leads to no image's manifest")
 
 
 def _attests(descriptor: Mapping[str, Any]) -> bool:
@@ -227,31 +132,35 @@ def _usual(descriptor: Mapping[str, Any]) -> bool:
 def _blob(descriptor: Mapping[str, Any]) -> str:
     digest = _DIGEST.fullmatch(str(descriptor.get("digest")))
     if digest is None:
-        raise ImageError(f"{descriptor.get('digest')!r} stands where a digest must be")
+        raise ArchiveError(f"{_shown(descriptor.get('digest'))} stands where a digest must be")
     return f"blobs/{digest[1]}/{digest[2]}"
 
 
 def _parsed(documents: Mapping[str, bytes], name: object) -> Any:
     data = documents.get(posixpath.normpath(name)) if isinstance(name, str) else None
     if data is None:
-        raise ImageError(f"{name!r} is missing, or is not JSON of at most {MAX_DOCUMENT} bytes")
+        raise ArchiveError(
+            f"{_shown(name)} is missing, or is not JSON of at most {MAX_DOCUMENT} bytes"
+        )
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ImageError(f"{name!r} is not JSON: {error}") from error
+        raise ArchiveError(f"{_shown(name)} is not JSON: {error}") from error
 
 
 def _configuration(document: Any) -> Configuration:
     members = (document.get("config") or {}) if isinstance(document, dict) else None
     if not isinstance(members, dict):
-        raise ImageError("the image's configuration must be an object that has the object 'config'")
+        raise ArchiveError(
+            "the image's configuration must be an object that has the object 'config'"
+        )
 
     def member(name: str, kind: type[Any]) -> Any:
         value = members.get(name)
         if value is None:
             return kind()
         if not isinstance(value, kind):
-            raise ImageError(f"{name} in the image's configuration must be {_KINDS[kind]}")
+            raise ArchiveError(f"{name} in the image's configuration must be {_KINDS[kind]}")
         return value
 
     return Configuration(
@@ -354,7 +263,7 @@ def _label(image: Configuration) -> None:
     if value is None:
         raise Broken(f"there is no label {LABEL}")
     if value != "true":
-        raise Broken(f"the label {LABEL} is {value!r}, not 'true'")
+        raise Broken(f"the label {LABEL} is {_shown(value)}, not 'true'")
 
 
 @_rule(
@@ -366,7 +275,7 @@ def _label(image: Configuration) -> None:
 )
 def _user(image: Configuration) -> None:
     if image.user.partition(":")[0] not in {"", "root", "0"}:
-        raise Broken(f"the image runs as {image.user!r}")
+        raise Broken(f"the image runs as {_shown(image.user)}")
 
 
 @_rule(
@@ -378,7 +287,7 @@ def _user(image: Configuration) -> None:
 )
 def _stop(image: Configuration) -> None:
     if image.stop_signal not in {"", "SIGTERM", "TERM", "15"}:
-        raise Broken(f"the STOPSIGNAL is {image.stop_signal!r}")
+        raise Broken(f"the STOPSIGNAL is {_shown(image.stop_signal)}")
 
 
 @_rule(
@@ -392,7 +301,7 @@ def _stop(image: Configuration) -> None:
 def _code(image: Configuration) -> None:
     for path in (image.directory, *image.entrypoint):
         if f"{posixpath.normpath(path)}/".startswith(f"{ARTIFACTS}/"):
-            raise Broken(f"the image needs {path!r}")
+            raise Broken(f"the image needs {_shown(path)}")
 
 
 @_rule(
@@ -437,4 +346,9 @@ def _result(check: Check, image: Configuration) -> Result:
 
 
 def _words(image: Configuration) -> str:
-    return json.dumps(image.entrypoint)
+    return cut(json.dumps(image.entrypoint), _MAX_SHOWN)
+
+
+def _shown(value: object) -> str:
+    """A value of a document's in quotes, as a message has it."""
+    return cut(repr(value), _MAX_SHOWN)

@@ -20,11 +20,18 @@ PATIENCE: Final = 10.0
 #: Seconds for a connection: a container that never accepts fills its backlog, and then the system
 #: tries for minutes.
 CONNECT_TIMEOUT: Final = 5.0
+#: Bytes in a second that the slowest container takes, and gives back: more of them take longer.
+SLOWEST: Final = 1 << 20
 #: Bytes of an answer's body, and pieces in which they come: a piece costs more than a byte of it.
 MAX_BODY: Final = 16 << 20
 MAX_PIECES: Final = 100_000
 
 _READ = 1 << 16
+
+
+def patience_with(size: int) -> float:
+    """Seconds for so many bytes, to be taken or to come back."""
+    return PATIENCE + size // SLOWEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +100,13 @@ class Link:
             Broken: the container does not take them, or is gone.
         """
         self.exchange.note("sent", what, data if shown is None else shown, head)
+        patience = patience_with(len(data))
         try:
             self.writer.write(data)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(patience):
                 await self.writer.drain()
         except TimeoutError:
-            raise Broken(f"{what}: not taken for {PATIENCE:g} s") from None
+            raise Broken(f"{what}: not taken for {patience:g} s") from None
         except OSError as error:
             raise Broken(f"{what}: the connection is gone ({error})") from None
 

@@ -87,9 +87,24 @@ class Closed(Exception):
 
 
 def frame_bytes(
-    opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, masked: bool = True
+    opcode: int,
+    payload: bytes = b"",
+    *,
+    fin: bool = True,
+    rsv: int = 0,
+    masked: bool = True,
+    key: bytes | None = None,
 ) -> bytes:
-    """A client's frame, right or wrong (RFC 6455 §5.2)."""
+    """A client's frame, right or wrong (RFC 6455 §5.2).
+
+    Args:
+        opcode: 0 to 15.
+        payload: before it is masked.
+        fin: the FIN bit.
+        rsv: the three RSV bits as a number, RSV1 being 4.
+        masked: whether there is a mask.
+        key: the mask's four bytes; None for any.
+    """
     first, mask_bit = fin << 7 | rsv << 4 | opcode, 0x80 if masked else 0
     size = len(payload)
     if size < 126:
@@ -100,8 +115,15 @@ def frame_bytes(
         head = struct.pack("!BBQ", first, mask_bit | 127, size)
     if not masked:
         return head + payload
-    key = os.urandom(4)
+    key = os.urandom(4) if key is None else key
     return head + key + apply_mask(payload, key)
+
+
+def as_frame(message: str | bytes) -> tuple[Opcode, bytes]:
+    """Opcode and payload of a message in one frame."""
+    if isinstance(message, str):
+        return Opcode.TEXT, message.encode()
+    return Opcode.BINARY, message
 
 
 def _in_words(opcode: Opcode, payload: bytes, fin: bool) -> str:
@@ -156,10 +178,7 @@ class Peer:
 
     async def say(self, message: str | bytes) -> None:
         """Send a whole message, in one frame."""
-        if isinstance(message, str):
-            await self.send(Opcode.TEXT, message.encode())
-        else:
-            await self.send(Opcode.BINARY, message)
+        await self.send(*as_frame(message))
 
     async def ping(self, payload: bytes) -> None:
         await self.send(Opcode.PING, payload)

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from partway.gateway.configuration.expected import Flag, array, number, table_or, text, whole
 from partway.gateway.configuration.messages import TableRefused, given
 from partway.gateway.configuration.reader import read_toml
-from partway.gateway.files import read_bounded
+from partway.gateway.files import open_regular, read_bounded
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.recording import (
     JoinedMessage,
@@ -23,6 +23,10 @@ from partway.protocol.frames import Opcode
 
 #: Bytes of a probe's file; the largest that makes sense holds a few seconds of audio.
 MAX_PROBE_BYTES: Final = 8 << 20
+#: Bytes of all files that one probe names: it may name one of them thousands of times.
+MAX_FILES_BYTES: Final = 32 << 20
+#: Characters of what is expected: to compile them takes 1.5 s at worst, and of 4 MB it takes 18.
+MAX_PATTERN: Final = 1000
 #: Seconds: of a probe at most, and of one that says nothing else.
 MAX_TIMEOUT: Final = 600.0
 USUAL_TIMEOUT: Final = 10.0
@@ -79,6 +83,8 @@ def _is_hex(digits: str) -> bool:
 
 
 def _compiles(pattern: str) -> bool:
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"it has {len(pattern)} characters; there must be at most {MAX_PATTERN}")
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
@@ -98,14 +104,16 @@ class _BytesTable:
             found = "neither hex nor file was" if self.hex is None else "hex and file were"
             raise TableRefused(f"{found} given; it must be one of the two")
 
-    def read(self, folder: Path) -> bytes:
+    def read(self, folder: Path, room: int) -> bytes:
         """The bytes.
 
         Args:
             folder: of the probe: whoever wrote it is to be sent no other of one's files.
+            room: most bytes of a file.
 
         Raises:
-            TableRefused: the file is elsewhere, cannot be read, or is too large.
+            TableRefused: the file is elsewhere, cannot be read, is a pipe or a device, or is too
+                large.
         """
         if self.hex is not None:
             return bytes.fromhex(self.hex)
@@ -113,7 +121,7 @@ class _BytesTable:
         try:
             file = (folder / self.file).resolve()
             if file.is_relative_to(folder.resolve()):
-                return read_bounded(file, MAX_PROBE_BYTES)
+                return read_bounded(file, min(MAX_PROBE_BYTES, room))
             why = ""
         except OSError as error:
             why = f" ({error.strerror or error})"
@@ -167,12 +175,20 @@ def load_probe(path: Path) -> Probe:
         return _of_recording(load_recording(path, MAX_PROBE_BYTES))
     document = read_toml(path, MAX_PROBE_BYTES)
     table = document.as_table(_File)
-    messages, refused = [], []
+    messages: list[str | bytes] = []
+    refused = []
+    room = MAX_FILES_BYTES
     for at, each in enumerate(table.messages):
+        if isinstance(each, str):
+            messages.append(each)
+            continue
         try:
-            messages.append(each if isinstance(each, str) else each.read(path.parent))
+            data = each.read(path.parent, room)
         except TableRefused as error:
             refused.append(error.within(("messages", at)))
+        else:
+            messages.append(data)
+            room -= len(data) if each.hex is None else 0
     document.refuse(refused)
     return Probe(
         name=path.stem if table.name is None else table.name,
@@ -187,7 +203,7 @@ def load_probe(path: Path) -> Probe:
 def _is_recording(path: Path) -> bool:
     """Whether a file begins as a recording does, and no TOML; one that cannot be read does not."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(1) == b"{"
     except OSError:
         return False

@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -18,6 +18,7 @@ from partway.gateway.workbench.conformance.peer import Closed, NotGranted, Peer,
 from partway.gateway.workbench.conformance.probes import Probe
 from partway.gateway.workbench.conformance.subject import Launched, Subject
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
+from partway.protocol.closing import TOO_BIG
 
 #: Seconds for the answer to the Close at a stream's end; whether it comes another check asks.
 _LEAVE_TIMEOUT = 0.3
@@ -31,6 +32,19 @@ _SAME_KIND = (
     "(aiohttp: send_str, send_bytes)"
 )
 _FINISH = "end each message: its last frame, or its only one, has FIN=1"
+#: What a container is told whose library has a limit below what a part may hold (clause 1.3-3).
+RAISE_LIMIT = (
+    "raise your library's limit of a message, of text too, to 16 MiB (aiohttp: one byte more): "
+    "max_size, max_msg_size, maxPayload, buffers"
+)
+_WHOLE = (
+    "read a frame up to its length, in as many reads as it takes, and write all of it: no buffer "
+    "of yours may cut a message"
+)
+#: Bytes or characters from which a message is too long for some buffer.
+_LONG = 4096
+#: Bytes or characters of a message that a line shows.
+_MOST_SHOWN = 32
 
 
 @dataclass(slots=True)
@@ -191,7 +205,7 @@ class Trial:
     async def echoed(
         self, peer: Peer, message: str | bytes, what: str, timeout: float = PATIENCE
     ) -> None:
-        """Send a message, and read the same message back.
+        """Read a message back that was said.
 
         Raises:
             Broken: the message does not come back, or another message comes.
@@ -202,10 +216,29 @@ class Trial:
             remedy = _FINISH if peer.unfinished else None
             raise Broken(f"{what}: within {timeout:g} s {_came(0, peer)}", remedy) from None
         except Closed as closed:
-            raise Broken(f"{what}: instead of an answer: {closed}") from None
+            too_big = closed.close is not None and closed.close.code == TOO_BIG
+            remedy = RAISE_LIMIT if too_big else None
+            raise Broken(f"{what}: instead of an answer: {closed}", remedy) from None
         if reply != message:
-            remedy = _SAME_KIND if type(reply) is not type(message) else None
+            cut = len(reply) < len(message) and len(message) >= _LONG
+            remedy = _SAME_KIND if type(reply) is not type(message) else _WHOLE if cut else None
             raise Broken(f"{what}: {_difference(reply, message)}", remedy)
+
+
+@asynccontextmanager
+async def meanwhile(sending: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Send while the block reads, until the block's end.
+
+    A container may answer before it has been told all: whoever sends megabytes before reading waits
+    for a container that waits in turn. What becomes of the sending the block hears: a connection
+    that is gone ends what is read too.
+    """
+    task = asyncio.create_task(sending, name="sending")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _matches(pattern: str, reply: str) -> bool:
@@ -251,10 +284,19 @@ def _difference(reply: str | bytes, message: str | bytes) -> str:
             f"{_shown(reply)} came back, {len(reply)} {unit}, not the {len(message)} of "
             f"{_shown(message)}"
         )
+    if type(reply) is type(message) and len(message) > _MOST_SHOWN:
+        pairs = enumerate(zip(reply, message, strict=True))
+        at = next(place for place, (came, said) in pairs if came != said)
+        return (
+            f"{_shown(reply[at:])} came back from place {at} of {len(message)} on, not "
+            f"{_shown(message[at:])}"
+        )
     return f"{_shown(reply)} came back, not {_shown(message)}"
 
 
 def _shown(message: str | bytes) -> str:
-    if isinstance(message, str):
-        return f"text {shown(message.encode())}"
-    return f"binary {shown(message)}"
+    """A message for a line: of text what is beyond ASCII by number, since look-alikes differ."""
+    if isinstance(message, bytes):
+        return f"binary {shown(message, _MOST_SHOWN)}"
+    more = f"… ({len(message.encode())} bytes)" if len(message) > _MOST_SHOWN else ""
+    return f"text {message[:_MOST_SHOWN]!a}{more}"

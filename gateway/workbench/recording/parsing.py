@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.lines import (
+    MAX_TEXT,
     NAMES,
     VERSION,
     Ended,
@@ -37,6 +38,11 @@ _KINDS: Final[Mapping[type[object], str]] = {
     list: "a list",
 }
 
+#: Bytes of a line whose payload is text: six characters for each byte at most, and the rest.
+_MAX_TEXT_LINE: Final = 6 * MAX_TEXT + (64 << 10)
+#: Commas and brackets of a longer line, whose payload is base64, which has none.
+_MAX_MARKS: Final = 1000
+
 #: Seconds of a stream; more than any lives.
 _MOST_SECONDS: Final = 1e7
 
@@ -51,6 +57,9 @@ def from_json(data: bytes) -> Line:
     Raises:
         LineError: the line is not of the format.
     """
+    # The parser has no limits of its own, and 20 MiB of "[]," would be half a gigabyte.
+    if len(data) > _MAX_TEXT_LINE and sum(map(data.count, (b",", b"[", b"{"))) > _MAX_MARKS:
+        raise LineError("the line has more members than any line of a recording")
     try:
         found = json.loads(data, parse_constant=_no_number)
     except RecursionError:

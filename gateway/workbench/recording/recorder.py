@@ -19,6 +19,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, Protocol
 
+from partway.gateway.files import others_may
 from partway.gateway.streams.container_leg import REQUEST_ID
 from partway.gateway.workbench.intermediary.observer import (
     Observer,
@@ -131,6 +132,9 @@ class Recorder:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(f"{directory}: cannot be written to")
+        if "write" in others_may(directory.stat().st_mode):
+            shared = "others than its owner can take recordings away: chmod 700"
+            log.warning(LogLine(shared, folder=str(directory)))
         self.payloads = payloads
         self.max_bytes = max_bytes
         self._directory = directory

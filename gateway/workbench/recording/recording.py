@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from partway.gateway.files import open_regular
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording.lines import (
     Ended,
@@ -22,8 +23,12 @@ from partway.protocol.frame_codec import FrameError, decode_close
 from partway.protocol.frames import Frame, Opcode
 from partway.protocol.limits import MAX_PART_BYTES
 
-#: Bytes of a file; recordings are half as large unless somebody wants more.
-MAX_LOADED: Final = 256 << 20
+#: Bytes of a file; a recorder writes an eighth less at most. A message that is joined is there
+#: twice, once more as its fragments.
+MAX_LOADED: Final = 144 << 20
+
+#: Lines of a file: of frames that hold next to nothing they would take minutes, and a gigabyte.
+MAX_LINES: Final = 400_000
 
 #: Bytes of a line: the largest part in base64, and the names around it.
 MAX_LINE: Final = MAX_PART_BYTES * 4 // 3 + (64 << 10)
@@ -162,7 +167,7 @@ def load_recording(path: Path, most: int = MAX_LOADED) -> Recording:
     """
     building = _Building(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for number, data in enumerate(_lines(file, path, most), 1):
                 try:
                     building.take(from_json(data))
@@ -177,9 +182,10 @@ def _lines(file: BinaryIO, path: Path, most: int) -> Iterator[bytes]:
     size = number = 0
     while (data := file.readline(MAX_LINE + 1)).endswith(b"\n"):
         size += len(data)
-        if size > most:
-            raise RecordingError(f"{path}: the file has more than {most} bytes")
         number += 1
+        for found, limit, what in ((size, most, "bytes"), (number, MAX_LINES, "lines")):
+            if found > limit:
+                raise RecordingError(f"{path}: the file has more than {limit} {what}")
         yield data
     if len(data) > MAX_LINE:
         raise RecordingError(f"{path}:{number + 1}: the line has more than {MAX_LINE} bytes")

@@ -29,7 +29,14 @@ from partway.protocol.connection import FrameConnection, Side
 from partway.protocol.errors import NotFound, ServiceUnavailable, UpgradeRefused
 from partway.protocol.frame_codec import FrameError
 from partway.protocol.frames import Frame, FramesToParts, PartsToFrames
-from partway.protocol.handshake import UpgradeError, check_upgrade, is_upgrade, upgrade_headers
+from partway.protocol.handshake import (
+    AFTER_ANSWER,
+    CLOSE_HEADER,
+    UpgradeError,
+    check_upgrade,
+    is_upgrade,
+    upgrade_headers,
+)
 from partway.protocol.limits import MIB, PART_OVERHEAD
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
@@ -168,7 +175,8 @@ class ScriptedContainer(ContainerScript):
         conversation = _Conversation(self._lines, stream, self._changed, self._remember)
         self._conversations.add(conversation)
         try:
-            await exchange.upgrade(upgrade_headers(key))
+            # It does finish: whatever it has to say is sent before the answer to a Close.
+            await exchange.upgrade({**upgrade_headers(key), CLOSE_HEADER: AFTER_ANSWER})
             conversation.begin(exchange)
             await conversation.over.wait()
         finally:

@@ -407,6 +407,26 @@ async def test_before_the_app_is_loaded() -> None:
 # --- Browsers ------------------------------------------------------------------------------------
 
 
+async def test_pages_cannot_ask_either() -> None:
+    asked: list[Scope] = []
+
+    async def note(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope)
+        await respond(send)
+
+    async with asyncio.timeout(5), serving(Scripted(note)) as (_, port), raw_client(port) as client:
+        for header in ("Origin: https://page.example", "Sec-Fetch-Site: cross-site"):
+            for request in ("POST /invocations", "POST /v1/chat/completions", "GET /admin"):
+                said = await ask(client, request, b"hello", header, "Content-Type: text/plain")
+                assert said.status == 403
+                assert said.body == (
+                    b"a container takes requests from its platform, not from pages\n"
+                )
+        assert asked == []
+        assert (await ask(client, "GET /ping", b"", "Sec-Fetch-Site: cross-site")).status == 200
+        assert (await ask(client, "GET /docs", b"", "Sec-Fetch-Site: none")).status == 200
+
+
 async def test_pages_cannot_open_streams() -> None:
     opened: list[Scope] = []
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from partway.gateway.access.principals import Principal, Principals, PrincipalsError
 from partway.gateway.limits import MAX_KEYS_PER_PRINCIPAL, MAX_PRINCIPALS, MAX_PRINCIPALS_BYTES
 from partway.protocol.sigv4 import Credentials
-from tests.gateway.configuration.documents import as_toml, taken_or_refused, with_any
+from tests.gateway.configuration.documents import TOO_DEEP, as_toml, taken_or_refused, with_any
 
 TOKEN = "0123456789abcdef"
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
@@ -287,7 +287,7 @@ def test_a_wrong_value_is_named_with_its_place_and_never_shown(refused, text, pl
         (b"\xff", "this is not TOML: line 1 has a byte that is not UTF-8"),
         (f"secret = '{SECRET}\n", "this is not TOML: line 2, at the end"),
         (f"x = 1\n{SECRET}", "this is not TOML: line 2, column 14"),
-        ("x = " + "[" * 5000, "this is not TOML: arrays or tables are nested too deep"),
+        ("x = " + "[" * 5000, TOO_DEEP),
     ],
 )
 def test_what_else_is_said_of_the_file(refused, text, said):
@@ -383,14 +383,46 @@ def test_a_broken_file_changes_nothing(write, clock, caplog, broken):
     assert principals.by_token(TOKEN).name == "mended"
 
 
-@pytest.mark.parametrize(("mode", "warned"), [(0o600, 0), (0o640, 1), (0o604, 1), (0o400, 0)])
-def test_others_who_can_read_it(write, clock, caplog, mode, warned):
+@pytest.mark.parametrize(
+    ("mode", "verbs"),
+    [
+        (0o600, []),
+        (0o400, []),
+        (0o640, ["read"]),
+        (0o604, ["read"]),
+        (0o620, ["write"]),
+        (0o664, ["read and write"]),
+    ],
+)
+def test_others_who_can_use_it(write, clock, caplog, mode, verbs):
     path = write(one())
     path.chmod(mode)
     Principals(path, clock)
-    assert len(caplog.records) == warned
-    assert all("chmod 600" in record.getMessage() for record in caplog.records)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"others than its owner can {verb} secrets: chmod 600 file={path}" for verb in verbs
+    ]
     assert all(record.levelno == logging.WARNING for record in caplog.records)
+
+
+@pytest.mark.parametrize("mode", [0o622, 0o666, 0o602])
+def test_a_file_that_anybody_may_write(write, clock, caplog, mode):
+    """Whoever writes a principal into it is one."""
+    path = write(one("mine"))
+    path.chmod(mode)
+    why = (
+        f"{path}: anybody on this machine may write it (mode {mode:04o}), and so make themselves "
+        "a key; it must be its owner's alone: chmod 600"
+    )
+    with pytest.raises(PrincipalsError) as caught:
+        Principals(path, clock)
+    assert str(caught.value) == why
+    path.chmod(0o600)
+    principals = Principals(path, clock)
+    path.chmod(mode)
+    clock.now += 1
+    assert len(principals) == 1
+    assert "the principals read before stay" in caplog.text
+    assert "chmod 600" in caplog.text
 
 
 def test_nothing_secret_is_shown(write, clock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 import threading
@@ -52,6 +53,30 @@ async def test_a_file(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(bytes(65_537))
     assert await sent(file=path) == [PayloadPart(bytes(65_536)), PayloadPart(b"\0")]
+
+
+async def test_sound_in_realtime_is_due_by_the_clock_so_late_parts_do_not_add_up(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=8_000, channels=1, seconds=0.1)
+    now = 100.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(invoke_input, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(
+        invoke_input, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep})
+    )
+    times = []
+    with opened_input(options(wav=path, pace="realtime"), pytest.fail) as parts:
+        async for _ in parts:
+            times.append(round(now - 100.0, 3))
+            if len(times) == 2:
+                now += 0.05  # which is what sending this one takes
+    assert times == [0.0, 0.02, 0.07, 0.07, 0.08]
 
 
 async def test_sound_that_has_to_be_another_is_told_of(tmp_path):
@@ -104,7 +129,7 @@ def test_a_pipe_that_nobody_may_ever_write_to(flag, tmp_path):
     writer = os.open(path, os.O_RDWR)  # so that who opens it all the same does not wait for ever
     try:
         os.write(writer, bytes(100))
-        why = "it is a pipe; it must be a file"
+        why = "this is a pipe; it must be a regular file"
         assert refusal(**{flag: path}) == f"--{flag} {path}: {why}"
     finally:
         os.close(writer)

@@ -135,6 +135,38 @@ def test_channels_that_nobody_could_mix(tmp_path):
         pytest.fail("it was opened")
 
 
+def test_so_many_channels_that_a_part_would_be_gigabytes(tmp_path):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=8_000, channels=300, seconds=0.01)
+    with (
+        pytest.raises(ValueError, match="it has 300 channels; it must have at most 256"),
+        opened_sound(path, AskedSound()),
+    ):
+        pass
+    with opened_sound(path, AskedSound(channels=1)) as sound:
+        assert sum(map(len, sound.pieces())) == 160
+
+
+@pytest.mark.parametrize("chunks", [999, 1000])
+def test_samples_behind_many_chunks(tmp_path, chunks):
+    path = tmp_path / "a.wav"
+    write_tone(path, rate=8_000, seconds=0.01)
+    data = path.read_bytes()
+    at = data.index(b"data")  # behind RIFF's head and one chunk
+    more = b"LIST\0\0\0\0" * (chunks - 1)
+    size = (len(data) + len(more) - 8).to_bytes(4, "little")
+    path.write_bytes(data[:4] + size + data[8:at] + more + data[at:])
+    if chunks < 1000:
+        with opened_sound(path, AskedSound()) as sound:
+            assert sum(map(len, sound.pieces())) == 160
+    else:
+        with (
+            pytest.raises(ValueError, match="must come behind at most 1000 chunks; they do not"),
+            opened_sound(path, AskedSound()),
+        ):
+            pass
+
+
 @pytest.mark.parametrize("error", [EOFError("elsewhere"), wave.Error("elsewhere")])
 def test_what_goes_wrong_elsewhere_is_not_laid_at_its_head(tmp_path, error):
     path = tmp_path / "a.wav"

@@ -11,11 +11,17 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from partway.gateway.client import ClientStream, PayloadPart, StreamRefused, connect
+from partway.gateway.streams.policy import StreamPolicy
 from tests.wire.peers import ENDPOINT, MSGPACK, RawContainer, RunningGateway, soon, switching
 
 
 def url_of(server: RunningGateway | RawContainer) -> str:
     return f"http://127.0.0.1:{server.port}"
+
+
+#: For streams to the container below whose client has read all its echoes before it ends its input:
+#: the container does not say that it finishes first, so its silence is waited for (clause 1.5-12).
+ALL_IS_SAID = StreamPolicy(drain_timeout=0.05)
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,15 @@ from partway.gateway.limits import CLIENT_RECEIVE_HIGH_WATER, GATEWAY_PING_INTER
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB, PART_OVERHEAD, WRITE_HIGH_WATER
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
-from tests.gateway.client.peers import all_parts, echo_container, iterate, settled, until, url_of
+from tests.gateway.client.peers import (
+    ALL_IS_SAID,
+    all_parts,
+    echo_container,
+    iterate,
+    settled,
+    until,
+    url_of,
+)
 from tests.wire.peers import ENDPOINT, RawContainer, soon
 
 # --- A conversation -------------------------------------------------------------------------------
@@ -29,7 +38,7 @@ from tests.wire.peers import ENDPOINT, RawContainer, soon
 
 async def test_the_example_of_the_docs(transport, gateway_for):
     async with echo_container() as port:
-        gateway = await gateway_for(container_port=port)
+        gateway = await gateway_for(ALL_IS_SAID, container_port=port)
         async with connect(url_of(gateway), ENDPOINT, transport=transport) as stream:
             await stream.send_text("Grüße")
             await stream.send_bytes(b"\x00\xff")
@@ -150,7 +159,7 @@ async def test_a_hundred_streams_at_once(transport, gateway_for):
         return answers
 
     async with echo_container() as port:
-        gateway = await gateway_for(StreamPolicy(connect_timeout=5), container_port=port)
+        gateway = await gateway_for(replace(ALL_IS_SAID, connect_timeout=5), container_port=port)
         found = await asyncio.gather(*(talk(number) for number in range(100)))
     assert found == [[b"%d.%d" % (number, turn) for turn in range(5)] for number in range(100)]
     assert gateway.causes() == {"completed": 100}

@@ -29,7 +29,7 @@ from partway.gateway.client import (
 from partway.gateway.client.sync import LoopThread, SyncStream, connect_sync
 from partway.gateway.workbench.testing.running import RunningGateway
 from tests.frame_factory import CLOSE, TEXT, close, frame
-from tests.gateway.client.peers import echo_container, grant, replying, until, url_of
+from tests.gateway.client.peers import ALL_IS_SAID, echo_container, grant, replying, until, url_of
 from tests.test_docs import PUBLIC_METHODS
 from tests.wire.peers import ENDPOINT, PATIENCE, soon
 
@@ -70,7 +70,7 @@ async def test_a_conversation(transport, gateway_for):
             assert list(stream.messages()) == []
 
     async with echo_container() as port:
-        gateway = await gateway_for(container_port=port)
+        gateway = await gateway_for(ALL_IS_SAID, container_port=port)
         url = url_of(gateway)
         await elsewhere(talk)
     assert gateway.causes() == {"completed": 1}
@@ -301,10 +301,12 @@ def test_whatever_still_runs_is_cancelled_and_nothing_runs_after():
 # --- Interrupts -----------------------------------------------------------------------------------
 
 PROGRAM = """\
-import gc, sys, threading
+import gc, signal, sys, threading
 from partway import connect_sync
 from partway.protocol.connection import FrameConnection
 
+# What a shell starts in the background has inherited that it ignores SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Whoever waits for a goodbye does so beyond the test's patience.
 FrameConnection.__init__.__kwdefaults__["linger"] = 3600.0
 try:

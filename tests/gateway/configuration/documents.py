@@ -12,6 +12,11 @@ from hypothesis import strategies as st
 
 _T = TypeVar("_T")
 
+#: What is said of a file that begins with thousands of brackets.
+TOO_DEEP = (
+    "line 1: there are more than 32 arrays or tables within one another; there must be at most 32"
+)
+
 #: Anything that a key may have in TOML, small and large.
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.one_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from partway.gateway.configuration.expected import Flag, array, table_or, text, whole
 from partway.gateway.configuration.messages import SettingsError, TableRefused
 from partway.gateway.configuration.reader import MAX_FILE_BYTES, checked, read_toml
-from tests.gateway.configuration.documents import VALUES, as_toml, taken_or_refused
+from tests.gateway.configuration.documents import TOO_DEEP, VALUES, as_toml, taken_or_refused
 
 Port = Annotated[int, whole(0, 65_535)]
 
@@ -134,7 +135,7 @@ def test_a_file_becomes_values(tmp_path):
         ("a = 1\na = 2", "this is not TOML: line 2, at the end: Cannot overwrite a value"),
         (b"url = ''\n\xff", "this is not TOML: line 2 has a byte that is not UTF-8"),
         (f"url = {'9' * 5000}", "this is not TOML: a number has too many digits"),
-        (f"url = {'[' * 5000}", "this is not TOML: arrays or tables are nested too deep"),
+        (f"url = {'[' * 5000}", TOO_DEEP),
         ("#" * 10_001, "this file must have at most 10000 bytes"),
     ],
 )
@@ -208,6 +209,27 @@ def test_a_file_that_never_ends_is_read_no_further_than_it_may(tmp_path):
         SettingsError, match=f"endless: this file must have at most {MAX_FILE_BYTES}"
     ):
         read_toml(path)
+
+
+def test_a_file_that_would_cost_the_parser_gigabytes(tmp_path):
+    path = tmp_path / "f.toml"
+    path.write_text(f"{'a.' * 50_000}a = 1\n")
+    with pytest.raises(SettingsError) as caught:
+        read_toml(path)
+    assert str(caught.value) == (
+        f"{path}: line 1: there are more than 16 parts in a dotted key; there must be at most 16"
+    )
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_is_not_waited_for(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(SettingsError) as caught:
+        read_toml(path)
+    assert str(caught.value) == (
+        f"{path}: cannot be read: this is a pipe; it must be a regular file"
+    )
 
 
 def test_a_file_that_is_called_otherwise(tmp_path):

@@ -7,7 +7,12 @@ import re
 
 import pytest
 
-from partway.gateway.access.authentication import ANYBODY, Authenticator, Identity
+from partway.gateway.access.authentication import (
+    ANYBODY,
+    Authenticator,
+    Identity,
+    NoAuthentication,
+)
 from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import ClientLeft
@@ -182,3 +187,71 @@ async def test_the_log_has_one_line_of_what_can_be_printed(caplog):
     (line,) = [record.getMessage() for record in caplog.records]
     assert r'reason="a\nb\u001bc' in line
     assert len(line) < 500
+
+
+# --- What a request costs ------------------------------------------------------------------------
+
+
+class Counted:
+    """Notes what is drawn for a request."""
+
+    def __init__(self):
+        self.said = []
+
+    def recognised(self):
+        self.said.append("known")
+
+    def cost(self, seconds):
+        assert seconds >= 0
+        self.said.append("cost")
+
+
+async def costs(steps, *headers, **exchange):
+    exchange = Recorded(*headers, method="POST", **{"path": "/at/a", **exchange})
+    exchange.visit = Counted()
+    await steps.dispatch(exchange)
+    return exchange.visit.said
+
+
+async def fail(error):
+    raise error
+
+
+async def test_a_request_of_somebody_known_costs_nothing():
+    assert await costs(Steps()) == ["known"]
+
+
+async def test_nor_does_what_somebody_known_asks_in_vain():
+    assert await costs(Steps(lambda _: fail(AccessDenied("no")))) == ["known"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "exchange"),
+    [
+        (Steps(error=AccessDenied("no")), {}),
+        (Steps(), {"path": "/nowhere"}),
+        (Steps(), {"path": "/" + "x" * 10_000}),
+        (Steps(access=Access.ANYONE), {}),
+    ],
+    ids=["refused", "nowhere", "too long", "anyone's"],
+)
+async def test_what_is_answered_to_nobody_known_has_its_cost(steps, exchange):
+    assert await costs(steps, **exchange) == ["cost"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (None, ["known"]),
+        (AccessDenied("no"), ["known", "cost"]),
+        (ContainerError("no"), ["known"]),
+        (ZeroDivisionError(), ["known"]),
+    ],
+    ids=["granted", "asked in vain", "the container's fault", "our fault"],
+)
+async def test_where_nobody_is_asked_for_their_name(error, said):
+    steps = Steps(None if error is None else lambda _: fail(error))
+    steps.dispatch = Dispatcher(
+        steps.dispatch._routes, NoAuthentication(), frozenset(), steps.refused.append
+    )
+    assert await costs(steps) == said

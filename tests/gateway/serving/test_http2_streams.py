@@ -52,6 +52,7 @@ class On(Parts):
             self.out,
             self.lifetime,
             self.siblings,
+            self.visitor,
             send_soon=lambda: None,
             clock=self.clock,
         )

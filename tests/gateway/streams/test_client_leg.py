@@ -13,7 +13,15 @@ from partway.gateway.streams.ends import Cause
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
 from partway.protocol.closing import Close
-from partway.protocol.limits import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_FRAGMENTS, MAX_PART_BYTES, MIB
+from partway.protocol.envelopes import JsonEnvelope
+from partway.protocol.limits import (
+    JSON_AT_ONCE,
+    JSON_PIECE,
+    MAX_ENVELOPE_BYTES,
+    MAX_ENVELOPE_FRAGMENTS,
+    MAX_PART_BYTES,
+    MIB,
+)
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests.frame_factory import (
     BINARY,
@@ -177,6 +185,7 @@ def test_the_largest_part_fits_either_envelope():
     encoded = base64.b64encode(payload).decode()
     message = json.dumps({"PayloadPart": {"Bytes": encoded}}).encode()
     client.send(frame(TEXT, message, mask=bytes(4)))
+    client.clock.advance(0)
     assert [len(sent.payload) for sent in client.container.sent] == [MAX_PART_BYTES]
 
 
@@ -345,6 +354,191 @@ def test_raw_frames_come_back_as_they_are():
         (BINARY, b"b", True),
     ]
     assert not any(seen.masked for seen in client.frames())
+
+
+# --- Large parts in JSON --------------------------------------------------------------------------
+
+#: Of no other length than its own, in any piece.
+LARGE = bytes(range(256)) * 4096 + b"!"
+
+
+def in_json(payload: bytes) -> bytes:
+    return json.dumps({"PayloadPart": {"Bytes": base64.b64encode(payload).decode()}}).encode()
+
+
+def turns(client: Connected) -> int:
+    """Let the loop turn until nothing is left to do at once; returns how often it has turned."""
+    for number in range(1000):
+        due = [timer for timer in client.clock.armed if timer.due <= client.clock.now]
+        if not due:
+            return number
+        for timer in due:
+            timer.cancel()
+            timer.callback()
+    raise AssertionError("it never rests")
+
+
+def said(client: Connected) -> list[bytes]:
+    """The whole messages that the client was sent."""
+    found, message = [], b""
+    for seen in client.frames():
+        if seen.opcode in (TEXT, CONTINUATION):
+            assert (seen.opcode == CONTINUATION) is bool(message)
+            message += seen.payload
+            if seen.fin:
+                found.append(message)
+                message = b""
+    assert message == b""
+    return found
+
+
+@pytest.mark.clause("3-1")
+def test_large_envelopes_are_read_in_turns_with_others_and_in_their_order():
+    client = Connected(JSON)
+    client.send(
+        frame(TEXT, in_json(b"first"), mask=KEY),
+        frame(TEXT, in_json(LARGE), mask=KEY),
+        frame(TEXT, in_json(b"third"), mask=KEY),
+        frame(TEXT, in_json(LARGE[1:]), mask=KEY),
+        frame(TEXT, b'{"InputEnd": {}}', mask=KEY),
+    )
+    assert [part.payload for part in client.container.sent] == [b"first"]
+    assert client.transport.paused
+    assert client.session.buffered_bytes > len(in_json(LARGE))
+    assert turns(client) > 2 * len(LARGE) // JSON_PIECE
+    sent = [part.payload for part in client.container.sent]
+    assert sent == [b"first", LARGE, b"third", LARGE[1:]]
+    assert client.session.state is State.AWAITING
+    assert not client.transport.paused
+    assert client.session.buffered_bytes == 0
+
+
+def test_a_small_envelope_is_read_at_once():
+    client = Connected(JSON)
+    client.send_masked(TEXT, in_json(LARGE[: JSON_AT_ONCE // 2]))
+    assert len(client.container.sent) == 1
+    assert turns(client) == 0
+
+
+@pytest.mark.parametrize("message", [in_json(LARGE)[:-3] + b'"}', in_json(LARGE)[:-2]])
+def test_a_large_envelope_that_is_bad(message):
+    client = Connected(JSON)
+    client.send_masked(TEXT, message)
+    assert client.session.state is State.RELAYING
+    turns(client)
+    assert client.container.sent == []
+    ends_as_fault(client, 1007)
+
+
+def test_a_large_part_that_is_too_large():
+    client = Connected(JSON, max_part=len(LARGE) - 1)
+    client.send_masked(TEXT, in_json(LARGE))
+    turns(client)
+    ends_as_fault(client, 1009, 1009)
+
+
+def test_a_container_that_takes_nothing_meanwhile_holds_what_follows():
+    client = Connected(JSON)
+    client.send(frame(TEXT, in_json(LARGE), mask=KEY), frame(TEXT, in_json(b"next"), mask=KEY))
+    client.session.container_blocked()
+    turns(client)
+    assert [part.payload for part in client.container.sent] == [LARGE]
+    assert client.transport.paused
+    client.session.container_drained()
+    assert [part.payload for part in client.container.sent] == [LARGE, b"next"]
+
+
+def test_a_container_that_is_ready_again_meanwhile_does_not_let_others_past():
+    client = Connected(JSON)
+    client.send(frame(TEXT, in_json(LARGE), mask=KEY), frame(TEXT, in_json(b"next"), mask=KEY))
+    client.session.container_blocked()
+    client.session.container_drained()
+    assert client.container.sent == []
+    turns(client)
+    assert [part.payload for part in client.container.sent] == [LARGE, b"next"]
+
+
+@pytest.mark.parametrize("how", ["the client is lost", "the gateway drains"])
+def test_a_stream_that_ends_while_an_envelope_is_read(how):
+    client = Connected(JSON)
+    client.send_masked(TEXT, in_json(LARGE))
+    if how == "the gateway drains":
+        client.session.drain()
+    else:
+        client.transport.lose()
+    assert turns(client) == 0
+    assert client.container.sent == []
+    assert client.session.buffered_bytes == client.transport.unsent
+
+
+@pytest.mark.clause("3-1")
+def test_a_large_part_is_sent_in_turns_with_others_as_one_message():
+    client = Connected(JSON)
+    parts = [PayloadPart(LARGE, DataType.UTF8, CompletionState.PARTIAL), PayloadPart(b"next")]
+    for part in parts:
+        client.container.arrive(lambda part=part: client.session.part_from_container(part))
+    assert client.frames() == []
+    assert client.session.buffered_bytes == len(LARGE)
+    assert turns(client) > len(LARGE) // JSON_PIECE
+    assert said(client) == [JsonEnvelope.encode(part) for part in parts]
+    assert not client.container.paused
+
+
+def test_a_client_that_takes_nothing_is_sent_no_more_than_the_high_water_mark():
+    client = Connected(JSON)
+    client.transport.stuck = True
+    part = PayloadPart(LARGE * 8)
+    client.container.arrive(lambda: client.session.part_from_container(part))
+    turns(client)
+    assert 0 < client.transport.unsent < 2 * client.session.policy.high_water
+    assert client.container.paused
+    while client.container.paused:
+        client.transport.take(client.transport.unsent)
+        turns(client)
+    assert said(client) == [JsonEnvelope.encode(part)]
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_a_stream_that_ends_while_a_part_is_sent_says_so_behind_it(takes):
+    client = Connected(JSON)
+    client.transport.stuck = not takes
+    part = PayloadPart(LARGE)
+    client.container.arrive(lambda: client.session.part_from_container(part))
+    if not takes:
+        turns(client)
+        assert client.transport.unsent < len(LARGE)
+    client.session.container_lost()
+    turns(client)
+    message, error = said(client)
+    assert message == JsonEnvelope.encode(part)
+    assert json.loads(error)["ModelStreamError"]["ErrorCode"] == "1006"
+    assert client.last_close == 4424
+    assert client.session.buffered_bytes == client.transport.unsent
+
+
+def test_a_client_that_is_lost_while_a_part_is_sent():
+    client = Connected(JSON)
+    client.container.arrive(lambda: client.session.part_from_container(PayloadPart(LARGE)))
+    client.transport.lose()
+    assert turns(client) == 0
+    assert client.session.ending.cause is Cause.CLIENT_LOST
+    assert client.session.buffered_bytes == 0
+
+
+@pytest.mark.parametrize("way", ["decoding", "pieces"])
+def test_a_fault_of_ours_in_a_later_turn_ends_this_stream(way, monkeypatch):
+    def fails(_: object):
+        yield b"", False
+        raise KeyError("ours")
+
+    monkeypatch.setattr(JsonEnvelope, way, staticmethod(fails))
+    client = Connected(JSON)
+    if way == "decoding":
+        client.send_masked(TEXT, in_json(LARGE))
+    else:
+        client.container.arrive(lambda: client.session.part_from_container(PayloadPart(LARGE)))
+    turns(client)
+    assert client.session.ending.cause is Cause.GATEWAY_FAULT
 
 
 # --- Liveness ------------------------------------------------------------------------------------

@@ -412,8 +412,11 @@ def test_a_certificate_that_has_ended_is_shown_with_a_warning(tmp_path, caplog):
     assert "clients refuse the certificate" in caplog.text
 
 
-def test_a_key_that_others_can_read_is_used_with_a_warning(tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("mode", "verb"), [(0o644, "read"), (0o622, "write"), (0o660, "read and write")]
+)
+def test_a_key_that_others_can_use_is_used_with_a_warning(tmp_path, caplog, mode, verb):
     files = write_pair(tmp_path, "open")
-    files.key.chmod(0o644)
+    files.key.chmod(mode)
     ReloadedContext(files)
-    assert "others than its owner can read the key" in caplog.text
+    assert f"others than its owner can {verb} the key: chmod 600" in caplog.text

@@ -320,6 +320,33 @@ def test_a_key_that_others_may_use(ca, directory, name, mode):
     ca.ensure(["new.example"], NOW)
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o602])
+def test_the_ca_s_key_is_looked_at_when_there_is_nothing_to_do_too(ca, directory, mode):
+    """Whoever has it signs certificates for any host, which this user's clients trust."""
+    ca.ensure(HERE, NOW)
+    (directory / "ca-key.pem").chmod(mode)
+    said = refusal(ca, HERE)
+    assert said == (
+        f"{directory}/ca-key.pem: others than its owner may use this key (mode {mode:04o}); "
+        "chmod 600 it, or remove it if others may have read it"
+    )
+    (directory / "ca-key.pem").unlink()  # it may be kept elsewhere
+    ca.ensure(HERE, NOW)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o720])
+def test_a_directory_that_others_may_write(ca, directory, mode):
+    directory.mkdir(parents=True)
+    directory.chmod(mode)
+    said = refusal(ca, HERE)
+    assert said == (
+        f"{directory}: others than its owner may put a CA of theirs here (mode {mode:04o}); "
+        "chmod 700 it, and remove what is in it if they may have"
+    )
+    directory.chmod(0o755)
+    ca.ensure(HERE, NOW)
+
+
 def test_a_directory_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     directory = tmp_path / "file" / "tls"

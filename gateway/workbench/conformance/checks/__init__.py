@@ -6,16 +6,20 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.checks import (
+    close_codes,
     closing,
     control,
     endings,
     heads,
     http,
     leaks,
+    lengths,
     messages,
     shutdown,
+    sizes,
     startup,
     streams,
+    text,
     upgrade,
     violations,
     wear,
@@ -24,8 +28,9 @@ from partway.gateway.workbench.conformance.checks import (
 _HANDSHAKES = (startup, http, upgrade, heads)
 #: What counts what a container holds comes before megabytes: memory that was free again would hide
 #: what is kept.
-_LASTING = (closing, endings, wear, leaks)
-_AREAS = (*_HANDSHAKES, *_LASTING, messages, control, streams, violations, shutdown)
+_LASTING = (closing, endings, wear, streams, leaks)
+_MESSAGES = (messages, lengths, text, sizes, control)
+_AREAS = (*_HANDSHAKES, *_LASTING, *_MESSAGES, close_codes, violations, shutdown)
 
 
 def _ordered() -> tuple[Check, ...]:

@@ -8,24 +8,40 @@ from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.peer import Closed, Peer, code_of
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity
-from partway.protocol.closing import Close
+from partway.protocol.closing import NO_STATUS, PROTOCOL_ERROR, Close
 from partway.protocol.frames import Opcode
-from partway.protocol.handshake import AFTER_ANSWER, CLOSE_HEADER
+from partway.protocol.handshake import AFTER_ANSWER, CLOSE_HEADER, finishes_before_close
 
 checks: Final = Checks()
 
 #: The platform's patience with a container's Close (clause 1.5-12).
-_CLOSE_TIMEOUT = 10.0
+CLOSE_TIMEOUT: Final = 10.0
 _TCP_TIMEOUT = 5.0
-_NO_CODE = 1005
+#: Codes by which a container ends a stream well whose input has ended (clause 1.5-12).
+ENDS_WELL: Final = (1000, 1001, NO_STATUS)
 
 
-async def _answer_to(peer: Peer, code: int | None, reason: str, what: str) -> Close:
+async def answer_to(peer: Peer, code: int | None, reason: str, what: str) -> Close:
+    """Send a Close; returns the container's, and raises what :func:`close_of` does."""
     await peer.send_close(code, reason)
+    return await close_of(peer, what)
+
+
+async def close_of(peer: Peer, what: str, timeout: float = CLOSE_TIMEOUT) -> Close:
+    """The container's Close.
+
+    Args:
+        peer: the stream.
+        what: what the Close is to come after, for the message.
+        timeout: seconds for the Close.
+
+    Raises:
+        Broken: the container says no Close in time.
+    """
     try:
-        close = await peer.closed(_CLOSE_TIMEOUT)
+        close = await peer.closed(timeout)
     except TimeoutError:
-        raise Broken(f"{what}: no Close within {_CLOSE_TIMEOUT:g} s") from None
+        raise Broken(f"{what}: no Close within {timeout:g} s") from None
     if close is None:
         raise Broken(f"{what}: the connection ended without a Close")
     return close
@@ -42,22 +58,22 @@ async def _answer_to(peer: Peer, code: int | None, reason: str, what: str) -> Cl
 )
 async def answered(trial: Trial) -> None:
     async with trial.stream("a close") as peer:
-        await _answer_to(peer, 1000, "", "after Close 1000")
+        await answer_to(peer, 1000, "", "after Close 1000")
 
 
 @checks.add(
     "closing.code",
     "1.5-1",
     "1.5-12",
-    severity=Severity.SHOULD,
-    title="the answer to a Close has its code",
-    remedy="send the code back that you have received (RFC 6455 §5.5.1): 1000 ends a stream well",
+    title="Close 1000 is answered by a code that ends the stream well",
+    remedy="send the code back that you have received (RFC 6455 §5.5.1): another than 1000, 1001 "
+    "or none is an error to the client",
     requires=("closing.answered",),
 )
 async def code(trial: Trial) -> None:
     async with trial.stream("a close and its code") as peer:
-        close = await _answer_to(peer, 1000, "", "after Close 1000")
-        if code_of(close) not in (1000, _NO_CODE):
+        close = await answer_to(peer, 1000, "", "after Close 1000")
+        if code_of(close) not in ENDS_WELL:
             raise Broken(f"Close 1000 is answered by Close {code_of(close)}")
 
 
@@ -73,7 +89,7 @@ async def code(trial: Trial) -> None:
 async def after_answer(trial: Trial) -> None:
     probe = trial.probe
     async with trial.stream("a question, and a close right behind it") as peer:
-        if peer.head.get(CLOSE_HEADER.lower(), "").strip().lower() != AFTER_ANSWER:
+        if not finishes_before_close(peer.head):
             return
         for message in probe.messages:
             await peer.say(message)
@@ -87,7 +103,7 @@ async def after_answer(trial: Trial) -> None:
                     f"its 101 says {CLOSE_HEADER}: {AFTER_ANSWER}, but a question with a Close "
                     f"right behind it has {came} of {wanted} replies, then: {closed}"
                 ) from None
-        if await peer.closed(_CLOSE_TIMEOUT) is None:
+        if await peer.closed(CLOSE_TIMEOUT) is None:
             raise Broken("behind the answer the connection ended without a Close")
 
 
@@ -100,7 +116,7 @@ async def after_answer(trial: Trial) -> None:
 )
 async def without_code(trial: Trial) -> None:
     async with trial.stream("a close without a code") as peer:
-        await _answer_to(peer, None, "", "after an empty Close")
+        await answer_to(peer, None, "", "after an empty Close")
 
 
 @checks.add(
@@ -112,13 +128,13 @@ async def without_code(trial: Trial) -> None:
     requires=("closing.answered",),
 )
 async def reason(trial: Trial) -> None:
-    async with trial.stream("a close with a reason") as peer:
-        close = await _answer_to(peer, 4000, "é" * 61, "after Close 4000 and a reason of 122 bytes")
-        if code_of(close) == 1002:
-            raise Broken(
-                "Close 4000 with a reason of 122 bytes is answered by Close 1002"
-                + (f" {close.reason!r}" if close.reason else "")
-            )
+    for code, reason in ((4000, "é" * 61), (1000, "x" * 123), (3000, "y"), (4999, "")):
+        what = f"Close {code} with a reason of {len(reason.encode())} bytes"
+        async with trial.stream(what) as peer:
+            close = await answer_to(peer, code, reason, f"after {what}")
+            if code_of(close) == PROTOCOL_ERROR:
+                said = f" {close.reason!r}" if close.reason else ""
+                raise Broken(f"{what} is answered by Close 1002{said}")
 
 
 @checks.add(
@@ -131,7 +147,7 @@ async def reason(trial: Trial) -> None:
 )
 async def connection(trial: Trial) -> None:
     async with trial.stream("the connection after a close") as peer:
-        await _answer_to(peer, 1000, "", "after Close 1000")
+        await answer_to(peer, 1000, "", "after Close 1000")
         try:
             rest = await peer.rest(_TCP_TIMEOUT)
         except TimeoutError:
@@ -154,6 +170,8 @@ async def connection(trial: Trial) -> None:
     requires=("closing.answered",),
 )
 async def mid_message(trial: Trial) -> None:
-    async with trial.stream("a close inside a message") as peer:
-        await peer.send(Opcode.TEXT, b"half a mess", fin=False)
-        await _answer_to(peer, 1000, "", "after Close 1000 inside a message")
+    for kind in (Opcode.TEXT, Opcode.BINARY):
+        what = f"a {kind.name.lower()} message"
+        async with trial.stream(f"a close inside {what}") as peer:
+            await peer.send(kind, b"half a mess", fin=False)
+            await answer_to(peer, 1000, "", f"after Close 1000 inside {what}")

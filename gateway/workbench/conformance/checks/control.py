@@ -6,9 +6,10 @@ from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.evidence import shown
-from partway.gateway.workbench.conformance.peer import Peer
+from partway.gateway.workbench.conformance.peer import Closed, Peer
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
+from partway.protocol.closing import UNSUPPORTED_DATA
 from partway.protocol.frames import Opcode
 
 checks: Final = Checks()
@@ -16,6 +17,20 @@ checks: Final = Checks()
 _PONG_TIMEOUT = 5.0
 _IN_A_ROW = 20
 _FENCE = b"and one more"
+#: Bytes of Pings' payloads: few, the gateway's eight, where a byte's sign changes, and the most.
+_SIZES = (0, 1, 2, 3, 4, 7, 8, 9, 16, 32, 63, 64, 65, 100, 123, 124, 125)
+#: What a Pong may not be made of text for, nor cut at.
+_PAYLOADS = (
+    bytes(range(131, 256)),
+    b"\xff" * 8,
+    b"\x01" + bytes(7),
+    bytes(8),
+    b"\r\n",
+    b" \t ",
+    b"\xef\xbb\xbfa\x80",
+    b"00000012",
+)
+_GAPS = 3
 
 
 async def _ponged(peer: Peer, payload: bytes, what: str, *, asked: bool = False) -> None:
@@ -57,14 +72,28 @@ async def pong(trial: Trial) -> None:
 @checks.add(
     "control.pong_sizes",
     "1.4-3",
-    title="Pings of no bytes and of 125 are answered too",
+    title="Pings of no bytes, of 125 and of numbers between are answered too",
     remedy="a Ping's payload may have 0 to 125 bytes, and comes back as it is (RFC 6455 §5.5.3)",
     requires=("control.pong",),
 )
 async def pong_sizes(trial: Trial) -> None:
     async with trial.stream("pings of all sizes") as peer:
-        await _ponged(peer, b"", "after an empty Ping")
-        await _ponged(peer, bytes(range(125)), "after a Ping with 125 bytes")
+        for size in _SIZES:
+            what = f"after a Ping with {size} bytes" if size else "after an empty Ping"
+            await _ponged(peer, bytes(range(1, size + 1)), what)
+
+
+@checks.add(
+    "control.pong_bytes",
+    "1.4-3",
+    title="a Ping's payload may be any bytes, and comes back as it is",
+    remedy="take a Ping's payload for bytes, not for text or a number: decode, trim, cut nothing",
+    requires=("control.pong_sizes",),
+)
+async def pong_bytes(trial: Trial) -> None:
+    async with trial.stream("pings with any bytes") as peer:
+        for payload in _PAYLOADS:
+            await _ponged(peer, payload, f"after a Ping with {shown(payload)}")
 
 
 @checks.add(
@@ -111,6 +140,33 @@ async def mid_message(trial: Trial) -> None:
 
 
 @checks.add(
+    "control.gaps",
+    "1.3-2",
+    "1.4-3",
+    title="each Ping inside a message is answered, of text and of binary, one or more in a gap",
+    remedy="answer each Ping when it comes, whatever message is being received: a library does, if "
+    "it reads frames and not whole messages",
+    requires=("control.mid_message", "control.pong_sizes", "messages.binary_fragments"),
+)
+async def gaps(trial: Trial) -> None:
+    for kind in (Opcode.TEXT, Opcode.BINARY):
+        async with trial.stream(f"pings inside a {kind.name.lower()} message") as peer:
+            try:
+                await _ping_in_gaps(peer, kind)
+            except Closed as closed:
+                if closed.close is None or closed.close.code != UNSUPPORTED_DATA:
+                    raise  # a model may take texts alone, and say so at once
+
+
+async def _ping_in_gaps(peer: Peer, kind: Opcode) -> None:
+    for gap in range(_GAPS):
+        await peer.send(Opcode.CONTINUATION if gap else kind, b"a piece, ", fin=False)
+        for payload in (b"", f"gap {gap}".encode(), bytes(range(125))):
+            what = f"after a Ping of {len(payload)} bytes behind fragment {gap + 1}"
+            await _ponged(peer, payload, f"{what} of a {kind.name.lower()} message")
+
+
+@checks.add(
     "control.busy",
     "1.4-3",
     title="a Ping is answered while the model has something to do",
@@ -135,5 +191,6 @@ async def busy(trial: Trial) -> None:
 )
 async def unsolicited(trial: Trial) -> None:
     async with trial.stream("an unsolicited pong") as peer:
-        await peer.send(Opcode.PONG, b"unasked")
-        await trial.answered(peer, "after an unsolicited Pong")
+        for payload in (b"unasked", b"", bytes(range(125))):
+            await peer.send(Opcode.PONG, payload)
+        await trial.answered(peer, "after unsolicited Pongs, with 7 bytes, empty and with 125")

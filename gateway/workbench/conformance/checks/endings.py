@@ -7,6 +7,7 @@ import time
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks
+from partway.gateway.workbench.conformance.checks.closing import CLOSE_TIMEOUT, answer_to
 from partway.gateway.workbench.conformance.peer import Peer, frame_bytes
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
@@ -14,7 +15,6 @@ from partway.protocol.frames import Opcode
 
 checks: Final = Checks()
 
-_CLOSE_TIMEOUT = 10.0
 #: Seconds for the server to go first, which RFC 6455 §7.1.1 wants it to do at once; and seconds
 #: where something else is looked at.
 _AT_ONCE, _PATIENCE = 2.0, 5.0
@@ -44,9 +44,7 @@ async def _ended(
     Raises:
         Broken: the container leaves the connection open, says more, or resets it.
     """
-    await peer.send_close(code)
-    if await peer.closed(_CLOSE_TIMEOUT) is None:
-        raise Broken(f"{which}: the connection ended without a Close")
+    await answer_to(peer, code, "", which)
     try:
         rest = await peer.rest(patience)
     except TimeoutError:
@@ -102,7 +100,7 @@ async def every_state(trial: Trial) -> None:
 async def own(trial: Trial) -> None:
     async with trial.stream("a stream that the container closes") as peer:
         await peer.send_raw(frame_bytes(3, b"x"), "a frame with the reserved opcode 3")
-        if await peer.closed(_CLOSE_TIMEOUT) is None:
+        if await peer.closed(CLOSE_TIMEOUT) is None:
             return  # it has ended the connection already
         try:
             await peer.rest(_AT_ONCE)

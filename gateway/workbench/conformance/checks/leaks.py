@@ -21,8 +21,8 @@ checks: Final = Checks()
 Deed = Callable[[Trial], Awaitable[None]]
 
 #: Times before anything is counted: pools and caches fill, code is compiled.
-_WARM = 30
-_TIMES = 50
+_WARM = 20
+_TIMES = 30
 #: Files that a container may open for reasons of its own meanwhile; threads, of which a pool or a
 #: runtime starts some.
 _OWN_FILES = 4
@@ -43,7 +43,10 @@ _CLOSE_IT = (
 _FORGET_IT = "keep no list of what is over, no cache without a bound, no buffer or task of it"
 
 
-async def left(trial: Trial, what: str, count: int, before: Footprint) -> None:
+_PAIRS = "pairs of a stream that is closed and one that is cut"
+
+
+async def _left(trial: Trial, what: str, count: int, before: Footprint) -> None:
     """Wait until descriptors and threads are given back.
 
     Args:
@@ -56,7 +59,7 @@ async def left(trial: Trial, what: str, count: int, before: Footprint) -> None:
         Broken: the container keeps more than it may have taken for reasons of its own.
     """
     deadline = time.monotonic() + _SETTLE
-    while more := _more(before, held(trial)):
+    while more := _more(before, _held(trial)):
         if time.monotonic() > deadline:
             raise Broken(f"{count} {what} later the container has {more}")
         await asyncio.sleep(_POLL)
@@ -73,7 +76,7 @@ def _more(before: Footprint, now: Footprint) -> str:
     return ""
 
 
-def held(trial: Trial) -> Footprint:
+def _held(trial: Trial) -> Footprint:
     """What the container holds now.
 
     Raises:
@@ -95,9 +98,9 @@ async def _done(trial: Trial, deed: Deed, most: int) -> int:
 
 async def _nothing_open(trial: Trial, deed: Deed, what: str) -> None:
     await _done(trial, deed, _WARM)
-    before = held(trial)
+    before = _held(trial)
     count = await _done(trial, deed, _TIMES)
-    await left(trial, what, count, before)
+    await _left(trial, what, count, before)
 
 
 async def _nothing_kept(trial: Trial, deed: Deed, what: str) -> None:
@@ -106,13 +109,15 @@ async def _nothing_kept(trial: Trial, deed: Deed, what: str) -> None:
     Memory that is put to use for the first time grows for some rounds, and so does what a collector
     has not looked at; what is kept of each time grows for ever.
     """
-    sizes, count = [held(trial).memory], 0
+    sizes, count = [_held(trial).memory], 0
     while len(sizes) <= _MOST:
         done = await _done(trial, deed, _TIMES)
         count += done
-        sizes.append(held(trial).memory)
+        sizes.append(_held(trial).memory)
         if len(sizes) > _FEWEST and sizes[-1] - sizes[-1 - _LAST] < _LAST * done * _KEPT:
             return
+    if sizes[-1] - sizes[0] < count * _KEPT:
+        return
     raise Broken(
         f"{count} {what} later the container has {sizes[-1] >> 20} MiB of memory, and had "
         f"{sizes[0] >> 20}: {(sizes[-1] - sizes[0]) // count >> 10} KiB more for each, and no end "
@@ -196,14 +201,28 @@ async def refused_memory(trial: Trial) -> None:
 
 
 @checks.add(
+    "streams.leak",
+    "1.5-9",
+    title="a stream that is over leaves no descriptor, thread or process behind",
+    remedy="when a stream is over, whichever way, close its socket and all that was opened for it, "
+    "keep no copy of either, and end its tasks and threads",
+    requires=("wear.streams", "streams.cut", "closing.every_state"),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def stream(trial: Trial) -> None:
+    await _nothing_open(trial, _streams, _PAIRS)
+
+
+@checks.add(
     "leaks.stream_memory",
     "1.5-9",
     severity=Severity.SHOULD,
     title="a stream that is over leaves no memory behind",
     remedy=_FORGET_IT,
-    requires=("wear.streams",),
+    requires=("streams.leak",),
     needs=(Need.PROCESS,),
     limit=120,
 )
 async def stream_memory(trial: Trial) -> None:
-    await _nothing_kept(trial, _streams, "pairs of a stream that is closed and one that is cut")
+    await _nothing_kept(trial, _streams, _PAIRS)

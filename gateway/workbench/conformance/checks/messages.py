@@ -6,25 +6,31 @@ from collections.abc import Sequence
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks, Need
-from partway.gateway.workbench.conformance.link import PATIENCE
-from partway.gateway.workbench.conformance.peer import Closed, Peer
-from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.evidence import shown
+from partway.gateway.workbench.conformance.peer import Peer, as_frame, frame_bytes
+from partway.gateway.workbench.conformance.trial import Trial, meanwhile
 from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.frames import Opcode
 
 checks: Final = Checks()
 
 _TEXT, _BINARY, _CONTINUATION = Opcode.TEXT, Opcode.BINARY, Opcode.CONTINUATION
-_LARGE = bytes(range(256)) * 4096  # 1 MiB
+#: Bytes that somebody may take for text, a line or a file.
+_TEXT_LIKE = (
+    b"plain",
+    "grün ".encode(),
+    b'{"a": 1}\r\n',
+    b" a ",
+    b"a\0",
+    b"YQ==",
+    b"\xef\xbb\xbfa",
+)
+_KEYS = (bytes(4), b"\x00\x00\x00\x01", b"\xff" * 4, b"\x81\x00\x7f\x0a")
 _MANY = 1000
 _IN_A_ROW = 20
 
 #: Each part of a stream is one frame, so that a client's PARTIAL parts arrive as fragments.
 _PUT_TOGETHER = "join fragments: a frame with FIN=0, then continuations up to one with FIN=1"
-_WHOLE = (
-    "read a frame up to its length, in as many reads as it takes, and write all of it: no buffer "
-    "of yours may cut a message"
-)
 
 
 async def send_fragments(peer: Peer, opcode: int, fragments: Sequence[bytes]) -> None:
@@ -76,9 +82,27 @@ async def text(trial: Trial) -> None:
 )
 async def binary(trial: Trial) -> None:
     async with trial.stream("bytes") as peer:
-        message = bytes(range(256))
-        await peer.say(message)
-        await trial.echoed(peer, message, "after all 256 bytes as a binary message")
+        for message in (bytes(range(256)), *_TEXT_LIKE):
+            await peer.say(message)
+            all_of_them = "all 256 bytes" if len(message) == 256 else shown(message)
+            await trial.echoed(peer, message, f"after {all_of_them} as a binary message")
+
+
+@checks.add(
+    "messages.mask",
+    "1.2-1",
+    title="a frame may be masked by any key: zeros too",
+    remedy="unmask by the key of the frame, whatever it is: the mask bit says whether there is one",
+    requires=("messages.binary",),
+    needs=(Need.ECHO,),
+)
+async def mask(trial: Trial) -> None:
+    async with trial.stream("masks") as peer:
+        message = bytes(range(250, 256)) + b"masked"  # no whole number of keys
+        for key in _KEYS:
+            frame = frame_bytes(_BINARY, message, key=key)
+            await peer.send_raw(frame, f"binary, masked by {key.hex(' ')}")
+            await trial.echoed(peer, message, f"after a binary frame masked by {key.hex(' ')}", 3)
 
 
 @checks.add(
@@ -100,45 +124,23 @@ async def empty(trial: Trial) -> None:
 @checks.add(
     "messages.order",
     "1.2-1",
-    title=f"{_IN_A_ROW} messages in a row are so many, in their order",
+    title="messages in a row, text and binary, are so many, in their order",
     remedy="answer a message before you take the next, with no task for each: one frame with FIN "
     "is one message, and two are never merged",
-    requires=("messages.text",),
+    requires=("messages.text", "messages.binary"),
     needs=(Need.ECHO,),
 )
 async def order(trial: Trial) -> None:
     async with trial.stream("messages in a row") as peer:
         # Each is shorter than the one before: who answers the shortest first is seen too.
-        sent = [f"message {number} {'.' * 5 * (_IN_A_ROW - number)}" for number in range(_IN_A_ROW)]
+        said = [f"message {number} {'.' * 5 * (_IN_A_ROW - number)}" for number in range(_IN_A_ROW)]
+        # Both types have one order; and who hears the same twice has been told twice.
+        sent = [*said, *(part for each in said for part in (each.encode(), each, each))]
         for message in sent:
             await peer.say(message)
         for number, message in enumerate(sent):
-            what = f"of {_IN_A_ROW} messages in a row, as the answer to number {number + 1}"
+            what = f"of {len(sent)} messages in a row, as the answer to number {number + 1}"
             await trial.echoed(peer, message, what, 3)
-
-
-@checks.add(
-    "messages.large",
-    "1.3-3",
-    title="a message of 1 MiB in one frame comes back",
-    remedy="raise the limit of your WebSocket library (max_size, max_msg_size) to 16 MiB or more",
-    requires=("messages.binary",),
-    needs=(Need.ECHO,),
-)
-async def large(trial: Trial) -> None:
-    async with trial.stream("1 MiB") as peer:
-        await peer.say(_LARGE)
-        try:
-            reply = await peer.message(PATIENCE)
-        except (TimeoutError, Closed) as error:
-            came = str(error) or f"within {PATIENCE:g} s nothing whole"
-            raise Broken(f"after 1 MiB in one binary frame came {came}") from None
-        if reply != _LARGE:
-            raise Broken(
-                f"after 1 MiB in one binary frame came other {len(reply)} bytes, not the "
-                f"{len(_LARGE)} that were sent",
-                _WHOLE if len(reply) < len(_LARGE) else None,
-            )
 
 
 @checks.add(
@@ -151,17 +153,30 @@ async def large(trial: Trial) -> None:
 )
 async def fragments(trial: Trial) -> None:
     async with trial.stream("fragments") as peer:
+        await _ask_in_thirds(trial, peer, "after a text message in three fragments")
+
+
+async def _ask_in_thirds(trial: Trial, peer: Peer, what: str, pong: bytes | None = None) -> None:
+    """Ask the probe's question in three fragments a message, and read the answer.
+
+    Args:
+        trial: the check.
+        peer: a stream.
+        what: when that is, for the message.
+        pong: the payload of Pongs to send between the fragments; None for no Pongs.
+    """
+    for message in trial.probe.messages:
+        opcode, data = as_frame(message)
+        third = len(data) // 3
+        for number, piece in enumerate((data[:third], data[third : 2 * third], data[2 * third :])):
+            if number and pong is not None:
+                await peer.send(Opcode.PONG, pong)
+            await peer.send(_CONTINUATION if number else opcode, piece, fin=number == 2)
+    if trial.probe.echo:
         for message in trial.probe.messages:
-            data = message.encode() if isinstance(message, str) else message
-            third = len(data) // 3
-            pieces = [data[:third], data[third : 2 * third], data[2 * third :]]
-            opcode = _TEXT if isinstance(message, str) else _BINARY
-            await send_fragments(peer, opcode, pieces)
-        if trial.probe.echo:
-            for message in trial.probe.messages:
-                await trial.echoed(peer, message, "after a text message in three fragments", 3)
-        else:
-            await _answered(trial, peer)
+            await trial.echoed(peer, message, what, 3)
+    else:
+        await _answered(trial, peer)
 
 
 async def _answered(trial: Trial, peer: Peer) -> None:
@@ -188,6 +203,10 @@ async def binary_fragments(trial: Trial) -> None:
         pieces = [b"\x00\x01", b"\xff" * 200, b"\x80"]
         await send_fragments(peer, _BINARY, pieces)
         await trial.echoed(peer, b"".join(pieces), "after a binary message in three fragments", 3)
+        await peer.say("and a text")
+        await trial.echoed(
+            peer, "and a text", "after a text behind a binary message in fragments", 3
+        )
 
 
 @checks.add(
@@ -195,13 +214,17 @@ async def binary_fragments(trial: Trial) -> None:
     "1.2-4",
     title="empty fragments are fragments: at the beginning, between, at the end",
     remedy="a frame without FIN does not end a message, and one with FIN does, however short",
-    requires=("messages.fragments",),
+    requires=("messages.binary_fragments", "messages.empty"),
     needs=(Need.ECHO,),
 )
 async def empty_fragments(trial: Trial) -> None:
     async with trial.stream("empty fragments") as peer:
-        await send_fragments(peer, _TEXT, [b"", b"a", b"", b"b", b""])
-        await trial.echoed(peer, "ab", "after the fragments '', 'a', '', 'b', ''", 3)
+        for pieces in ([b"", b"a", b"", b"b", b""], [b"", b""]):
+            whole, named = b"".join(pieces), ", ".join(repr(piece.decode()) for piece in pieces)
+            for kind, message in ((_TEXT, whole.decode()), (_BINARY, whole)):
+                await send_fragments(peer, kind, pieces)
+                what = f"after a {kind.name.lower()} message in the fragments {named}"
+                await trial.echoed(peer, message, what, 3)
 
 
 @checks.add(
@@ -214,9 +237,15 @@ async def empty_fragments(trial: Trial) -> None:
 )
 async def code_point(trial: Trial) -> None:
     async with trial.stream("a split code point") as peer:
-        globe = "🌍".encode()
-        await send_fragments(peer, _TEXT, [b"a" + globe[:2], globe[2:] + b"b"])
-        await trial.echoed(peer, "a🌍b", "after a text message split inside a code point", 3)
+        for character in "é€🌍":
+            data = character.encode()
+            cuts = [[b"a" + data[:at], data[at:] + b"b"] for at in range(1, len(data))]
+            for pieces in (*cuts, [bytes([byte]) for byte in f"a{character}b".encode()]):
+                await send_fragments(peer, _TEXT, pieces)
+                what = (
+                    f"after a text in the fragments {', '.join(each.hex(' ') for each in pieces)}"
+                )
+                await trial.echoed(peer, f"a{character}b", what, 3)
 
 
 @checks.add(
@@ -224,14 +253,17 @@ async def code_point(trial: Trial) -> None:
     "1.2-3",
     title=f"a message may have {_MANY} fragments",
     remedy="put no limit on the number of fragments, only on the message's bytes",
-    requires=("messages.fragments",),
+    requires=("messages.binary_fragments",),
     needs=(Need.ECHO,),
 )
 async def many_fragments(trial: Trial) -> None:
     async with trial.stream("many fragments") as peer:
         pieces = [bytes([97 + number % 26]) for number in range(_MANY)]
-        await send_fragments(peer, _TEXT, pieces)
-        await trial.echoed(peer, b"".join(pieces).decode(), f"after {_MANY} fragments of one byte")
+        whole = b"".join(pieces)
+        for kind, message in ((_TEXT, whole.decode()), (_BINARY, whole)):
+            what = f"after a {kind.name.lower()} message in {_MANY} fragments of one byte"
+            async with meanwhile(send_fragments(peer, kind, pieces)):
+                await trial.echoed(peer, message, what)
 
 
 @checks.add(
@@ -240,14 +272,34 @@ async def many_fragments(trial: Trial) -> None:
     "1.4-3",
     title="pings between the fragments of a message do not disturb it",
     remedy="handle control frames between the fragments of a message (RFC 6455 §5.4)",
-    requires=("messages.fragments", "control.pong", "control.mid_message"),
+    requires=("messages.binary_fragments", "messages.code_point", "control.mid_message"),
     needs=(Need.ECHO,),
 )
 async def pings_between(trial: Trial) -> None:
     async with trial.stream("pings between fragments") as peer:
-        await peer.send(_TEXT, b"be", fin=False)
-        await peer.ping(b"one")
-        await peer.send(_CONTINUATION, b"twe", fin=False)
-        await peer.ping(b"two")
-        await peer.send(_CONTINUATION, b"en")
-        await trial.echoed(peer, "between", "after a message with pings between its fragments", 3)
+        for message in ("a 🌍 between", bytes(range(240, 256))):
+            kind, data = as_frame(message)
+            for number in range(3):  # the first gap is inside the globe
+                piece = data[4 * number : 4 * number + 4]
+                await peer.send(_CONTINUATION if number else kind, piece, fin=False)
+                await peer.ping(f"gap {number}".encode() if number % 2 else b"")
+            await peer.send(_CONTINUATION, data[12:])
+            what = f"after a {kind.name.lower()} message with Pings between its fragments"
+            await trial.echoed(peer, message, what, 3)
+
+
+@checks.add(
+    "messages.pongs_between",
+    "1.3-2",
+    "1.4-3",
+    title="Pongs that nobody asked for, between the fragments of a message, do not disturb it",
+    remedy="ignore a Pong wherever it comes, inside a message too (RFC 6455 §5.4 and §5.5.3)",
+    requires=("messages.fragments", "control.unsolicited"),
+    limit=120,
+)
+async def pongs_between(trial: Trial) -> None:
+    for payload in (b"unasked", b""):
+        name = "Pongs" if payload else "empty Pongs"
+        async with trial.stream(f"{name} between fragments") as peer:
+            what = f"after a message with {name} between its fragments"
+            await _ask_in_thirds(trial, peer, what, payload)

@@ -6,11 +6,10 @@ import time
 from contextlib import AsyncExitStack
 from typing import Final
 
-from partway.gateway.workbench.conformance.check import Checks, Need
-from partway.gateway.workbench.conformance.checks.leaks import held, left
+from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.peer import Closed, Peer
 from partway.gateway.workbench.conformance.trial import Trial
-from partway.gateway.workbench.conformance.verdict import Broken, Severity
+from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.frames import Opcode
 
 checks: Final = Checks()
@@ -77,37 +76,6 @@ async def cut(trial: Trial) -> None:
             peer.link.abort()
     async with trial.stream("a stream after them") as peer:
         await trial.answered(peer, f"after {_CUT} streams were cut")
-
-
-@checks.add(
-    "streams.leak",
-    "1.5-9",
-    severity=Severity.SHOULD,
-    title="a stream that is over leaves no socket, file or thread behind",
-    remedy="when a stream is over, whichever way, close its socket and all that was opened for it, "
-    "keep no copy of either, and end its tasks and threads",
-    requires=("streams.many", "streams.cut", "closing.every_state"),
-    needs=(Need.PROCESS,),
-    limit=60,
-)
-async def leak(trial: Trial) -> None:
-    await _rounds(trial)
-    before = held(trial)
-    for _ in range(3):
-        await _rounds(trial)
-    await left(trial, "streams, half of them closed and half cut,", 3 * _AT_ONCE, before)
-
-
-async def _rounds(trial: Trial) -> None:
-    """Open streams, and close half of them and cut the others; returns once all have ended."""
-    async with AsyncExitStack() as streams:
-        for number in range(_AT_ONCE):
-            peer = await streams.enter_async_context(trial.stream(f"stream {number}"))
-            if trial.probe.echo:  # of another model nobody knows what an answer costs
-                await peer.say(trial.probe.messages[0])
-            if number % 2:
-                peer.link.abort()
-    trial.exchanges.clear()
 
 
 @checks.add(

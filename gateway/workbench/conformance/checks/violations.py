@@ -77,6 +77,34 @@ _VIOLATIONS = (
         ("1.1-8",),
     ),
     _Violation(
+        "utf8_cut",
+        "text that ends inside a code point, and so is not UTF-8,",
+        frame_bytes(_TEXT, b"cut \xe2\x82"),
+        "8.1",
+        ("1.1-8",),
+    ),
+    _Violation(
+        "utf8_overlong",
+        "text with NUL in two bytes, which is not UTF-8,",
+        frame_bytes(_TEXT, b"overlong \xc0\x80"),
+        "8.1",
+        ("1.1-8",),
+    ),
+    _Violation(
+        "utf8_late",
+        "text that is not UTF-8 behind its first 4 KiB",
+        frame_bytes(_TEXT, b"a" * 4096 + b"\xff"),
+        "8.1",
+        ("1.1-8",),
+    ),
+    _Violation(
+        "utf8_last",
+        "text in fragments that ends inside a code point, and so is not UTF-8,",
+        frame_bytes(_TEXT, b"cut \xe2\x82", fin=False) + frame_bytes(_CONTINUATION),
+        "8.1",
+        ("1.1-8",),
+    ),
+    _Violation(
         "close_code", "Close with the code 1005", frame_bytes(Opcode.CLOSE, b"\x03\xed"), "7.4.1"
     ),
     _Violation("close_byte", "Close with one byte", frame_bytes(Opcode.CLOSE, b"\x03"), "5.5.1"),
@@ -113,7 +141,9 @@ async def _end_after(trial: Trial, violation: _Violation) -> Close | None:
 
 
 def _requires(violation: _Violation) -> tuple[str, ...]:
-    if violation.name == "utf8_fragments":
+    if violation.name == "utf8_last":
+        return ("violations.utf8_fragments", "violations.utf8_cut")
+    if violation.name.startswith("utf8_"):
         return ("upgrade.granted", "violations.utf8")
     if violation.name.startswith("close"):
         return ("upgrade.granted", "closing.answered")

@@ -8,23 +8,23 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from partway.gateway.workbench.conformance.check import Checks, Need
+from partway.gateway.workbench.conformance.checks.closing import answer_to
 from partway.gateway.workbench.conformance.checks.http import PING_TIMEOUT
 from partway.gateway.workbench.conformance.checks.startup import ping as ask_ping
 from partway.gateway.workbench.conformance.checks.upgrade import UNKNOWN_PATH
-from partway.gateway.workbench.conformance.peer import Closed, NotGranted, Peer, upgrade
+from partway.gateway.workbench.conformance.peer import NotGranted, Peer, upgrade
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
 
 checks: Final = Checks()
 
-_PROBES, _STREAMS, _REFUSALS = 300, 300, 150
-_MESSAGES, _PINGS = 300, 150
+_PROBES, _STREAMS, _REFUSALS = 200, 300, 120
+_MESSAGES, _PINGS = 300, 120
 #: Messages that are under way at a time: whoever answers late is not waited for so often.
 _TOGETHER = 10
 #: Seconds for a slow container, and how often it is asked all the same; fewer with ``--fast``.
 _SECONDS, _FAST_SECONDS = 20.0, 2.0
 _LEAST = 20
-_CLOSE_TIMEOUT = 10.0
 _ANSWER_TIMEOUT = 5.0
 _PONG_TIMEOUT = 5.0
 
@@ -94,9 +94,7 @@ async def wear_streams(trial: Trial) -> None:
             async with trial.stream(which) as peer:
                 if trial.probe.echo:  # of another model nobody knows what an answer costs
                     await trial.answered(peer, which)
-                await peer.send_close(1000)
-                if await peer.closed(_CLOSE_TIMEOUT) is None:
-                    raise Closed(None)
+                await answer_to(peer, 1000, "", which)
         except Broken as broken:
             told = "" if broken.what.startswith(which) else f"{which}: "
             raise Broken(f"{told}{broken.what}", broken.remedy) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Verdict
 from partway.gateway.workbench.recording.recording import RecordingError
 from tests.frame_factory import TEXT, frame
-from tests.gateway.configuration.documents import as_toml, taken_or_refused, with_any
+from tests.gateway.configuration.documents import TOO_DEEP, as_toml, taken_or_refused, with_any
 from tests.gateway.workbench.recording.recordings import (
     GRANTED,
     HEAD,
@@ -69,6 +71,7 @@ PATTERN = "a regular expression, as Python has them"
 REPLIES = "a whole number of messages, 0 or more"
 SECONDS = "a finite number of seconds above 0 and at most 600"
 A = 'messages = ["a"]\n'
+NAMED = '{ file = "a" }, '
 
 
 @pytest.mark.parametrize(
@@ -118,7 +121,7 @@ def test_a_wrong_value_is_named_with_its_place(
         ("messages = [{ hax = '' }]",
          "messages#1.hax: this key is unknown; the nearest known one is hex"),
         ("messages = ", "this is not TOML: line 1, at the end: Invalid value"),
-        (f"messages = {'[' * 20_000}", "this is not TOML: arrays or tables are nested too deep"),
+        (f"messages = {'[' * 20_000}", TOO_DEEP),
         (A + f"replies = {'9' * 5000}", "this is not TOML: a number has too many digits"),
     ],
 )  # fmt: skip
@@ -133,6 +136,34 @@ def test_what_else_is_said_of_the_file(tmp_path: Path, text: str, said: str) -> 
 def test_a_pattern_that_is_too_much_for_python(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(SettingsError, match=f"it must be {PATTERN} "):
         load_probe(written(tmp_path, f'{A}expect = "{pattern}"'))
+
+
+def test_a_pattern_of_megabytes_is_not_compiled(tmp_path: Path) -> None:
+    began = time.process_time()
+    with pytest.raises(SettingsError) as caught:
+        load_probe(written(tmp_path, f"{A}expect = '{'[a-z]' * 800_000}'"))
+    assert "(it has 4000000 characters; there must be at most 1000)" in str(caught.value)
+    assert time.process_time() - began < 2
+    load_probe(written(tmp_path, f"{A}expect = '{'[a-z]' * 200}'"))
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SettingsError, match="this is a pipe; it must be a regular file"):
+        load_probe(tmp_path / "pipe")
+    with pytest.raises(SettingsError, match=r"#1\.file: 'pipe' .* \(this is a pipe; it must be a "):
+        load_probe(written(tmp_path, 'messages = [{ file = "pipe" }]'))
+
+
+def test_files_that_are_named_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "MAX_FILES_BYTES", 25)
+    (tmp_path / "a").write_bytes(bytes(10))
+    assert len(load_probe(written(tmp_path, f"messages = [{NAMED * 2}]")).messages) == 2
+    with pytest.raises(SettingsError, match=r"messages#3\.file: .*more than 5 bytes"):
+        load_probe(written(tmp_path, f"messages = [{NAMED * 3}]"))
 
 
 def test_each_message_that_cannot_be_read_has_its_line(tmp_path: Path) -> None:

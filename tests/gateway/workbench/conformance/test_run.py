@@ -460,11 +460,21 @@ async def test_who_never_accepts_is_waited_for_no_longer_than_it_may(monkeypatch
 # --- A container that means it --------------------------------------------------------------------
 
 
+class Unheard:
+    """A writer of which nothing is read."""
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    async def drain(self) -> None:
+        pass
+
+
 def told(data: bytes) -> Peer:
     """A stream on which a container has said this."""
     reader = asyncio.StreamReader()
     reader.feed_data(data)
-    return Peer(Link(reader, None, NotedExchange("a stream")), {}, b"")
+    return Peer(Link(reader, Unheard(), NotedExchange("a stream")), {}, b"")
 
 
 async def test_the_answer_to_a_close_has_no_answer() -> None:
@@ -546,3 +556,68 @@ def test_a_command_line_needs_no_shell() -> None:
         command_of(" ")
     with pytest.raises(ValueError, match="quotation"):
         command_of("python 'model.py")
+
+
+# --- What was said comes back ---------------------------------------------------------------------
+
+
+async def echo_of(data: bytes, message: str | bytes) -> Broken:
+    """What is wrong when a container answers a message by these bytes."""
+    with pytest.raises(Broken) as raised:
+        await Trial(NOWHERE, ECHO).echoed(told(data), message, "asked", 1)
+    return raised.value
+
+
+async def test_a_text_is_shown_so_that_look_alikes_differ() -> None:
+    said = (await echo_of(b"\x81\x02\xc3\xa9", "e\u0301")).what
+    assert said == "asked: text '\\xe9' came back, 1 characters, not the 2 of text 'e\\u0301'"
+
+
+async def test_of_a_long_message_it_is_said_where_it_differs() -> None:
+    said = (await echo_of(b"\x82\x7d" + bytes(124) + b"\x01", bytes(125))).what
+    assert said == "asked: binary 01 came back from place 124 of 125 on, not binary 00"
+
+
+async def test_a_message_that_is_too_large_has_a_remedy_of_its_own() -> None:
+    broken = await echo_of(b"\x88\x02\x03\xf1", "x")
+    assert broken.what == "asked: instead of an answer: Close 1009"
+    assert broken.remedy == trial.RAISE_LIMIT
+    assert (await echo_of(b"\x88\x02\x03\xe8", "x")).remedy is None
+
+
+async def test_a_long_message_that_is_cut_has_a_remedy_of_its_own() -> None:
+    broken = await echo_of(b"\x81\x01a", "a" * 5000)
+    assert broken.remedy is not None
+    assert "no buffer of yours may cut a message" in broken.remedy
+    assert (await echo_of(b"\x81\x01a", "a ")).remedy is None
+
+
+async def test_who_answers_before_all_is_said_is_heard() -> None:
+    """Else a container that writes while nobody reads would have to take it all before."""
+    both = asyncio.Barrier(2)
+    ended = asyncio.Event()
+
+    async def say() -> None:
+        try:
+            await both.wait()
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with asyncio.timeout(5), trial.meanwhile(say()):
+        await both.wait()
+    assert ended.is_set()
+
+
+async def test_what_becomes_of_the_sending_is_not_what_is_heard() -> None:
+    async def say() -> None:
+        raise Broken("the connection is gone")
+
+    with pytest.raises(peer.Closed):
+        async with trial.meanwhile(say()):
+            await told(b"\x88\x02\x03\xf1").message(1)
+
+
+def test_many_bytes_have_more_time() -> None:
+    assert link.patience_with(100) == link.PATIENCE
+    assert link.patience_with(16 << 20) == link.PATIENCE + 16

@@ -85,6 +85,17 @@ def test_all_that_passes_is_in_the_file(tmp_path):
     assert found.complete
 
 
+@pytest.mark.parametrize(("mode", "warned"), [(0o777, 1), (0o730, 1), (0o755, 0), (0o700, 0)])
+def test_a_folder_that_others_may_write(tmp_path, caplog, mode, warned):
+    directory = tmp_path / "recordings"
+    directory.mkdir()
+    directory.chmod(mode)
+    Recorder(directory).close()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"others than its owner can take recordings away: chmod 700 folder={directory}"
+    ] * warned
+
+
 def test_who_else_may_read_it_and_what_is_not_in_it(tmp_path):
     directory = tmp_path / "recordings"
     before = os.umask(0)

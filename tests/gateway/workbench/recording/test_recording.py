@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
+
 import pytest
 
 from partway.gateway.workbench.intermediary.observer import Sender
 from partway.gateway.workbench.recording import recording as module
+from partway.gateway.workbench.recording.lines import MAX_TEXT
 from partway.gateway.workbench.recording.recording import (
     JoinedMessage,
     RecordingError,
@@ -107,6 +111,34 @@ def test_what_is_loaded_has_a_bound(path, monkeypatch):
     assert load_recording(path, size).complete
     with pytest.raises(RecordingError, match=f": the file has more than {size - 1} bytes"):
         load_recording(path, size - 1)
+    monkeypatch.setattr(module, "MAX_LINES", 3)
+    with pytest.raises(RecordingError, match=": the file has more than 3 lines"):
+        load_recording(path)
     monkeypatch.setattr(module, "MAX_LINE", 100)
     with pytest.raises(RecordingError, match=":1: the line has more than 100 bytes"):
         load_recording(path)
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_is_not_waited_for(path):
+    os.mkfifo(path)
+    with pytest.raises(RecordingError, match=": this is a pipe; it must be a regular file"):
+        load_recording(path)
+
+
+def test_a_line_of_megabytes_that_is_no_payload_is_not_parsed(path):
+    """In Python each of its arrays would be 70 bytes."""
+    written(path, GRANTED, '{"at": [' + "[]," * 3_000_000 + "0]}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecordingError, match=r":3: the line has more members than any line"):
+            load_recording(path)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_text_full_of_commas_is_a_payload(path):
+    text = "\x01,[" * (MAX_TEXT // 3)
+    whole(path, said(0.1, text))
+    assert load_recording(path).messages(Sender.GATEWAY)[0].payload == text.encode()

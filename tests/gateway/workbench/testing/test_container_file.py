@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan
 from partway.gateway.workbench.testing.container_file import read_plan
-from tests.gateway.configuration.documents import as_toml, taken_or_refused, with_any
+from tests.gateway.configuration.documents import TOO_DEEP, as_toml, taken_or_refused, with_any
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_wrong_value_is_named_with_its_place(refused, text, place, found, want
             "cwd: this is given with url; it must be with command, whose folder it is",
         ),
         ("command = ", "this is not TOML: line 1, at the end: Invalid value"),
-        (f"command = {'[' * 20_000}", "this is not TOML: arrays or tables are nested too deep"),
+        (f"command = {'[' * 20_000}", TOO_DEEP),
         (f"command = {'9' * 5000}", "this is not TOML: a number has too many digits"),
         ("command = ''", "command: the command is empty"),
         (

@@ -22,7 +22,8 @@ async def invocations(request: web.Request) -> web.StreamResponse:
 
 
 async def stream(request: web.Request) -> web.WebSocketResponse:
-    socket = web.WebSocketResponse(max_msg_size=16 << 20, compress=False)
+    # It takes what has fewer bytes than its limit, and a part may have 16 MiB.
+    socket = web.WebSocketResponse(max_msg_size=(16 << 20) + 1, compress=False)
     await socket.prepare(request)
     async for message in socket:
         if message.type is WSMsgType.TEXT:

@@ -2,14 +2,18 @@
 
 from tests.gateway.workbench.conformance.mutants import (  # noqa: F401 (each lists its own)
     closing,
+    closing_codes,
     control,
     endings,
     frames,
     heads,
     http,
     leaks,
+    lengths,
     life,
     messages,
+    sizes,
+    text,
     upgrades,
     violations,
     wear,

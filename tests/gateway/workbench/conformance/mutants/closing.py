@@ -73,7 +73,7 @@ class TalksAfterClose(Stream):
         raise Finished
 
 
-class _Thoughtful(Stream):
+class Thoughtful(Stream):
     """Thinks before it answers, and answers nothing once a Close has come."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -103,7 +103,7 @@ class _Thoughtful(Stream):
 class ClaimsToFinish(Container):
     """Says that it finishes before it answers a Close, and does not."""
 
-    stream = _Thoughtful
+    stream = Thoughtful
 
     def negotiated(self, request: Request) -> list[str]:
         return ["X-Partway-Close: after-answer"]

@@ -54,7 +54,7 @@ class DropsEmpty(Stream):
             await super().on_binary(data)
 
 
-@mutant("messages.large")
+@mutant("lengths.text", "lengths.binary")
 class CutsLarge(Stream):
     """Cuts a message at 64 KiB."""
 
@@ -65,7 +65,7 @@ class CutsLarge(Stream):
         await super().on_binary(data[: 1 << 16])
 
 
-@mutant("messages.large")
+@mutant("lengths.text", "lengths.binary")
 class RefusesLarge(Stream):
     """Closes with 1009 when a message has more than 64 KiB."""
 
@@ -95,9 +95,11 @@ class Merges(Stream):
         await self.send(TEXT, text.encode())
 
 
-@mutant("messages.order")
-class OutOfOrder(Stream):
-    """Answers the shorter one of two messages first."""
+class _AnswersLater(Stream):
+    """Answers each text after :meth:`delay`, and meanwhile takes the next message."""
+
+    def delay(self, text: str) -> float:
+        raise NotImplementedError
 
     async def run(self) -> None:
         self.answering: set[asyncio.Task[None]] = set()
@@ -109,8 +111,16 @@ class OutOfOrder(Stream):
         task.add_done_callback(self.answering.discard)
 
     async def answer_later(self, text: str) -> None:
-        await asyncio.sleep(min(0.2, 0.01 * len(text)))
+        await asyncio.sleep(self.delay(text))
         await self.send(TEXT, text.encode())
+
+
+@mutant("messages.order")
+class OutOfOrder(_AnswersLater):
+    """Answers the shorter one of two messages first."""
+
+    def delay(self, text: str) -> float:
+        return min(0.2, 0.01 * len(text))
 
 
 @mutant("messages.fragments")
@@ -170,5 +180,92 @@ class FewFragments(Stream):
     async def on_data(self, fin: bool, opcode: int, payload: bytes) -> None:
         self.count = 0 if opcode != CONTINUATION else self.count + 1
         if self.count > 100:
+            raise Violation(1008, "too many fragments")
+        await super().on_data(fin, opcode, payload)
+
+
+@mutant("messages.binary")
+class SniffsText(Stream):
+    """Answers binary with text where it is UTF-8."""
+
+    async def on_binary(self, data: bytes) -> None:
+        try:
+            await self.send(TEXT, data.decode().encode())
+        except UnicodeDecodeError:
+            await super().on_binary(data)
+
+
+@mutant("messages.binary")
+class TrimsBinary(Stream):
+    """Takes white space off the ends of a binary message."""
+
+    async def on_binary(self, data: bytes) -> None:
+        await super().on_binary(data if len(data) == 256 else data.strip())
+
+
+@mutant("messages.mask")
+class NoZeroMask(Stream):
+    """Takes a mask of zeros for none."""
+
+    async def read_frame(self) -> tuple[bool, int, bytes]:
+        head = await self.reader.readexactly(2)
+        if 0x80 < head[1] < 0xFE:
+            head += await self.reader.readexactly(4)
+        if head[2:] == bytes(4):
+            raise Violation(1002, "not masked")
+        self.reader._buffer[:0] = head  # type: ignore[attr-defined]  (for the next read)
+        return await super().read_frame()
+
+
+@mutant("messages.order")
+class DropsRepeats(Stream):
+    """Takes a text that is the last one's like for the same."""
+
+    last: str | None = None
+
+    async def on_text(self, text: str) -> None:
+        last, self.last = self.last, text
+        if text != last or not text.startswith("message"):
+            await super().on_text(text)
+
+
+@mutant("messages.order")
+class BinaryFirst(_AnswersLater):
+    """Answers binary before the texts that came with it."""
+
+    def delay(self, text: str) -> float:
+        return 0.02
+
+
+@mutant("messages.binary_fragments")
+class TypeSticks(Stream):
+    """Takes for binary what comes behind a binary message in fragments."""
+
+    stuck = False
+
+    async def on_data(self, fin: bool, opcode: int, payload: bytes) -> None:
+        self.stuck = self.stuck or (opcode == BINARY and not fin)
+        await super().on_data(fin, BINARY if self.stuck and opcode == TEXT else opcode, payload)
+
+
+@mutant("messages.empty_fragments")
+class NothingIsNoMessage(Stream):
+    """Takes a message of which all fragments are empty for none."""
+
+    async def on_data(self, fin: bool, opcode: int, payload: bytes) -> None:
+        joined = self.begun[1] + payload if self.begun is not None else b"a message of one frame"
+        if fin and not joined:
+            self.begun = None
+            return
+        await super().on_data(fin, opcode, payload)
+
+
+@mutant("messages.many_fragments")
+class FewBinaryFragments(Stream):
+    """Takes a binary message in 128 fragments at most."""
+
+    async def on_data(self, fin: bool, opcode: int, payload: bytes) -> None:
+        self.count = 0 if opcode != CONTINUATION else self.count + 1
+        if self.count > 128 and self.begun is not None and self.begun[0] == BINARY:
             raise Violation(1008, "too many fragments")
         await super().on_data(fin, opcode, payload)

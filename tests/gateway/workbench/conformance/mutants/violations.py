@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import struct
 
 from tests.frame_factory import CLOSE, CONTINUATION
@@ -154,3 +155,46 @@ class EndsWithoutClose(Stream):
 
     async def fail(self, violation: Violation) -> None:
         await self.end()
+
+
+@mutant("violations.utf8_cut")
+class AcceptsCutText(Stream):
+    """Takes text that ends inside a code point, and leaves that out."""
+
+    def text_of(self, payload: bytes) -> str:
+        try:
+            return codecs.getincrementaldecoder("utf-8")().decode(payload)
+        except UnicodeDecodeError:
+            raise Violation(1007, "the text is not UTF-8") from None
+
+    def reason_of(self, payload: bytes) -> str:
+        return super().text_of(payload)
+
+
+@mutant("violations.utf8_overlong")
+class AcceptsOverlong(Stream):
+    """Takes NUL in two bytes, as Java's modified UTF-8 has it."""
+
+    def text_of(self, payload: bytes) -> str:
+        return super().text_of(payload.replace(b"\xc0\x80", b"\0"))
+
+
+@mutant("violations.utf8_late")
+class ChecksBeginning(Stream):
+    """Looks for UTF-8 in the first 4 KiB of a text."""
+
+    def text_of(self, payload: bytes) -> str:
+        super().text_of(payload[:4096].rstrip(b"\xc3"))
+        return payload.decode(errors="replace")
+
+
+@mutant("violations.utf8_last")
+class ChecksFragments(AcceptsCutText):
+    """Looks for UTF-8 as fragments come, and not at their end."""
+
+    async def on_data(self, fin: bool, opcode: int, payload: bytes) -> None:
+        self.whole = fin and opcode != CONTINUATION
+        await super().on_data(fin, opcode, payload)
+
+    def text_of(self, payload: bytes) -> str:
+        return self.reason_of(payload) if self.whole else super().text_of(payload)

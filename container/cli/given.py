@@ -1,0 +1,114 @@
+"""What ``partway-container serve`` was given: by a flag, or else by the platform's variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from partway.container.cli.errors import CommandError
+from partway.container.limits import FINISH_TIMEOUT
+from partway.container.server import MODEL_DIR
+from partway.log_lines import LOG_FORMATS, LogFormat
+
+_Word = TypeVar("_Word", bound=str)
+
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+#: Where the platform reaches a container (clause 1.1-2).
+PORT: Final = 8080
+
+
+class _Given(NamedTuple):
+    """A text, and the flag or the variable that it comes from."""
+
+    source: str
+    text: str
+
+
+def _given(flag: str, text: str | None, variable: str, environ: Mapping[str, str]) -> _Given | None:
+    """A flag goes before its variable; a variable that is empty is not set."""
+    if text is not None:
+        return _Given(flag, text)
+    if said := environ.get(variable):
+        return _Given(variable, said)
+    return None
+
+
+def level(flag: str | None, environ: Mapping[str, str]) -> str:
+    """Return the log's level.
+
+    Raises:
+        CommandError: the variable names none; a flag's word is looked at by the parser already.
+    """
+    return _known(flag, "PARTWAY_LOG_LEVEL", environ, LOG_LEVELS) or "info"
+
+
+def log_format(flag: LogFormat | None, environ: Mapping[str, str]) -> LogFormat:
+    """Return how the log's lines look.
+
+    Raises:
+        CommandError: the variable names no such format.
+    """
+    return _known(flag, "PARTWAY_LOG_FORMAT", environ, LOG_FORMATS) or "text"
+
+
+def _known(
+    flag: _Word | None, variable: str, environ: Mapping[str, str], words: Sequence[_Word]
+) -> _Word | None:
+    said = flag or environ.get(variable)
+    if not said:
+        return None
+    for word in words:
+        if word == said:
+            return word
+    raise CommandError(f"{variable} {said!r} was given; it must be one of {', '.join(words)}")
+
+
+def port(flag: str | None, environ: Mapping[str, str]) -> int:
+    """Return the TCP port to listen on; 0 is any free one.
+
+    Raises:
+        CommandError: the text is no such number.
+    """
+    said = _given("--port", flag, "SAGEMAKER_BIND_TO_PORT", environ)
+    if said is None:
+        return PORT
+    source, text = said
+    if text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535:
+        return int(text)
+    raise CommandError(f"{source} {text!r} was given; it must be a whole number from 0 to 65535")
+
+
+def model_dir(flag: str | None, environ: Mapping[str, str]) -> Path:
+    """Return the folder that the model loads from.
+
+    Raises:
+        CommandError: it was given, and does not exist.
+    """
+    said = _given("--model-dir", flag, "SM_MODEL_DIR", environ)
+    if said is None:
+        return MODEL_DIR
+    source, text = said
+    if not Path(text).is_dir():
+        raise CommandError(f"{source} {text}: there is no such folder")
+    return Path(text)
+
+
+def finish_timeout(flag: str | None, environ: Mapping[str, str]) -> float:
+    """Return how long a stream's model may be silent at its end, in seconds (clause 1.5-12).
+
+    Raises:
+        CommandError: the text is no such number.
+    """
+    said = _given("--finish-timeout", flag, "PARTWAY_FINISH_TIMEOUT", environ)
+    if said is None:
+        return FINISH_TIMEOUT
+    source, text = said
+    with suppress(ValueError):
+        seconds = float(text)
+        if 0 < seconds < math.inf:
+            return seconds
+    raise CommandError(f"{source} {text!r} was given; it must be a number of seconds above 0")

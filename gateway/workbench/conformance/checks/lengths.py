@@ -1,0 +1,114 @@
+"""Every edge of a frame's length, and frames that come in pieces (clauses 1.2-1 to 1.2-3)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Checks, Need
+from partway.gateway.workbench.conformance.checks.messages import send_fragments
+from partway.gateway.workbench.conformance.filling import long_bytes, long_text
+from partway.gateway.workbench.conformance.peer import as_frame, frame_bytes
+from partway.gateway.workbench.conformance.trial import Trial, meanwhile
+from partway.protocol.frames import Opcode
+
+checks: Final = Checks()
+
+#: Where the encoding of a length changes (RFC 6455 §5.2): to two bytes more, and to eight.
+_ENCODED: Final = (124, 125, 126, 127, 65534, 65535, 65536, 65537)
+#: Where a byte or two are taken for a number with a sign, and where buffers end.
+_OTHERS: Final = tuple(at + by for at in (128, 256, 4096, 8192, 32768) for by in (-1, 0, 1))
+_EDGES: Final = tuple(sorted({1, 2, *_ENCODED, *_OTHERS}))
+#: Of frames whose heads come byte by byte: one for each form of the length.
+_IN_PIECES: Final = (9, 300, 66_000)
+#: Seconds between two bytes, in which who reads has read the first one.
+_BETWEEN = 0.003
+_HEAD: Final = 14
+
+_ENCODE = (
+    "write a length up to 125 in the second byte, up to 65535 as 126 and two bytes, else as 127 "
+    "and eight; count bytes, not characters"
+)
+
+
+@checks.add(
+    "lengths.text",
+    "1.2-1",
+    "1.3-1",
+    title="a text of any length comes back: 1 to 65537 bytes, each edge of the encoding",
+    remedy=_ENCODE,
+    requires=("messages.text",),
+    needs=(Need.ECHO,),
+    limit=60,
+)
+async def text(trial: Trial) -> None:
+    async with trial.stream("texts of all lengths") as peer:
+        for size in _EDGES:
+            # Who counts characters and who counts bytes is right about the first alone.
+            for message in ("a" * size, long_text(size)):
+                async with meanwhile(peer.say(message)):
+                    await trial.echoed(peer, message, f"after a text message of {size} bytes")
+
+
+@checks.add(
+    "lengths.binary",
+    "1.2-1",
+    "1.3-1",
+    title="bytes of any number come back: 1 to 65537, each edge of the encoding",
+    remedy=_ENCODE,
+    requires=("messages.binary",),
+    needs=(Need.ECHO,),
+    limit=60,
+)
+async def binary(trial: Trial) -> None:
+    async with trial.stream("binary messages of all lengths") as peer:
+        for size in _EDGES:
+            message = long_bytes(size)
+            async with meanwhile(peer.say(message)):
+                await trial.echoed(peer, message, f"after a binary message of {size} bytes")
+
+
+@checks.add(
+    "lengths.fragments",
+    "1.2-3",
+    title="a fragment may have any length: each edge of the encoding, at each place of a message",
+    remedy="read the length of a continuation as you read any frame's, and let no fragment go by",
+    requires=(
+        *("lengths.text", "lengths.binary"),
+        *("messages.binary_fragments", "messages.code_point"),
+    ),
+    needs=(Need.ECHO,),
+    limit=60,
+)
+async def fragments(trial: Trial) -> None:
+    async with trial.stream("fragments of all lengths") as peer:
+        for size in _ENCODED:
+            for message in (long_text(3 * size), long_bytes(3 * size)):
+                kind, data = as_frame(message)
+                pieces = [data[at : at + size] for at in range(0, len(data), size)]
+                what = f"after a {kind.name.lower()} message in three fragments of {size} bytes"
+                async with meanwhile(send_fragments(peer, kind, pieces)):
+                    await trial.echoed(peer, message, what)
+
+
+@checks.add(
+    "lengths.pieces",
+    "1.2-1",
+    title="a frame whose bytes come one by one is a frame",
+    remedy="read until a frame's head is whole, and then until its payload is: TCP keeps no "
+    "bounds, and a read may bring a single byte",
+    requires=("lengths.binary",),
+    needs=(Need.ECHO,),
+    limit=60,
+)
+async def pieces(trial: Trial) -> None:
+    async with trial.stream("a frame byte by byte") as peer:
+        for size in _IN_PIECES:
+            message = long_bytes(size)
+            data = frame_bytes(Opcode.BINARY, message)
+            for at in range(_HEAD):
+                await peer.send_raw(data[at : at + 1], f"byte {at + 1} of a frame")
+                await asyncio.sleep(_BETWEEN)
+            async with meanwhile(peer.send_raw(data[_HEAD:], "the rest of the frame")):
+                what = f"after a binary frame of {size} bytes whose head came byte by byte"
+                await trial.echoed(peer, message, what)
