@@ -10,8 +10,8 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test test-text mutants tutorial lint format bench bench-codecs bench-http2 bench-container \
-	bench-speech bench-text browser interop interop-js interop-pipecat answers sdk-python pipecat-python \
+.PHONY: demo test test-text mutants good-servers tutorial lint format bench bench-codecs bench-http2 \
+	bench-container bench-speech bench-text browser interop interop-js interop-pipecat answers sdk-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -36,6 +36,9 @@ mutants: $(VENV)/installed-test  ## good containers pass; broken ones, and broke
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_check.py
 	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/workbench/conformance/mutants_check.py \
 		tests/gateway/workbench/conformance/platform/broken_platforms_check.py
+
+good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs Go with gorilla, a JDK and Tomcat
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
 
 tutorial: $(VENV)/installed-test  ## the conformant container's tutorial: each step as it is printed
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/tutorial_check.py

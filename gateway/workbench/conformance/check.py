@@ -36,6 +36,8 @@ class Check:
         needs: what must be at hand.
         limit: seconds that the check may take.
         aside: whether the check is tried beside those that follow: it waits, and does little else.
+        wears: whether a container that fails the check may be of no use any more, so that one that
+            was started here is started again for those that follow.
     """
 
     id: str
@@ -48,6 +50,7 @@ class Check:
     needs: frozenset[Need] = frozenset()
     limit: float = 20.0
     aside: bool = False
+    wears: bool = False
 
 
 class Checks:
@@ -70,12 +73,13 @@ class Checks:
         needs: tuple[Need, ...] = (),
         limit: float = 20.0,
         aside: bool = False,
+        wears: bool = False,
     ) -> Callable[[Body], Body]:
         """Make a check of a coroutine function; the arguments are :class:`Check`'s."""
 
         def take(body: Body) -> Body:
             kept = (id, clauses, severity, title, remedy, body, requires, frozenset(needs))
-            check = Check(*kept, limit, aside)
+            check = Check(*kept, limit, aside, wears)
             self._checks.append(check)
             return body
 

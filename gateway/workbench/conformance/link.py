@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -84,6 +84,8 @@ class Link:
         #: Whether the container has ended the connection, and whether it has said Close before.
         self.ended = False
         self.said_close = False
+        #: Whether the connection ended by a reset.
+        self.reset = False
 
     async def send(self, data: bytes, what: str, shown: bytes | None = None, head: int = 0) -> None:
         """Write bytes, and wait until most of them are taken.
@@ -118,7 +120,7 @@ class Link:
             try:
                 data = await self.reader.read(_READ)
             except OSError as error:
-                self.ended = True
+                self.ended = self.reset = True
                 self.exchange.note("received", f"reset: {error}")
                 return b""
         if not data:
@@ -178,8 +180,18 @@ async def ask(
     headers: Mapping[str, str],
     body: bytes = b"",
     timeout: float = PATIENCE,
+    spelled: Callable[[str], str] = str,
 ) -> HttpAnswer:
     """Send one request and read its answer.
+
+    Args:
+        link: the connection.
+        method: of the request.
+        target: path and query.
+        headers: further ones.
+        body: bytes of it.
+        timeout: seconds for the whole answer.
+        spelled: makes of a header's name what is sent: ``str.lower``, say.
 
     Raises:
         Broken: the answer is not HTTP, is cut, or does not come.
@@ -188,7 +200,7 @@ async def ask(
     if body or method == "POST":
         sent["Content-Length"] = str(len(body))
     began = time.monotonic()
-    head = request_head(method, target, sent)
+    head = request_head(method, target, {spelled(name): value for name, value in sent.items()})
     await link.send(head + body, f"{method} {target}", head=len(head))
     try:
         answer = await read_answer(link, method, began, timeout)

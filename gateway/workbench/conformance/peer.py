@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -32,6 +33,9 @@ from partway.protocol.handshake import accept_key
 #: Bytes of a frame and of a message, and of the answer's head to an upgrade.
 MAX_FRAME: Final = 32 << 20
 MAX_HEAD: Final = 1 << 16
+#: Seconds between two pieces of a head: time for a container to read the first by itself.
+_BETWEEN_PIECES = 0.02
+
 #: Pongs of a stream; no check sends a hundredth as many pings.
 MAX_PONGS: Final = 10_000
 
@@ -152,6 +156,7 @@ class Peer:
         self._decoder.feed(read)
         self._begun: tuple[Opcode, bytearray] | None = None
         self._over = False
+        self._said_close = False
         self._behind_close = 0
 
     @property
@@ -163,6 +168,7 @@ class Peer:
 
     async def send(self, opcode: int, payload: bytes = b"", *, fin: bool = True) -> None:
         """Send a frame as RFC 6455 asks of a client."""
+        self._said_close |= opcode == Opcode.CLOSE
         what = _in_words(Opcode(opcode), payload, fin)
         await self.link.send(frame_bytes(opcode, payload, fin=fin), what, payload)
 
@@ -249,8 +255,9 @@ class Peer:
         elif opcode is Opcode.CLOSE:
             close = decode_close(payload)
             self._over = True
-            with suppress(Broken):  # it may have left already
-                await self.send(Opcode.CLOSE, payload[:2])
+            if not self._said_close:  # a second one would meet a closed socket, and be reset
+                with suppress(Broken):  # it may have left already
+                    await self.send(Opcode.CLOSE, payload[:2])
             raise Closed(close)
         else:
             if self._begun is None:
@@ -325,10 +332,26 @@ class NotGranted:
     answer: HttpAnswer
 
 
+def in_one_piece(head: bytes) -> tuple[bytes, ...]:
+    """An upgrade's head as it is usually written."""
+    return (head,)
+
+
 async def upgrade(
-    link: Link, target: str, headers: Mapping[str, str], timeout: float = PATIENCE
+    link: Link,
+    target: str,
+    headers: Mapping[str, str],
+    timeout: float = PATIENCE,
+    written: Callable[[bytes], Iterable[bytes]] = in_one_piece,
 ) -> Peer | NotGranted:
     """Ask for a stream.
+
+    Args:
+        link: the connection.
+        target: path and query.
+        headers: further ones, or others in place of the usual.
+        timeout: seconds for the answer.
+        written: makes of the usual head what is sent instead, in so many pieces.
 
     Raises:
         Broken: the answer is neither a 101 as RFC 6455 §4.1 asks for it nor another HTTP answer.
@@ -343,8 +366,11 @@ async def upgrade(
         **headers,
     }
     began = time.monotonic()
-    request = request_head("GET", target, sent)
-    await link.send(request, f"GET {target}, asking for a WebSocket", head=len(request))
+    what = f"GET {target}, asking for a WebSocket"
+    for number, piece in enumerate(written(request_head("GET", target, sent))):
+        if number:
+            await asyncio.sleep(_BETWEEN_PIECES)
+        await link.send(piece, f"piece {number + 1} of it" if number else what, head=len(piece))
     read = b""
     try:
         while b"\r\n\r\n" not in read:

@@ -222,9 +222,11 @@ class Run:
             if broken is not None or trial.cut or not await process.accepts():
                 await process.ended(DEATH_TIMEOUT)
                 output = process.output[-MAX_OUTPUT:]
-            if process.pid is None and not aside:  # else it is whoever is tried beside it
+            died = process.pid is None and not aside  # else it is whoever is tried beside it
+            if died:
                 broken = broken or Broken(f"the container ended, with status {process.status}")
                 mark(trial.exchanges, broken.what)
+            if died or (check.wears and broken is not None):
                 self._disturbed |= self._aside.keys()
                 await self._start_again(subject)
         if broken is None:

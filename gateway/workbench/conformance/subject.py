@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import shlex
 import stat
 import tempfile
@@ -28,6 +29,7 @@ from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
 MAX_OUTPUT: Final = 64 << 10
 
 _POLL = 0.02
+_PAGE = resource.getpagesize()
 
 
 @dataclass(slots=True)
@@ -44,6 +46,28 @@ class Target:
 
     def __str__(self) -> str:
         return f"/{self.path}?{self.query}" if self.query else f"/{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a container's processes hold, all of them together.
+
+    Attributes:
+        descriptors: open files and sockets.
+        tasks: threads, and processes that nobody has waited for.
+        memory: bytes that are resident.
+    """
+
+    descriptors: int
+    tasks: int
+    memory: int
+
+    def __add__(self, other: Footprint) -> Footprint:
+        return Footprint(
+            self.descriptors + other.descriptors,
+            self.tasks + other.tasks,
+            self.memory + other.memory,
+        )
 
 
 class Launched:
@@ -180,15 +204,14 @@ class Launched:
             if now.get(path) != self._before.get(path)
         )
 
-    def descriptors(self) -> int | None:
-        """Open files and sockets of its processes; None where the system does not tell."""
+    def footprint(self) -> Footprint | None:
+        """What its processes hold; None where the system does not tell."""
         if self.pid is None or not Path("/proc/self/fd").is_dir():
             return None
-        count = 0
+        held = Footprint(0, 0, 0)
         for pid in _family(self.pid):
-            with suppress(OSError):
-                count += sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-        return count
+            held += _held_by(Path(f"/proc/{pid}"))
+        return held
 
     def _take_output(self, data: bytes) -> None:
         self._output += data
@@ -243,10 +266,32 @@ def _artifacts(folder: Path) -> dict[Path, tuple[int, int]]:
 
 
 def _family(pid: int) -> list[int]:
-    """A process and its descendants, as /proc has them."""
+    """A process, its descendants, and who else is of its group, as /proc has them."""
     found = [pid]
     for each in found:
         for task in Path(f"/proc/{each}/task").glob("*/children"):
             with suppress(OSError):
                 found += [int(child) for child in task.read_text().split()]
+    # Whose parent has ended is nobody's descendant, but stays in the group that was made for it.
+    return found + [each for each in _of_group(pid) if each not in found]
+
+
+def _of_group(group: int) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[1-9]*"):
+        with suppress(OSError, ValueError):
+            # The name, in parentheses, may hold anything; state, parent and group are behind it.
+            if int((process / "stat").read_text().rpartition(")")[2].split()[2]) == group:
+                found.append(int(process.name))
     return found
+
+
+def _held_by(process: Path) -> Footprint:
+    """What one process holds; nothing of what has ended meanwhile."""
+    descriptors = tasks = memory = 0
+    with suppress(OSError):  # nobody may look at a process that has ended and is waited for
+        descriptors = sum(1 for _ in (process / "fd").iterdir())
+    with suppress(OSError):
+        tasks = sum(1 for _ in (process / "task").iterdir())
+        memory = int((process / "statm").read_text().split()[1]) * _PAGE
+    return Footprint(descriptors, tasks, memory)

@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -99,12 +99,12 @@ class Trial:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         timeout: float = PATIENCE,
+        spelled: Callable[[str], str] = str,
     ) -> HttpAnswer:
         """Send one request on a connection of its own, and read the answer."""
+        sent = {"Connection": "close", **(headers or {})}
         async with self.link(f"{method} {path}") as link:
-            return await ask(
-                link, method, path, {"Connection": "close", **(headers or {})}, body, timeout
-            )
+            return await ask(link, method, path, sent, body, timeout, spelled)
 
     async def until_ready(self, patience: float) -> None:
         """Ask ``/ping``, by GET and by POST, until it says 200.

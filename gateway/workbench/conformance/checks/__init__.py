@@ -9,7 +9,10 @@ from partway.gateway.workbench.conformance.checks import (
     close_codes,
     closing,
     control,
+    endings,
+    heads,
     http,
+    leaks,
     lengths,
     messages,
     shutdown,
@@ -19,10 +22,15 @@ from partway.gateway.workbench.conformance.checks import (
     text,
     upgrade,
     violations,
+    wear,
 )
 
+_HANDSHAKES = (startup, http, upgrade, heads)
+#: What counts what a container holds comes before megabytes: memory that was free again would hide
+#: what is kept.
+_LASTING = (closing, endings, wear, streams, leaks)
 _MESSAGES = (messages, lengths, text, sizes, control)
-_AREAS = (startup, http, upgrade, *_MESSAGES, streams, closing, close_codes, violations, shutdown)
+_AREAS = (*_HANDSHAKES, *_LASTING, *_MESSAGES, close_codes, violations, shutdown)
 
 
 def _ordered() -> tuple[Check, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -15,7 +16,7 @@ from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untr
 checks: Final = Checks()
 
 #: The platform's patience with /ping and with /invocations.
-_PING_TIMEOUT = 2.0
+PING_TIMEOUT: Final = 2.0
 _INVOCATION_TIMEOUT = 60.0
 _STREAMS_AT_ONCE = 8
 
@@ -80,8 +81,8 @@ async def ping_empty(trial: Trial) -> None:
 )
 async def ping_quick(trial: Trial) -> None:
     answer = await ping(trial)
-    if answer.after > _PING_TIMEOUT:
-        raise Broken(f"/ping was answered after {answer.after:.1f} s, not within {_PING_TIMEOUT:g}")
+    if answer.after > PING_TIMEOUT:
+        raise Broken(f"/ping was answered after {answer.after:.1f} s, not within {PING_TIMEOUT:g}")
 
 
 @checks.add(
@@ -103,7 +104,7 @@ async def ping_busy(trial: Trial) -> None:
                 await peer.say(message)
         for _ in range(3):
             answer = await ping(trial)
-            if answer.status != 200 or answer.after > _PING_TIMEOUT:
+            if answer.status != 200 or answer.after > PING_TIMEOUT:
                 raise Broken(
                     f"with {_STREAMS_AT_ONCE} streams open /ping is answered {answer.status} "
                     f"after {answer.after:.1f} s"
@@ -131,14 +132,13 @@ async def headers(trial: Trial) -> None:
         )
 
 
-async def _invoke(trial: Trial) -> HttpAnswer:
-    """Send what the probe says first as a POST to ``/invocations``."""
+async def _invoke(trial: Trial, spelled: Callable[[str], str] = str) -> HttpAnswer:
+    """Send what the probe says first as a POST to ``/invocations``; see :func:`ask`."""
     first = trial.probe.messages[0]
     body = first.encode() if isinstance(first, str) else first
     content_type = "text/plain" if isinstance(first, str) else "application/octet-stream"
-    return await trial.request(
-        *("POST", "/invocations", {"Content-Type": content_type}, body, _INVOCATION_TIMEOUT)
-    )
+    sent = {"Content-Type": content_type}
+    return await trial.request("POST", "/invocations", sent, body, _INVOCATION_TIMEOUT, spelled)
 
 
 @checks.add(
@@ -156,6 +156,27 @@ async def invocations_post(trial: Trial) -> None:
     # What it says of this body is the model's business.
     if answer.status in (404, 405) or (answer.status >= 500 and answer.status != 501):
         raise Broken(f"POST /invocations is answered {answer}")
+
+
+@checks.add(
+    "invocations.names",
+    "1.1-2",
+    severity=Severity.SHOULD,
+    title="/invocations knows headers whose names are in lower case",
+    remedy="compare names of headers without regard to case (RFC 9110 §5.1): proxies write them in "
+    "lower case",
+    requires=("invocations.post",),
+    limit=2 * _INVOCATION_TIMEOUT + 5,
+)
+async def invocations_names(trial: Trial) -> None:
+    usual = await _invoke(trial)
+    lower = await _invoke(trial, str.lower)
+    # What a model answers may differ from time to time, but not whether it does.
+    if (lower.status, bool(lower.body)) != (usual.status, bool(usual.body)):
+        raise Broken(
+            f"POST /invocations with all names of headers in lower case is answered {lower}; with "
+            f"the usual names it is {usual}"
+        )
 
 
 @checks.add(

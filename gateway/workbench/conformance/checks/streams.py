@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from contextlib import AsyncExitStack
 from typing import Final
 
-from partway.gateway.workbench.conformance.check import Checks, Need
+from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.peer import Closed, Peer
 from partway.gateway.workbench.conformance.trial import Trial
-from partway.gateway.workbench.conformance.verdict import Broken, Severity
+from partway.gateway.workbench.conformance.verdict import Broken
 from partway.protocol.frames import Opcode
 
 checks: Final = Checks()
@@ -19,11 +18,7 @@ _AT_ONCE = 16
 _CUT = 16
 #: Seconds of silence: more than the platform's ping interval (clause 1.4-1); fewer with ``--fast``.
 _IDLE, _FAST_IDLE = 65.0, 3.0
-#: Files that a container may open for reasons of its own while streams come and go.
-_OWN_FILES = 4
-_SETTLE = 5.0
 _PONG_TIMEOUT = 2.0
-_POLL = 0.1
 
 
 @checks.add(
@@ -81,45 +76,6 @@ async def cut(trial: Trial) -> None:
             peer.link.abort()
     async with trial.stream("a stream after them") as peer:
         await trial.answered(peer, f"after {_CUT} streams were cut")
-
-
-@checks.add(
-    "streams.leak",
-    "1.5-9",
-    severity=Severity.SHOULD,
-    title="a stream that is over leaves no socket behind",
-    remedy="when a stream is over, whichever way, close its socket and all that was opened for it, "
-    "keep no copy of either, and cancel its tasks",
-    requires=("streams.many", "streams.cut", "closing.connection"),
-    needs=(Need.PROCESS,),
-    limit=60,
-)
-async def leak(trial: Trial) -> None:
-    process = trial.process
-    await _rounds(trial)
-    before = process.descriptors()
-    if before is None:
-        return
-    for _ in range(3):
-        await _rounds(trial)
-    deadline = time.monotonic() + _SETTLE
-    while (now := process.descriptors()) is not None and now > before + _OWN_FILES:
-        if time.monotonic() > deadline:
-            raise Broken(
-                f"{3 * _AT_ONCE} streams later, half of them closed and half cut without a Close, "
-                f"the container has {now} open files, and had {before}: {now - before} more"
-            )
-        await asyncio.sleep(_POLL)
-
-
-async def _rounds(trial: Trial) -> None:
-    """Open streams, and close half of them and cut the others; returns once all have ended."""
-    async with AsyncExitStack() as streams:
-        for number in range(_AT_ONCE):
-            peer = await streams.enter_async_context(trial.stream(f"stream {number}"))
-            if number % 2:
-                peer.link.abort()
-    trial.exchanges.clear()
 
 
 @checks.add(

@@ -12,7 +12,8 @@ from partway.gateway.workbench.conformance.verdict import Broken, Severity
 
 checks: Final = Checks()
 
-_UNKNOWN_PATH = "/partway-knows-no-such-path"
+#: A path that no container knows.
+UNKNOWN_PATH: Final = "/partway-knows-no-such-path"
 #: Seconds for the Close that takes back a 101 for a path that is not there.
 _TAKEN_BACK = 1.0
 #: Seconds for the answer to a Close; whether it comes is another check's to ask.
@@ -74,7 +75,7 @@ async def headers(trial: Trial) -> None:
 )
 async def refused(trial: Trial) -> None:
     async with trial.link("an upgrade of an unknown path") as link:
-        found = await upgrade(link, _UNKNOWN_PATH, {})
+        found = await upgrade(link, UNKNOWN_PATH, {})
         if isinstance(found, NotGranted):
             return
         try:

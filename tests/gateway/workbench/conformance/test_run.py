@@ -9,14 +9,16 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from dataclasses import astuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from partway.gateway.dialling import Address
 from partway.gateway.workbench.conformance import link, peer, subject, trial
 from partway.gateway.workbench.conformance.check import Check, Need
-from partway.gateway.workbench.conformance.checks import ALL
+from partway.gateway.workbench.conformance.checks import ALL, wear
 from partway.gateway.workbench.conformance.evidence import NotedExchange
 from partway.gateway.workbench.conformance.link import Link
 from partway.gateway.workbench.conformance.peer import Peer
@@ -29,7 +31,7 @@ from partway.gateway.workbench.conformance.run import (
     chosen,
     in_turn,
 )
-from partway.gateway.workbench.conformance.subject import Launched, Subject, command_of
+from partway.gateway.workbench.conformance.subject import Footprint, Launched, Subject, command_of
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict
 
@@ -350,6 +352,75 @@ async def test_after_a_check_of_its_end_the_container_is_there_again(dying: Subj
     assert taken == [Verdict.PASS] * 3
 
 
+async def test_a_container_that_is_worn_out_is_started_again(dying: Subject) -> None:
+    first = dying.process.pid
+    running: list[int | None] = []
+
+    async def look(trial: Trial) -> None:
+        running.append(trial.process.pid)
+
+    await dying.process.listening(10)
+    checks = [
+        check("a", broken),
+        check("b", look),
+        check("c", broken, wears=True),
+        check("d", look),
+    ]
+    await Run(checks, ECHO).run(dying)
+    assert running[0] == first
+    assert running[1] not in (first, None)
+
+
+HOLDING = """
+import os, socket, subprocess, sys, threading
+server = socket.create_server(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])))
+kept = []
+while True:
+    connection, _ = server.accept()
+    match connection.recv(100):
+        case b"descriptors":
+            kept += [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+        case b"threads":
+            for _ in range(5):
+                threading.Thread(target=threading.Event().wait, daemon=True).start()
+        case b"zombie":
+            os.waitid(os.P_PID, os.spawnlp(os.P_NOWAIT, "true", "true"), os.WEXITED | os.WNOWAIT)
+        case b"orphan":
+            subprocess.run(["sh", "-c", "sleep 60 & sleep 60 &"])
+        case b"memory":
+            kept.append(os.urandom(8 << 20))
+    connection.send(b"done")
+    connection.close()
+"""
+
+
+async def test_what_a_container_holds(tmp_path: Path) -> None:
+    """Of all its processes, of those that have ended and those that nobody started, it seems."""
+    (tmp_path / "holding.py").write_text(HOLDING)
+    launched = Launched([sys.executable, str(tmp_path / "holding.py")])
+    try:
+        address = await launched.start()
+        assert await launched.listening(10) is not None
+
+        async def more_after(said: bytes) -> Footprint:
+            before = launched.footprint()
+            async with link.link_to(address, NotedExchange("")) as asked:
+                await asked.send(said, "")
+                assert await asked.read(10) == b"done"
+            both = zip(astuple(before), astuple(launched.footprint()), strict=True)
+            return Footprint(*(has - had for had, has in both))
+
+        # The connection before may be closed meanwhile.
+        assert (await more_after(b"descriptors")).descriptors == pytest.approx(20, abs=1)
+        assert (await more_after(b"threads")).tasks == 5
+        assert (await more_after(b"zombie")).tasks == 1
+        assert (await more_after(b"orphan")).tasks == 2
+        assert (await more_after(b"memory")).memory >= 8 << 20
+    finally:
+        await launched.aclose()
+    assert launched.footprint() is None
+
+
 async def test_what_it_printed_is_told(dying: Subject) -> None:
     async def kill(trial: Trial) -> None:
         async with trial.link("its end") as link:
@@ -406,6 +477,29 @@ def told(data: bytes) -> Peer:
     return Peer(Link(reader, Unheard(), NotedExchange("a stream")), {}, b"")
 
 
+async def test_the_answer_to_a_close_has_no_answer() -> None:
+    """A second Close would meet a closed socket, and the connection end by a reset."""
+    heard = bytearray()
+    over = asyncio.Event()
+
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.extend(await reader.readexactly(8))
+        writer.write(b"\x88\x02\x03\xe8")
+        heard.extend(await reader.read())
+        writer.close()
+        over.set()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
+        address = Address(*server.sockets[0].getsockname())
+        async with link.link_to(address, NotedExchange("a stream")) as connection:
+            stream = Peer(connection, {}, b"")
+            await stream.send_close(1000)
+            assert (await stream.closed()).code == 1000
+        async with asyncio.timeout(10):
+            await over.wait()
+    assert len(heard) == 8
+
+
 async def test_a_message_without_an_end_is_read_no_further_than_it_may(monkeypatch) -> None:
     monkeypatch.setattr(peer, "MAX_FRAME", 1000)
     with pytest.raises(Broken, match="a message of the container's has more than 1000 bytes"):
@@ -433,6 +527,27 @@ def test_what_is_expected_is_not_looked_for_for_ever(monkeypatch) -> None:
     assert trial._matches("a+", "a")
     assert signal.getsignal(signal.SIGALRM) == before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == pytest.approx(left, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "often"),
+    [
+        pytest.param([0.001] * 300, 300, id="quick"),
+        pytest.param([2.0, 0.001] * 150, 300, id="on a busy machine"),
+        pytest.param([0.05] * 300, 41, id="slow"),
+        pytest.param([5.0] * 300, 20, id="slower"),
+    ],
+)
+async def test_what_is_done_often_is_done_less_often_where_it_takes_long(
+    seconds: list[float], often: int, monkeypatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(wear, "time", SimpleNamespace(monotonic=lambda: now))
+    trial = Trial(NOWHERE, ECHO, fast=True)
+    done = 0
+    async for done in wear.times(trial, len(seconds)):
+        now += seconds[done - 1]
+    assert done == often
 
 
 def test_a_command_line_needs_no_shell() -> None:

@@ -104,16 +104,23 @@ class Container:
     # --- HTTP -------------------------------------------------------------------------------------
 
     async def read_request(self, reader: asyncio.StreamReader) -> Request:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        head = (await self.read_head(reader)).decode("latin-1")
         first, *lines = head.rstrip().split("\r\n")
         method, target, _ = first.split(" ")
         path, _, query = target.partition("?")
         headers = {}
         for line in lines:
             name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
+            headers[self.field_name(name.strip())] = value.strip()
         body = await self.read_body(reader, headers)
         return Request(method, path, query, headers, body)
+
+    async def read_head(self, reader: asyncio.StreamReader) -> bytes:
+        return await reader.readuntil(b"\r\n\r\n")
+
+    def field_name(self, name: str) -> str:
+        """The name by which a header is known, however it is spelled (RFC 9110 §5.1)."""
+        return name.lower()
 
     async def read_body(self, reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
         if "chunked" not in headers.get("transfer-encoding", ""):

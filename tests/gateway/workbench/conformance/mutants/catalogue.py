@@ -4,8 +4,11 @@ from tests.gateway.workbench.conformance.mutants import (  # noqa: F401 (each li
     closing,
     closing_codes,
     control,
+    endings,
     frames,
+    heads,
     http,
+    leaks,
     lengths,
     life,
     messages,
@@ -13,6 +16,7 @@ from tests.gateway.workbench.conformance.mutants import (  # noqa: F401 (each li
     text,
     upgrades,
     violations,
+    wear,
 )
 from tests.gateway.workbench.conformance.mutants.registry import MUTANTS
 

@@ -38,6 +38,17 @@ async def tried(
         print(f"the container's status was {status}, and it printed:\n{process.output}")
 
 
+#: Seconds for a fast run of a container that is quick.
+FAST = 25.0
+
+
+async def is_fast(
+    report: Report, command: tuple[str, ...], environment: Mapping[str, str] | None = None
+) -> bool:
+    """Whether a run was as short as it must be, or else another one is: a machine may be busy."""
+    return report.seconds < FAST or (await tried(command, environment)).seconds < FAST
+
+
 def failed(report: Report) -> dict[str, str]:
     """What has failed, by the checks' ids, and what was said of it; notes count too."""
     wrong = (Verdict.FAIL, Verdict.NOTE)

@@ -1,0 +1,141 @@
+"""TCP after the Close (clause 1.5-12; RFC 6455 §7.1.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Checks
+from partway.gateway.workbench.conformance.checks.closing import CLOSE_TIMEOUT, answer_to
+from partway.gateway.workbench.conformance.peer import Peer, frame_bytes
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
+from partway.protocol.frames import Opcode
+
+checks: Final = Checks()
+
+#: Seconds for the server to go first, which RFC 6455 §7.1.1 wants it to do at once; and seconds
+#: where something else is looked at.
+_AT_ONCE, _PATIENCE = 2.0, 5.0
+#: Seconds for a client to end its side too, before a container gives the connection up: more
+#: than twice the platform's patience with a Close (clause 1.5-12), which websockets takes.
+_HALF_OPEN = 30.0
+_POLL = 0.25
+
+_GOES_FIRST = "close TCP when both Closes have been said: the server goes first (RFC 6455 §7.1.1)"
+_FIN = (
+    "shut the socket down for writing, then close it, without SO_LINGER: a reset can overtake the "
+    "Close, and the stream has failed"
+)
+
+
+async def _ended(
+    peer: Peer, which: str, code: int | None = 1000, patience: float = _AT_ONCE
+) -> None:
+    """Say Close, hear the container's, and read to the connection's end.
+
+    Args:
+        peer: the stream.
+        which: what stream that is, for the message.
+        code: of the Close; None for a Close without a code.
+        patience: seconds for the connection's end.
+
+    Raises:
+        Broken: the container leaves the connection open, says more, or resets it.
+    """
+    await answer_to(peer, code, "", which)
+    try:
+        rest = await peer.rest(patience)
+    except TimeoutError:
+        raise Broken(
+            f"{which}: {patience:g} s after both Closes the connection is still open"
+        ) from None
+    if rest:
+        raise Broken(f"{which}: behind its Close the container goes on, with {rest} bytes")
+    if peer.link.reset:
+        raise Broken(f"{which}: behind both Closes the connection is reset; it must end by FIN")
+
+
+@checks.add(
+    "closing.reset",
+    "1.5-12",
+    title="after both Closes the connection ends by FIN, and not by a reset",
+    remedy=_FIN,
+    requires=("closing.connection",),
+)
+async def reset(trial: Trial) -> None:
+    async with trial.stream("how the connection ends") as peer:
+        await _ended(peer, "a stream on which nothing was said", patience=_PATIENCE)
+
+
+@checks.add(
+    "closing.every_state",
+    "1.5-12",
+    severity=Severity.SHOULD,
+    title="after both Closes the container ends the connection at once, whatever was said before",
+    remedy=_GOES_FIRST,
+    requires=("closing.reset", "closing.mid_message", "closing.without_code", "messages.answer"),
+    limit=120,
+)
+async def every_state(trial: Trial) -> None:
+    async with trial.stream("a close after an answer") as peer:
+        await trial.answered(peer, "before a Close")
+        await _ended(peer, "a stream with an answer")
+    async with trial.stream("a close inside a message") as peer:
+        await peer.send(Opcode.TEXT, b"half a mess", fin=False)
+        await _ended(peer, "a Close inside a message")
+    async with trial.stream("a close without a code, and how it ends") as peer:
+        await _ended(peer, "a Close without a code", None)
+
+
+@checks.add(
+    "closing.own",
+    "1.5-4",
+    severity=Severity.SHOULD,
+    title="after a Close of its own, which has been answered, the container ends the connection",
+    remedy=_GOES_FIRST,
+    requires=("closing.every_state", "violations.opcode"),
+)
+async def own(trial: Trial) -> None:
+    async with trial.stream("a stream that the container closes") as peer:
+        await peer.send_raw(frame_bytes(3, b"x"), "a frame with the reserved opcode 3")
+        if await peer.closed(CLOSE_TIMEOUT) is None:
+            return  # it has ended the connection already
+        try:
+            await peer.rest(_AT_ONCE)
+        except TimeoutError:
+            raise Broken(
+                f"{_AT_ONCE:g} s after its own Close, and the client's answer, the connection "
+                "is still open"
+            ) from None
+
+
+@checks.add(
+    "closing.half_open",
+    "1.5-12",
+    severity=Severity.SHOULD,
+    title="a client's half of TCP that is left open holds the container for half a minute at most",
+    remedy="close the socket a few seconds after both Closes, whether or not the client has closed "
+    "its own: one that has vanished never will",
+    requires=("closing.connection",),
+    limit=_HALF_OPEN + 30,
+    aside=True,
+)
+async def half_open(trial: Trial) -> None:
+    if trial.fast:
+        raise Untried(f"takes up to {_HALF_OPEN:g} s: leave --fast out")
+    async with trial.stream("a connection of which the client keeps its half") as peer:
+        await _ended(peer, "a stream on which nothing was said")
+        deadline = time.monotonic() + _HALF_OPEN
+        while time.monotonic() < deadline:
+            try:
+                # Whoever has closed the socket answers any byte by a reset, and the next one fails.
+                await peer.send_raw(b"\0", "a byte, to see whether anybody is there")
+            except Broken:
+                return
+            await asyncio.sleep(_POLL)
+    raise Broken(
+        f"{_HALF_OPEN:g} s after both Closes, and its own FIN, the container still waits for the "
+        "client's"
+    )

@@ -1,0 +1,228 @@
+"""What is done a thousand times leaves nothing behind: descriptors, threads, memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Checks, Need
+from partway.gateway.workbench.conformance.checks.startup import ping as ask_ping
+from partway.gateway.workbench.conformance.checks.wear import refused_once, times
+from partway.gateway.workbench.conformance.peer import upgrade
+from partway.gateway.workbench.conformance.subject import Footprint
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
+
+checks: Final = Checks()
+
+#: What is done to see whether something is kept of it.
+Deed = Callable[[Trial], Awaitable[None]]
+
+#: Times before anything is counted: pools and caches fill, code is compiled.
+_WARM = 20
+_TIMES = 30
+#: Files that a container may open for reasons of its own meanwhile; threads, of which a pool or a
+#: runtime starts some.
+_OWN_FILES = 4
+_OWN_TASKS = 12
+_SETTLE = 5.0
+_POLL = 0.1
+
+#: Bytes that are kept each time for it to be a leak. What a collector has not looked at yet is
+#: smaller, or does not grow for so long.
+_KEPT = 32 << 10
+#: Rounds in which memory is looked at: the fewest, and more as long as the last ones made it grow.
+_FEWEST, _MOST = 4, 14
+_LAST = 3
+
+_CLOSE_IT = (
+    "close whatever was opened for it, in a finally or its like, and wait for processes and threads"
+)
+_FORGET_IT = "keep no list of what is over, no cache without a bound, no buffer or task of it"
+
+
+_PAIRS = "pairs of a stream that is closed and one that is cut"
+
+
+async def _left(trial: Trial, what: str, count: int, before: Footprint) -> None:
+    """Wait until descriptors and threads are given back.
+
+    Args:
+        trial: the check's.
+        what: what was done so many times, for the message.
+        count: how many times.
+        before: what the container held before.
+
+    Raises:
+        Broken: the container keeps more than it may have taken for reasons of its own.
+    """
+    deadline = time.monotonic() + _SETTLE
+    while more := _more(before, _held(trial)):
+        if time.monotonic() > deadline:
+            raise Broken(f"{count} {what} later the container has {more}")
+        await asyncio.sleep(_POLL)
+
+
+def _more(before: Footprint, now: Footprint) -> str:
+    """What a container has that it had not, in words; empty if it has that for its own reasons."""
+    for name, had, has, own in (
+        ("open files and sockets", before.descriptors, now.descriptors, _OWN_FILES),
+        ("threads and processes", before.tasks, now.tasks, _OWN_TASKS),
+    ):
+        if has > had + own:
+            return f"{has} {name}, and had {had}: {has - had} more"
+    return ""
+
+
+def _held(trial: Trial) -> Footprint:
+    """What the container holds now.
+
+    Raises:
+        Untried: nobody tells.
+    """
+    footprint = trial.process.footprint()
+    if footprint is None:
+        raise Untried("this system does not tell what a process holds, or the process has ended")
+    return footprint
+
+
+async def _done(trial: Trial, deed: Deed, most: int) -> int:
+    """Do it so often, or less often where it always takes long; returns how often."""
+    done = 0
+    async for done in times(trial, most, share=1 / _FEWEST):  # noqa: B007 (the last one counts)
+        await deed(trial)
+    return done
+
+
+async def _nothing_open(trial: Trial, deed: Deed, what: str) -> None:
+    await _done(trial, deed, _WARM)
+    before = _held(trial)
+    count = await _done(trial, deed, _TIMES)
+    await _left(trial, what, count, before)
+
+
+async def _nothing_kept(trial: Trial, deed: Deed, what: str) -> None:
+    """Do it in rounds, for as long as memory grows with them.
+
+    Memory that is put to use for the first time grows for some rounds, and so does what a collector
+    has not looked at; what is kept of each time grows for ever.
+    """
+    sizes, count = [_held(trial).memory], 0
+    while len(sizes) <= _MOST:
+        done = await _done(trial, deed, _TIMES)
+        count += done
+        sizes.append(_held(trial).memory)
+        if len(sizes) > _FEWEST and sizes[-1] - sizes[-1 - _LAST] < _LAST * done * _KEPT:
+            return
+    if sizes[-1] - sizes[0] < count * _KEPT:
+        return
+    raise Broken(
+        f"{count} {what} later the container has {sizes[-1] >> 20} MiB of memory, and had "
+        f"{sizes[0] >> 20}: {(sizes[-1] - sizes[0]) // count >> 10} KiB more for each, and no end "
+        "of it"
+    )
+
+
+async def _probe(trial: Trial) -> None:
+    await ask_ping(trial)
+
+
+async def _refused(trial: Trial) -> None:
+    """Two refusals, since they may be of different parts of a container: of path and of version."""
+    await refused_once(trial)
+    async with trial.link("an upgrade to version 12") as link:
+        target = str(trial.subject.target)
+        await upgrade(link, target, {"Sec-WebSocket-Version": "12"})
+
+
+async def _streams(trial: Trial) -> None:
+    """A stream that is closed, and one that is cut: what a container keeps may be of either."""
+    async with trial.stream("a stream that is closed") as peer:
+        if trial.probe.echo:  # of another model nobody knows what an answer costs
+            await trial.answered(peer, "on a stream that is closed then")
+    async with trial.stream("a stream that is cut") as peer:
+        peer.link.abort()
+
+
+@checks.add(
+    "leaks.ping",
+    "1.1-2",
+    title="a probe of /ping leaves no descriptor, thread or process behind",
+    remedy=_CLOSE_IT,
+    requires=("wear.ping",),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def ping(trial: Trial) -> None:
+    await _nothing_open(trial, _probe, "probes of /ping")
+
+
+@checks.add(
+    "leaks.ping_memory",
+    "1.1-2",
+    severity=Severity.SHOULD,
+    title="a probe of /ping leaves no memory behind",
+    remedy=_FORGET_IT,
+    requires=("leaks.ping",),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def ping_memory(trial: Trial) -> None:
+    await _nothing_kept(trial, _probe, "probes of /ping")
+
+
+@checks.add(
+    "leaks.refused",
+    "1.6-1",
+    title="an upgrade that is refused leaves no descriptor, thread or process behind",
+    remedy=_CLOSE_IT,
+    requires=("wear.refused",),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def refused(trial: Trial) -> None:
+    await _nothing_open(trial, _refused, "pairs of refused upgrades")
+
+
+@checks.add(
+    "leaks.refused_memory",
+    "1.6-1",
+    severity=Severity.SHOULD,
+    title="an upgrade that is refused leaves no memory behind",
+    remedy=_FORGET_IT,
+    requires=("leaks.refused",),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def refused_memory(trial: Trial) -> None:
+    await _nothing_kept(trial, _refused, "pairs of refused upgrades")
+
+
+@checks.add(
+    "streams.leak",
+    "1.5-9",
+    title="a stream that is over leaves no descriptor, thread or process behind",
+    remedy="when a stream is over, whichever way, close its socket and all that was opened for it, "
+    "keep no copy of either, and end its tasks and threads",
+    requires=("wear.streams", "streams.cut", "closing.every_state"),
+    needs=(Need.PROCESS,),
+    limit=60,
+)
+async def stream(trial: Trial) -> None:
+    await _nothing_open(trial, _streams, _PAIRS)
+
+
+@checks.add(
+    "leaks.stream_memory",
+    "1.5-9",
+    severity=Severity.SHOULD,
+    title="a stream that is over leaves no memory behind",
+    remedy=_FORGET_IT,
+    requires=("streams.leak",),
+    needs=(Need.PROCESS,),
+    limit=120,
+)
+async def stream_memory(trial: Trial) -> None:
+    await _nothing_kept(trial, _streams, _PAIRS)

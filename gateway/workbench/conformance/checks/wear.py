@@ -1,0 +1,190 @@
+"""What is asked a thousand times is done as well as the first time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator
+from typing import Final
+
+from partway.gateway.workbench.conformance.check import Checks, Need
+from partway.gateway.workbench.conformance.checks.closing import answer_to
+from partway.gateway.workbench.conformance.checks.http import PING_TIMEOUT
+from partway.gateway.workbench.conformance.checks.startup import ping as ask_ping
+from partway.gateway.workbench.conformance.checks.upgrade import UNKNOWN_PATH
+from partway.gateway.workbench.conformance.peer import NotGranted, Peer, upgrade
+from partway.gateway.workbench.conformance.trial import Trial
+from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried
+
+checks: Final = Checks()
+
+_PROBES, _STREAMS, _REFUSALS = 200, 300, 120
+_MESSAGES, _PINGS = 300, 120
+#: Messages that are under way at a time: whoever answers late is not waited for so often.
+_TOGETHER = 10
+#: Seconds for a slow container, and how often it is asked all the same; fewer with ``--fast``.
+_SECONDS, _FAST_SECONDS = 20.0, 2.0
+_LEAST = 20
+_ANSWER_TIMEOUT = 5.0
+_PONG_TIMEOUT = 5.0
+
+_EACH_TIME = "give back what each time takes: a counter, a list, a pool or a lock runs full"
+
+
+async def times(trial: Trial, most: int, share: float = 1.0) -> AsyncIterator[int]:
+    """Count how often something is done; what went over the wire before is forgotten each time.
+
+    It is done less often where it always takes long, as in a container that loads something for
+    each stream: by its quickest time, since a busy machine is slow at times.
+
+    Args:
+        trial: the check's.
+        most: how often at most.
+        share: of the seconds that there are for it.
+
+    Yields:
+        The number, from 1 on.
+    """
+    seconds = share * trial.scaled(_SECONDS, _FAST_SECONDS)
+    quickest = math.inf
+    for number in range(1, most + 1):
+        began = time.monotonic()
+        yield number
+        quickest = min(quickest, time.monotonic() - began)
+        trial.exchanges.clear()  # only that of a failure is of interest
+        if number >= _LEAST and number * quickest > seconds:
+            return
+
+
+@checks.add(
+    "wear.ping",
+    "1.1-2",
+    title=f"/ping is answered 200 {_PROBES} times, each within two seconds",
+    remedy=f"{_EACH_TIME}; the platform asks for as long as the container lives",
+    requires=("ping.get", "ping.quick"),
+    limit=60,
+    wears=True,
+)
+async def wear_ping(trial: Trial) -> None:
+    async for number in times(trial, _PROBES):
+        try:
+            answer = await ask_ping(trial)
+        except Broken as broken:
+            raise Broken(f"probe {number} of {_PROBES}: {broken.what}") from None
+        if answer.status != 200 or answer.after > PING_TIMEOUT:
+            raise Broken(
+                f"probe {number} of {_PROBES}: /ping is answered {answer}, after "
+                f"{answer.after:.1f} s"
+            )
+
+
+@checks.add(
+    "wear.streams",
+    "1.1-4",
+    title=f"{_STREAMS} streams, one after the other, are granted, answered and closed",
+    remedy=f"{_EACH_TIME}; a container lives for weeks",
+    requires=("messages.answer", "closing.connection"),
+    limit=120,
+    wears=True,
+)
+async def wear_streams(trial: Trial) -> None:
+    async for number in times(trial, _STREAMS):
+        which = f"stream {number} of {_STREAMS}, one after the other"
+        try:
+            async with trial.stream(which) as peer:
+                if trial.probe.echo:  # of another model nobody knows what an answer costs
+                    await trial.answered(peer, which)
+                await answer_to(peer, 1000, "", which)
+        except Broken as broken:
+            told = "" if broken.what.startswith(which) else f"{which}: "
+            raise Broken(f"{told}{broken.what}", broken.remedy) from None
+
+
+@checks.add(
+    "wear.refused",
+    "1.6-1",
+    title=f"after {_REFUSALS} upgrades that were refused a stream is granted",
+    remedy=f"{_EACH_TIME}, if it is refused too; anybody may ask for a wrong path",
+    requires=("upgrade.refused", "messages.answer"),
+    limit=60,
+    wears=True,
+)
+async def wear_refused(trial: Trial) -> None:
+    async for number in times(trial, _REFUSALS):
+        try:
+            await refused_once(trial)
+        except Broken as broken:
+            raise Broken(f"refusal {number} of {_REFUSALS}: {broken.what}") from None
+    try:
+        async with trial.stream("a stream after many that were refused") as peer:
+            await trial.answered(peer, "on it")
+    except Broken as broken:
+        raise Broken(f"after {_REFUSALS} upgrades that were refused {broken.what}") from None
+
+
+async def refused_once(trial: Trial) -> None:
+    """Ask for a stream on a path that is not there.
+
+    Raises:
+        Broken: the upgrade is not answered.
+        Untried: the upgrade is granted.
+    """
+    async with trial.link("an upgrade of an unknown path") as link:
+        if not isinstance(await upgrade(link, UNKNOWN_PATH, {}), NotGranted):
+            raise Untried("streams are taken on any path: no upgrade is refused")
+
+
+@checks.add(
+    "wear.messages",
+    "1.2-1",
+    "1.3-1",
+    title=f"of {_MESSAGES} messages on a stream none is lost, and none comes twice",
+    remedy="answer each message once: a buffer or a queue that is full must hold the sender back, "
+    "not drop what comes",
+    requires=("messages.order", "messages.binary"),
+    needs=(Need.ECHO,),
+    limit=60,
+)
+async def wear_messages(trial: Trial) -> None:
+    async with trial.stream("many messages") as peer:
+        waiting: list[tuple[int, str | bytes]] = []
+        async for number in times(trial, _MESSAGES):
+            message = f"message {number}"
+            waiting.append((number, message if number % 2 else message.encode()))
+            await peer.say(waiting[-1][1])
+            if len(waiting) == _TOGETHER:
+                await _all_echoed(trial, peer, waiting)
+                waiting.clear()
+        await _all_echoed(trial, peer, waiting)
+
+
+async def _all_echoed(trial: Trial, peer: Peer, said: list[tuple[int, str | bytes]]) -> None:
+    for number, message in said:
+        what = f"of {_MESSAGES} messages, ten at a time, as the answer to number {number}"
+        await trial.echoed(peer, message, what, _ANSWER_TIMEOUT)
+
+
+@checks.add(
+    "wear.pings",
+    "1.4-3",
+    severity=Severity.SHOULD,
+    title=f"{_PINGS} Pings on a stream, one after the other, have a Pong each",
+    remedy="answer each Ping; only of several that wait at a time may the last alone be answered "
+    "(RFC 6455 §5.5.3)",
+    requires=("control.pong",),
+    limit=60,
+)
+async def wear_pings(trial: Trial) -> None:
+    async with trial.stream("many pings") as peer:
+        async for number in times(trial, _PINGS):
+            payload = f"{number:08}".encode()
+            await peer.ping(payload)
+            try:
+                got = await peer.pong(_PONG_TIMEOUT)
+            except TimeoutError:
+                raise Broken(
+                    f"Ping {number} of {_PINGS}, sent when the one before had its Pong, has no "
+                    f"Pong within {_PONG_TIMEOUT:g} s"
+                ) from None
+            if got != payload:
+                raise Broken(f"Ping {number} of {_PINGS} has the Pong of another one")
