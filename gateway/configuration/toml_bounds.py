@@ -23,9 +23,14 @@ MAX_MARKS: Final = 250_000
 #: Characters between two marks: a bare key, a number, a date, white space.
 MAX_STRETCH: Final = 8192
 
-#: The groups are whole strings, as most are: in one step, where their parts would be three.
+#: The group is a whole string, as most are: in one step, where its parts would be three.
 _MARKS: Final = re.compile(
-    "|".join((r'"""', r"'''", r'("[^"\\\n]*")', r"('[^'\n]*')", r"""["'#\n.,=\[\]{}]"""))
+    r"""
+    \"\"\" | '''
+    | ( "[^"\\\n]*" | '[^'\n]*' )
+    | ["'\#\n.,=\[\]{}]
+    """,
+    re.VERBOSE,
 )
 
 #: Where a string may end, by how it begins, and what must be passed over with the character behind.
