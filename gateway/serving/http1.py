@@ -176,7 +176,7 @@ class _RequestHandler(RequestHandler):
         self._unparsed += data
         if self._turn is not None:
             return
-        if len(data) > LONG_READ and rounds.busy():
+        if not self.visitor.known or (len(data) > LONG_READ and rounds.busy()):
             self._yield_turn()
         else:
             self._take_turn()

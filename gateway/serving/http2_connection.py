@@ -96,7 +96,7 @@ class Http2Connection(asyncio.Protocol):
         self._gate.feed(data)
         if self._turn is not None or not self._gate.waiting:
             return  # bytes that dribble in cost no turn each
-        if len(data) > limits.LONG_READ and rounds.busy():
+        if not self._visitor.known or (len(data) > limits.LONG_READ and rounds.busy()):
             self._yield_turn()
         else:
             self._take_turn()

@@ -42,9 +42,12 @@ class Strangers:
            known; when the budget allows it, one after the other goes on, in the order in which they
            came. So nobody is refused for what a neighbour behind the same address does: a client
            with a right signature waits once for each connection, and never again on it.
-        3. A connection whose own budget is overdrawn takes no more requests.
-        4. An address that stands for many (a proxy's) has no budget of its own; what its
-           connections have is rule 3.
+        3. A connection on which nobody is known takes its turns in rounds with others that have a
+           backlog (:class:`~partway.protocol.rounds.Rounds`), also for a short read: hundreds of
+           them may ask in the same moment.
+        4. A connection whose own budget is overdrawn takes no more requests.
+        5. An address that stands for many (a proxy's) has no budget of its own; what its
+           connections have is rule 4.
 
     Args:
         clock: tells the time, and calls back after a time.
@@ -113,7 +116,7 @@ class Visitor:
 
     @property
     def overdrawn(self) -> bool:
-        """Whether the connection is to take no more requests (rule 3)."""
+        """Whether the connection is to take no more requests (rule 4)."""
         if not self._spent or self._allowance is None or self._clock is None:
             return False  # asked after every turn of a connection: no clock is looked at for it
         return self._allowance.overdrawn_for(self._clock.time()) > 0
@@ -204,7 +207,9 @@ class Visit:
 
 def uncounted() -> Visitor:
     """A connection of which nothing is counted."""
-    return Visitor()
+    visitor = Visitor()
+    visitor.known = True
+    return visitor
 
 
 class _Address:
