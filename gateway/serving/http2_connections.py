@@ -8,7 +8,7 @@ from typing import Protocol
 
 from partway.gateway.limits import HTTP2_MAX_STREAMS_IN_ALL
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.strangers import VisitorFrom, uncounted
+from partway.gateway.serving.strangers import AccountFrom, uncounted
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
@@ -74,7 +74,7 @@ class Connections:
         dispatch: answers an exchange.
         on_closed_to_new: told what a client sent too much of.
         max_streams: streams that one connection may have open at once.
-        visitor_from: makes what a connection from an address costs; by default nothing is counted.
+        account_from: makes what a connection from an address costs; by default nothing is counted.
 
     Attributes:
         open: the open connections.
@@ -89,12 +89,12 @@ class Connections:
         dispatch: Dispatch,
         on_closed_to_new: Callable[[str], None],
         max_streams: int,
-        visitor_from: VisitorFrom = lambda _: uncounted(),
+        account_from: AccountFrom = lambda _: uncounted(),
     ) -> None:
         self.dispatch = dispatch
         self.on_closed_to_new = on_closed_to_new
         self.max_streams = max_streams
-        self.visitor_from = visitor_from
+        self.account_from = account_from
         self.open: set[Open] = set()
         self.streams = 0
         self.late = 0

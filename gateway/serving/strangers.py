@@ -24,8 +24,8 @@ from partway.protocol.rates import Allowance, TokenBucket
 
 log = logging.getLogger("partway.listener")
 
-#: Makes what a connection from an address is known by.
-VisitorFrom = Callable[[str], "Visitor"]
+#: Makes the account of a connection, from its address.
+AccountFrom = Callable[[str], "Account"]
 
 #: Bits of an IPv6 address that whoever has it may choose (RFC 6177 §2: a site has a /64 at least).
 _OWN_BITS: Final = 64
@@ -67,10 +67,10 @@ class Strangers:
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
         self._mentions = TokenBucket(1, 1.0, clock.time())
 
-    def visitor(self, address: str) -> Visitor:
-        """Make what a connection from an address is known by here."""
+    def account(self, address: str) -> Account:
+        """Open the account of a connection from an address."""
         own = Allowance(STRANGER_BURST, STRANGER_SHARE, self._clock.time())
-        return Visitor(own, self._clock, None if self._shared(address) else self._address(address))
+        return Account(own, self._clock, None if self._shared(address) else self._address(address))
 
     def _address(self, address: str) -> _Address:
         key = _site(address)
@@ -83,8 +83,8 @@ class Strangers:
         return found
 
 
-class Visitor:
-    """One connection, and what it costs. Its owner tells :meth:`left` once it has ended.
+class Account:
+    """What one connection costs. Its owner tells :meth:`left` once it has ended.
 
     Args:
         allowance: the connection's own budget; None if nothing is counted.
@@ -180,21 +180,21 @@ class Visit:
     requests than one, and many connections are read before the first request is refused.
 
     Args:
-        visitor: the request's connection.
+        account: that of the request's connection.
     """
 
-    __slots__ = ("_drawn", "_visitor")
+    __slots__ = ("_account", "_drawn")
 
-    def __init__(self, visitor: Visitor) -> None:
-        self._visitor = visitor
-        self._drawn = 0.0 if visitor.known else STRANGER_REQUEST
-        visitor.draw(self._drawn)
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._drawn = 0.0 if account.known else STRANGER_REQUEST
+        account.draw(self._drawn)
 
     def recognised(self) -> None:
         """Note that it is known who sends the request, and that they may."""
-        self._visitor.known = True
+        self._account.known = True
         drawn, self._drawn = self._drawn, 0.0
-        self._visitor.draw(-drawn)
+        self._account.draw(-drawn)
 
     def cost(self, seconds: float) -> None:
         """Note that the request was answered without its being known who sends it.
@@ -202,14 +202,14 @@ class Visit:
         Args:
             seconds: CPU time that the answer took.
         """
-        self._visitor.draw(STRANGER_REQUEST - self._drawn + min(seconds, STRANGER_MOST))
+        self._account.draw(STRANGER_REQUEST - self._drawn + min(seconds, STRANGER_MOST))
 
 
-def uncounted() -> Visitor:
+def uncounted() -> Account:
     """A connection of which nothing is counted."""
-    visitor = Visitor()
-    visitor.known = True
-    return visitor
+    account = Account()
+    account.known = True
+    return account
 
 
 class _Address:
