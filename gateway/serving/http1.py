@@ -15,6 +15,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import HttpVersion11
 from aiohttp.web_protocol import RequestHandler
 
+from partway.bounded_heads import bound_head
 from partway.gateway.limits import (
     CLIENT_PING_INTERVAL,
     CLIENT_PINGS_UNANSWERED,
@@ -106,7 +107,7 @@ class _Server(web.Server):
     """aiohttp's server, whose connections are :class:`_RequestHandler`."""
 
     def __call__(self) -> RequestHandler:
-        return _RequestHandler(self, loop=self._loop, **self._kwargs)
+        return bound_head(_RequestHandler(self, loop=self._loop, **self._kwargs))
 
 
 class _RequestHandler(RequestHandler):

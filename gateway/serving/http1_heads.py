@@ -6,12 +6,13 @@ from typing import Final
 
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
+from partway.bounded_heads import EndlessHead
 from partway.gateway.serving.heads import head_too_large, target_too_long
 from partway.protocol.errors import ApiError, InputValidationError
 from partway.protocol.limits import MAX_HEADER_LINE, MAX_HEADERS
 
-#: aiohttp's own limits bound a head that is never finished. They are a little over those of a head,
-#: since its two parsers count in two ways; two lines' limits differ, since its error tells by the
+#: aiohttp's own limits, which are a little over those of a head, since its two parsers count in two
+#: ways; two lines' limits differ, since its error tells by the
 #: limit alone which of them it was.
 MAX_REQUEST_LINE: Final = MAX_HEADER_LINE + 128
 MAX_FIELD_LINE: Final = MAX_HEADER_LINE + 64
@@ -23,7 +24,7 @@ def unreadable(error: BaseException | None) -> ApiError:
     match error:
         case LineTooLong(args=(_, limit, *_)) if limit == MAX_REQUEST_LINE:
             return target_too_long()
-        case LineTooLong() | BadHttpMessage(args=("Too many headers received",)):
+        case LineTooLong() | EndlessHead() | BadHttpMessage(args=("Too many headers received",)):
             return head_too_large()
         case _:
             return InputValidationError("the request is not valid HTTP/1.1", "MalformedRequest")
