@@ -115,6 +115,10 @@ class FrameGate:
         """From here on new streams are dropped unseen; what runs goes on."""
         self._closed_to_new = True
 
+    def drop(self) -> None:
+        """The connection is gone: let go of what was held of frames and blocks."""
+        self._buffer, self._block = b"", None
+
     def stream_reset(self, stream_id: int) -> None:
         """We have reset a stream: what the client still sends on it is not looked at."""
         self._open.pop(stream_id, None)

@@ -77,7 +77,7 @@ class BidirectionalStream:
         target = container_target(asked)
         check_variant(asked, endpoint.variant)
 
-        with self._streams.opening():
+        with self._streams.opening(identity.principal):
             upgraded = await self._dialler(endpoint, target, exchange.request_id)
             try:
                 # Clause 2.2-2: the client's answer follows the container's.
@@ -100,7 +100,7 @@ class BidirectionalStream:
                 clock=clock,
                 on_end=self._streams.ended,
             )
-            self._streams.started(session)
+            self._streams.started(session, identity.principal)
         session.start()
         await session.closed()
 

@@ -55,9 +55,12 @@ class Dispatcher:
                 exchange.headers.get("x-amz-target", ""),
             )
             errors = route.errors
+            if not route.reserved:
+                exchange.visitor.admit()
             identity = await self._identify(exchange, route, named)
-            await route.payload.prepare(exchange)
-            await route.operation(exchange, identity, named)
+            with exchange.visitor.serving():
+                await route.payload.prepare(exchange)
+                await route.operation(exchange, identity, named)
         except ApiError as error:
             self._refuse(exchange, error, errors)
         except ConnectionError:
@@ -69,6 +72,13 @@ class Dispatcher:
             self._refuse(exchange, InternalServerError(), errors, fault)
         finally:
             exchange.operation_over()
+
+    def in_reserve(self, method: str, path: str) -> bool:
+        """Whether a request is one that the reserve is for."""
+        return any(
+            route.reserved and method in route.methods and route.path.fullmatch(path)
+            for route in self._routes
+        )
 
     async def _identify(
         self, exchange: Exchange, route: Route, named: Mapping[str, str]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -11,16 +10,17 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from aiohttp import StreamReader, web
-from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import HttpVersion11
 from aiohttp.web_protocol import RequestHandler
 
-from partway.bounded_heads import bound_head
+from partway.bounded_heads import BoundedParser, bound_head
 from partway.gateway.limits import (
     CLIENT_PING_INTERVAL,
     CLIENT_PINGS_UNANSWERED,
     HTTP1_BYTES_PER_TURN,
+    HTTP1_STUCK_BYTES,
 )
+from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.exchange import (
     NO_HEADERS,
     ClientLeft,
@@ -33,6 +33,7 @@ from partway.gateway.serving.http1_heads import (
     MAX_FIELD_LINE,
     MAX_LINES,
     MAX_REQUEST_LINE,
+    quiet_logger,
     unreadable,
 )
 from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
@@ -62,7 +63,7 @@ class Http1Server:
             # (slowloris).
             keepalive_timeout=REQUEST_HEAD_TIMEOUT,
             access_log=None,
-            logger=_quiet_logger(),
+            logger=quiet_logger(),
             max_line_size=MAX_REQUEST_LINE,
             max_field_size=MAX_FIELD_LINE,
             max_headers=MAX_LINES,
@@ -72,9 +73,11 @@ class Http1Server:
             handler_cancellation=True,
         )
 
-    def protocol(self) -> asyncio.Protocol:
-        """A protocol for one connection."""
-        return self._server()
+    def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
+        """A protocol for one connection; without a visitor nobody counts it."""
+        protocol = cast("_RequestHandler", self._server())
+        protocol.visitor = visitor or protocol.visitor
+        return protocol
 
     @property
     def open_connections(self) -> int:
@@ -120,9 +123,12 @@ class _RequestHandler(RequestHandler):
         content: the request's body, while an operation reads it.
         broken: whether what follows in that body is not valid HTTP.
         waiting: how many tasks wait for the client in an exchange's methods.
+        visitor: the connection, as the crowd has it.
     """
 
-    __slots__ = ("_not_taken", "_turn", "_unparsed", "broken", "content", "duplex", "waiting")
+    __slots__ = (
+        "_not_taken", "_turn", "_unparsed", "broken", "content", "duplex", "visitor", "waiting"
+    )  # fmt: skip
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -130,6 +136,7 @@ class _RequestHandler(RequestHandler):
         self.content: StreamReader | None = None
         self.broken = False
         self.waiting = 0
+        self.visitor = uncounted()
         self._unparsed = b""
         self._turn: asyncio.Handle | None = None
         self._not_taken: asyncio.TimerHandle | None = None
@@ -163,11 +170,17 @@ class _RequestHandler(RequestHandler):
     def _parse(self, size: int) -> None:
         data, self._unparsed = self._unparsed[:size], self._unparsed[size:]
         super().data_received(data)
+        self._weigh()
         if self.duplex is not None and self.body_is_broken(self.duplex.content):
             self.duplex.request_broken()
         elif self.content is not None and self.body_is_broken(self.content):
             self.broken = True
             self.content.feed_eof()  # it wakes the reader; nothing more of this body is read
+
+    def _weigh(self) -> None:
+        if self._parser is not None:
+            stuck = 0 if self._not_taken is None else HTTP1_STUCK_BYTES
+            self.visitor.holds(cast("BoundedParser", self._parser).held + stuck)
 
     def body_is_broken(self, content: StreamReader) -> bool:
         """Whether the body of the request that is being answered cannot be read to its end.
@@ -184,12 +197,14 @@ class _RequestHandler(RequestHandler):
             self._not_taken = asyncio.get_running_loop().call_later(
                 REQUEST_HEAD_TIMEOUT, self.transport.abort
             )
+            self._weigh()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._not_taken is not None:
             self._not_taken.cancel()
             self._not_taken = None
+            self._weigh()
         if self.duplex is not None:
             self.duplex.writing_resumed()
 
@@ -199,6 +214,7 @@ class _RequestHandler(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.parse_rest()
+        self.visitor.leave()
         if self._not_taken is not None:
             self._not_taken.cancel()
         if self.duplex is None:
@@ -244,6 +260,7 @@ class Http1Exchange(UpgradableExchange):
         super().__init__(request.method, path, query, headers, version, request.remote or "")
         self._request = request
         self._protocol = cast("_RequestHandler", request.protocol)
+        self.visitor = self._protocol.visitor
         #: What aiohttp writes once the handler has returned.
         self.response: web.StreamResponse = web.Response(status=500)
         self._handed_over = False
@@ -377,19 +394,3 @@ def _origin_form(target: str) -> str:
         _, slash, rest = target.partition("://")[2].partition("/")
         return slash + rest or "/"
     return target
-
-
-def _quiet_logger() -> logging.Logger:
-    """Make a logger for aiohttp that never repeats what a client sent, tokens least of all."""
-    logger = logging.getLogger("partway.http1")
-    logger.addFilter(_without_request_bytes)
-    return logger
-
-
-def _without_request_bytes(record: logging.LogRecord) -> bool:
-    error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
-        record.exc_info = None
-        record.msg, record.args = "bad request: %s", (type(error).__name__,)
-        record.levelno, record.levelname = logging.INFO, "INFO"
-    return True

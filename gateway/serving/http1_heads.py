@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
-from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
+from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError, LineTooLong
 
 from partway.bounded_heads import EndlessHead
 from partway.gateway.serving.heads import head_too_large, target_too_long
@@ -28,3 +29,19 @@ def unreadable(error: BaseException | None) -> ApiError:
             return head_too_large()
         case _:
             return InputValidationError("the request is not valid HTTP/1.1", "MalformedRequest")
+
+
+def quiet_logger() -> logging.Logger:
+    """Make a logger for aiohttp that never repeats what a client sent, tokens least of all."""
+    logger = logging.getLogger("partway.http1")
+    logger.addFilter(_without_request_bytes)
+    return logger
+
+
+def _without_request_bytes(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.exc_info = None
+        record.msg, record.args = "bad request: %s", (type(error).__name__,)
+        record.levelno, record.levelname = logging.INFO, "INFO"
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -92,6 +92,7 @@ class Http2Streams:
         self._out = out
         self._lifetime = lifetime
         self._dispatch = siblings.dispatch
+        self._is_reserved = siblings.in_reserve
         self._send_soon = send_soon
         self._loop = asyncio.get_running_loop()
         self._owed_credit = 0
@@ -196,7 +197,7 @@ class Http2Streams:
         received = event.headers or ()
         size = sum(len(name) + len(value) for name, value in received)
         self._gate.headers_decoded(len(received), size, now)
-        if not self._lifetime.takes_a_stream():
+        if not self._lifetime.takes_a_stream() and not self._in_reserve(received):
             self.reset(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         headers = [(text(name), text(value)) for name, value in received]
@@ -205,7 +206,15 @@ class Http2Streams:
         stream.uncut = self._uncut
         self._lifetime.stream_began()
         exchange = Http2Exchange(stream, self, headers, self._out.peer)
+        exchange.visitor = self._lifetime.visitor
         stream.task = self._loop.create_task(self._answer(exchange, stream))
+
+    def _in_reserve(self, headers: Sequence[tuple[str | bytes, str | bytes]]) -> bool:
+        """Whether a request that there is no stream for has one in the reserve."""
+        said = {text(name): text(value) for name, value in headers}
+        path = said.get(":path", "").partition("?")[0]
+        asks = self._is_reserved(said.get(":method", ""), path)
+        return asks and self._lifetime.takes_a_stream(reserved=True)
 
     async def _answer(self, exchange: Http2Exchange, stream: Http2Stream) -> None:
         try:

@@ -28,6 +28,7 @@ class Outlet:
         written: bytes written since the beginning.
         peer: the client's address.
         gone: whether the transport is gone.
+        encrypted: whether it has TLS.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Outlet:
         self.peer = peer
         self.gone = False
         self._call_later = call_later
-        self._encrypted = transport.get_extra_info("sslcontext") is not None
+        self.encrypted = transport.get_extra_info("sslcontext") is not None
         self._shut = False
         self._finishing: Cancellable | None = None
 
@@ -86,9 +87,11 @@ class Outlet:
 
     def lost(self) -> None:
         """Note that the transport is gone."""
-        self.gone = True
         if self._finishing is not None:
             self._finishing.cancel()
+        if not self.gone:
+            self.gone = True
+            del self._transport  # and TLS's buffers with it
 
     def _look_later(self, lingering: Lingering) -> None:
         self._finishing = self._call_later(lingering.interval, self._keep_finishing, lingering)
@@ -97,7 +100,7 @@ class Outlet:
         unsent = self.unsent
         if unsent and lingering.look(unsent):
             self._look_later(lingering)
-        elif unsent or not self._encrypted:
+        elif unsent or not self.encrypted:
             self.abort()
         # Else the rest is with the transport below TLS, which has its own time (the loop's
         # ssl_shutdown_timeout), and whose bytes nobody else can see.

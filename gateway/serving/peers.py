@@ -61,9 +61,9 @@ class TrustedProxies:
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self._networks = tuple(map(network_of, networks))
 
-    def __contains__(self, address: str) -> bool:
+    def __contains__(self, address: object) -> bool:
         """Whether an address, as a socket tells it, is a trusted proxy's."""
-        if not self._networks:
+        if not self._networks or not isinstance(address, str):
             return False
         found = _parsed(address)
         return found is not None and any(found in network for network in self._networks)

@@ -24,6 +24,7 @@ class Streams:
     Args:
         max_streams: streams open at once, those included that are being opened.
         clock: the clock by which the drain goes; the running loop's unless it is given.
+        per_principal: streams of one principal open at once; as many as of all unless it is given.
 
     Attributes:
         sessions: the open streams.
@@ -31,11 +32,16 @@ class Streams:
         metrics: what is counted of all streams.
     """
 
-    def __init__(self, max_streams: int, clock: Clock | None = None) -> None:
+    def __init__(
+        self, max_streams: int, clock: Clock | None = None, per_principal: int | None = None
+    ) -> None:
         self.sessions: set[Session] = set()
         self.metrics = Metrics(self.sessions)
         self.draining = False
         self._max_streams = max_streams
+        self._per_principal = max_streams if per_principal is None else per_principal
+        self._principals: dict[Session, str | None] = {}
+        self._of_principals: dict[str | None, int] = {}
         self._opening: set[asyncio.Task[object]] = set()
         self._clock = clock or LoopClock()
         self._ending = False
@@ -53,19 +59,30 @@ class Streams:
         return not self._opening and not self.sessions
 
     @contextmanager
-    def opening(self) -> Iterator[None]:
+    def opening(self, principal: str | None = None) -> Iterator[None]:
         """A block in which a stream is being opened; it counts as a stream.
 
+        Args:
+            principal: who opens it; None where nobody is asked who they are.
+
         Raises:
-            ServiceUnavailable: the gateway is full, or draining (clause 4-6).
+            ServiceUnavailable: the gateway is full, or draining (clause 4-6), or the principal has
+                its share.
         """
         if self.draining:
             raise _draining()
         if len(self._opening) + len(self.sessions) >= self._max_streams:
             raise ServiceUnavailable(f"all {self._max_streams} streams of this gateway are in use")
+        own = self._of_principals.get(principal, 0)
+        if principal is not None and own >= self._per_principal:
+            raise ServiceUnavailable(
+                f"{principal!r} has {own} streams open, as many as one principal may have "
+                "(max_streams_per_principal); try again when one of them has ended"
+            )
         task = asyncio.current_task()
         assert task is not None, "a request is answered in a task"
         self._opening.add(task)
+        self._count(principal, 1)
         try:
             yield
         except asyncio.CancelledError:
@@ -74,17 +91,27 @@ class Streams:
             raise _draining() from None
         finally:
             self._opening.discard(task)
+            self._count(principal, -1)
             self._check_idle()
 
-    def started(self, session: Session) -> None:
-        """Keep a stream that is about to run."""
+    def _count(self, principal: str | None, more: int) -> None:
+        """Count one stream more, or one less, of a principal."""
+        if count := self._of_principals.pop(principal, 0) + more:
+            self._of_principals[principal] = count
+
+    def started(self, session: Session, principal: str | None = None) -> None:
+        """Keep a stream that is about to run; ``principal`` has opened it."""
         self.sessions.add(session)
+        self._principals[session] = principal
+        self._count(principal, 1)
         if self._ending:  # it was not there to be told; it is heard once it has started
             self._clock.call_later(0, session.drain)
 
     def ended(self, session: Session) -> None:
         """Forget a stream that has ended, count it, and log it in one line."""
         self.sessions.discard(session)
+        if session in self._principals:
+            self._count(self._principals.pop(session), -1)
         self.metrics.ended(session)
         self._check_idle()
         ending, ended_at = session.ending, session.ended_at

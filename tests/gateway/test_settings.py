@@ -57,6 +57,12 @@ SOURCES = [
     ("max_streams", 4096, "1", "2", 3, 1, 2),
     ("max_streams_per_connection", 1000, "1", "2", 3, 1, 2),
     ("max_connections", 8192, "1", "2", 3, 1, 2),
+    ("max_streams_per_principal", None, "1", "2", 3, 1, 2),
+    ("max_connections_per_address", None, "1", "2", 3, 1, 2),
+    (
+        "trusted_proxies", frozenset(), '["10.0.0.0/8", "::1"]', "192.0.2.1, 2001:db8::/32,",
+        ["192.0.2.2"], frozenset({"10.0.0.0/8", "::1"}), frozenset({"192.0.2.1", "2001:db8::/32"}),
+    ),
     ("tls_port", None, "8443", "0", 443, 8443, 0),
     ("region", "us-east-1", '"eu-west-1"', "ap-south-2", "sa-east-1", "eu-west-1", "ap-south-2"),
     ("shutdown_grace", 15.0, "1", "2.5", 0.0, 1.0, 2.5),

@@ -243,3 +243,31 @@ async def test_once_the_last_stream_has_ended_nobody_waits(when):
         streams.ended(fake.session)
     await draining
     assert clock.time() == 1000
+
+
+# --- A principal's share -------------------------------------------------------------------------
+
+
+async def test_a_principal_has_its_share():
+    streams = Streams(9, per_principal=2)
+    session = FakeStream()
+    streams.started(session, "chat")
+    with streams.opening("chat"):
+        refused = pytest.raises(ServiceUnavailable, match="'chat' has 2 streams open")
+        with refused, streams.opening("chat"):
+            pass
+        with streams.opening("other"), streams.opening(None), streams.opening(None):
+            pass
+    with streams.opening("chat"):
+        streams.started(FakeStream(), "chat")
+    with pytest.raises(ServiceUnavailable), streams.opening("chat"):
+        pass
+    assert ServiceUnavailable("").status == 503
+
+
+async def test_nobody_s_streams_have_no_share():
+    streams = Streams(9, per_principal=1)
+    for _ in range(5):
+        streams.started(FakeStream())
+    with streams.opening():
+        pass
