@@ -284,5 +284,12 @@ MAX_KEYS_PER_PRINCIPAL: Final = 8
 #: Characters of a bearer token: 16 random ones of 64 are 96 bits.
 MIN_TOKEN_CHARACTERS: Final = 16
 
+#: Signatures that are good for one request, remembered as long as they are good: 13 MB, and 200
+#: such requests a second.
+MAX_USED_SIGNATURES: Final = 65_536
+
+#: How often an open stream's key or token is looked for in the principals file.
+STANDING_CHECK_INTERVAL: Final = 5.0
+
 #: The principals file is looked at no more often than this, and only when somebody asks.
 PRINCIPALS_CHECK_INTERVAL: Final = 1.0

@@ -14,9 +14,10 @@
     session_token = "…"                                       # of temporary keys only
     expires = 2026-12-01T00:00:00Z                            # default: never
 
-The file is looked at when somebody asks, once a second at most. One that cannot be used changes
-nothing and is logged: the principals before it stay. Replace the file whole (write another, rename
-it), so that nobody reads half of it.
+The file is looked at when somebody asks, once a second at most. One that cannot be used, or that is
+not there, changes nothing and is logged: the principals before it stay. One that is empty, and is
+so a second later, leaves nobody. Replace the file whole (write another, rename it), so that nobody
+reads half of it.
 """
 
 from __future__ import annotations
@@ -134,6 +135,10 @@ class PrincipalsError(ValueError):
     """The principals file cannot be used: where in it, why, and what to do; never a secret."""
 
 
+class _Empty(PrincipalsError):
+    """There is nobody in the file: it was emptied, or is being written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """One access key.
@@ -202,6 +207,7 @@ class Principals:
         self._clock = clock
         self._identity = _identity(path)
         self._loaded = _load(path)
+        self._found_empty = False
         self._looked_at = clock()
 
     def __len__(self) -> int:
@@ -231,8 +237,18 @@ class Principals:
         return self._loaded
 
     def _reload(self) -> None:
+        found_empty, self._found_empty = self._found_empty, False
         try:
             self._loaded = _load(self._path)
+        except _Empty:
+            self._found_empty = True
+            if found_empty:
+                self._loaded = _Loaded({}, {}, {})
+                log.warning(
+                    LogLine("the principals file is empty: nobody may call", file=str(self._path))
+                )
+            else:
+                self._identity = None  # look again: somebody may be writing it
         except PrincipalsError as error:
             faults = str(error).replace("\n", "; ")
             log.error(LogLine("the principals read before stay", reason=faults))  # noqa: TRY400 no traceback
@@ -261,14 +277,17 @@ def _load(path: Path) -> _Loaded:
         raise PrincipalsError(f"{path}: cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(mode):
         raise PrincipalsError(f"{path}: it must be a regular file, to be read again and again")
+    fault = PrincipalsError
     try:
         document = read_toml(path, MAX_PRINCIPALS_BYTES, secret=True)
+        if document.members in ({}, {"principals": []}):
+            fault = _Empty
         tables = document.as_table(_File).principals
         principals = tuple(map(_principal, tables))
         loaded = _Loaded({}, {}, {})
         document.refuse(_add_all(loaded, tables, principals))
     except SettingsError as error:
-        raise PrincipalsError(str(error)) from None
+        raise fault(str(error)) from None
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         log.warning(LogLine("others than its owner can read secrets: chmod 600", file=str(path)))
     return loaded

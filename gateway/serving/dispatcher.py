@@ -94,7 +94,7 @@ class Dispatcher:
             lambda: route.payload.signed_hash(exchange),
             bearer_allowed=route.access is Access.SIGNED_OR_BEARER,
         )
-        check_origin(exchange.headers, self._allow_origins)
+        check_origin(exchange.headers, self._allow_origins, encrypted=exchange.encrypted)
         return identity
 
     def _refuse(

@@ -153,6 +153,7 @@ class Exchange(ABC):
         peer: address of the client, for logs.
         request_id: the exchange's id, sent back as ``x-amzn-requestid``.
         visitor: the client's connection, as the crowd has it.
+        encrypted: whether it has TLS, here and not only at a proxy's.
         noted: what the operation has found out and the operator's log says of the exchange besides,
             should it be refused or left; nothing of it is for the client.
     """
@@ -175,6 +176,7 @@ class Exchange(ABC):
         self.peer = peer
         self.request_id = str(uuid.uuid4())
         self.visitor = uncounted()
+        self.encrypted = False
         self.noted: dict[str, str] = {}
         #: The request's whole body, once it has been gathered.
         self._gathered: bytes | None = None

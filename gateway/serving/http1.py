@@ -261,6 +261,7 @@ class Http1Exchange(UpgradableExchange):
         self._request = request
         self._protocol = cast("_RequestHandler", request.protocol)
         self.visitor = self._protocol.visitor
+        self.encrypted = request.secure
         #: What aiohttp writes once the handler has returned.
         self.response: web.StreamResponse = web.Response(status=500)
         self._handed_over = False

@@ -207,6 +207,7 @@ class Http2Streams:
         self._lifetime.stream_began()
         exchange = Http2Exchange(stream, self, headers, self._out.peer)
         exchange.visitor = self._lifetime.visitor
+        exchange.encrypted = self._out.encrypted
         stream.task = self._loop.create_task(self._answer(exchange, stream))
 
     def _in_reserve(self, headers: Sequence[tuple[str | bytes, str | bytes]]) -> bool:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from partway.gateway.clock import Clock, LoopClock
+from partway.gateway.clock import Clock, LoopClock, Timer
+from partway.gateway.limits import STANDING_CHECK_INTERVAL
+from partway.gateway.streams.ends import ClientFault
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.session import Session
 from partway.log_lines import LogLine
 from partway.protocol.draining import Departures
 from partway.protocol.errors import ServiceUnavailable
+from partway.protocol.part_events import INVALID_SIGNATURE
 
 log = logging.getLogger("partway.gateway")
 stream_log = logging.getLogger("partway.stream")
+
+
+_TAKEN_AWAY = ClientFault(
+    "the key or token that opened the stream, or the leave to, has been taken away",
+    INVALID_SIGNATURE,
+)
 
 
 class Streams:
@@ -42,6 +51,8 @@ class Streams:
         self._per_principal = max_streams if per_principal is None else per_principal
         self._principals: dict[Session, str | None] = {}
         self._of_principals: dict[str | None, int] = {}
+        self._stands: dict[Session, Callable[[], bool]] = {}
+        self._looking: Timer | None = None
         self._opening: set[asyncio.Task[object]] = set()
         self._clock = clock or LoopClock()
         self._ending = False
@@ -94,14 +105,43 @@ class Streams:
             self._count(principal, -1)
             self._check_idle()
 
+    def _look_soon(self) -> None:
+        if self._looking is None:
+            self._looking = self._clock.call_later(STANDING_CHECK_INTERVAL, self._look)
+
+    def _look(self) -> None:
+        """End the streams of those whose key, token or leave has been taken away."""
+        self._looking = None
+        for session, stands in list(self._stands.items()):
+            if session in self.sessions and not stands():
+                line = "what opened the stream has been taken away"
+                stream_log.info(LogLine(line, request_id=session.request_id))
+                session.client_failed(_TAKEN_AWAY)
+        if self._stands:
+            self._look_soon()
+
     def _count(self, principal: str | None, more: int) -> None:
         """Count one stream more, or one less, of a principal."""
         if count := self._of_principals.pop(principal, 0) + more:
             self._of_principals[principal] = count
 
-    def started(self, session: Session, principal: str | None = None) -> None:
-        """Keep a stream that is about to run; ``principal`` has opened it."""
+    def started(
+        self,
+        session: Session,
+        principal: str | None = None,
+        stands: Callable[[], bool] | None = None,
+    ) -> None:
+        """Keep a stream that is about to run.
+
+        Args:
+            session: the stream.
+            principal: who has opened it; None where nobody is asked who they are.
+            stands: whether it may still go on; asked every STANDING_CHECK_INTERVAL.
+        """
         self.sessions.add(session)
+        if principal is not None and stands is not None:
+            self._stands[session] = stands
+            self._look_soon()
         self._principals[session] = principal
         self._count(principal, 1)
         if self._ending:  # it was not there to be told; it is heard once it has started
@@ -110,6 +150,9 @@ class Streams:
     def ended(self, session: Session) -> None:
         """Forget a stream that has ended, count it, and log it in one line."""
         self.sessions.discard(session)
+        if self._stands.pop(session, None) is not None and not self._stands and self._looking:
+            self._looking.cancel()
+            self._looking = None
         if session in self._principals:
             self._count(self._principals.pop(session), -1)
         self.metrics.ended(session)

@@ -115,8 +115,8 @@ OF_STREAMS = {
 def test_each_setting_of_streams_has_its_variable(toml, field):
     """It stands in place of the file's ``[stream]``; what an endpoint has of its own stays."""
     text, value = OF_STREAMS[type(field.default).__name__]
-    if field.name == "normal_close":
-        text = value = "end"
+    if field.name in ("normal_close", "signed_end"):
+        text = value = {"normal_close": "end", "signed_end": "required"}[field.name]
     elif field.name in ("high_water", "low_water"):
         text, value = "131072", 131_072
     variable = f"PARTWAY_{field.name.upper()}"
@@ -344,7 +344,8 @@ def test_every_policy_can_be_set(toml, name):
     """For all endpoints and for one."""
     default = getattr(StreamPolicy(), name)
     # 65,536 is between the default marks; any number would do for the rest.
-    other = {"auto": "drain", "error": "end"}.get(default, 65_536)
+    others = {"input_end": "drain", "normal_close": "end", "signed_end": "required"}
+    other = others.get(name, 65_536)
     written = f'"{other}"' if isinstance(other, str) else other
     url = 'url = "http://127.0.0.1:1"'
     for text in (

@@ -10,6 +10,8 @@ import itertools
 
 import pytest
 
+from partway.gateway.limits import STANDING_CHECK_INTERVAL
+from partway.gateway.streams.ends import Cause
 from partway.gateway.streams.registry import Streams
 from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.limits import SHUTDOWN_BURST, SHUTDOWN_STEP
@@ -271,3 +273,46 @@ async def test_nobody_s_streams_have_no_share():
         streams.started(FakeStream())
     with streams.opening():
         pass
+
+
+# --- What opened a stream may be taken away ------------------------------------------------------
+
+
+class Watched(FakeSession):
+    """A session that ends when it is told of a fault."""
+
+    request_id = "5f0c"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.faults: list[str] = []
+
+    def client_failed(self, fault) -> None:
+        self.faults.append(fault.code)
+
+
+async def test_a_stream_ends_when_what_opened_it_is_taken_away():
+    clock = FakeClock()
+    streams = Streams(9, clock)
+    good = {"chat": True, "other": True}
+    chat, other, nobody = Watched(), Watched(), Watched()
+    streams.started(chat, "chat", lambda: good["chat"])
+    clock.advance(STANDING_CHECK_INTERVAL)
+    streams.started(other, "other", lambda: good["other"])
+    streams.started(nobody, None, lambda: False)
+    assert (chat.faults, other.faults, nobody.faults) == ([], [], [])
+    good["chat"] = False
+    clock.advance(STANDING_CHECK_INTERVAL)
+    assert (chat.faults, other.faults, nobody.faults) == (["InvalidSignature"], [], [])
+
+
+async def test_nothing_is_looked_at_without_streams():
+    stream = FakeStream()
+    streams = Streams(9, FakeClock())
+    streams.started(stream.session, "chat", lambda: True)
+    assert len(streams._clock.armed) == 1
+    stream.session.client_gone(Cause.CLIENT_LOST)
+    streams.ended(stream.session)
+    assert streams._clock.armed == []
+    with streams.opening("chat"):
+        assert streams.idle is False
