@@ -1,4 +1,7 @@
-"""Floods of HTTP/2 frames at the gateway: what the attacker's bytes cost it, and who has to wait.
+"""Floods at the gateway: what the attacker's bytes cost it, and who has to wait.
+
+First floods of HTTP/2 frames, then those of :mod:`benchmarks.strangers`, which take many
+connections, or requests that are refused.
 
 For each flood there is a gateway (``partway serve``) and an attacker, each a process of its own. On
 the attacker's connection there is a good stream too, and another one on a connection of its own;
@@ -18,13 +21,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import psutil
 import uvloop
 from hyperframe.frame import DataFrame, PingFrame, SettingsFrame, WindowUpdateFrame
 
+from benchmarks import strangers
 from benchmarks.peers import Peer, StartError, echo_container, gateway
+from benchmarks.process_meter import Meter
 from tests.event_factory import part
 from tests.wire.floods import FLOODS, INITIAL_WINDOW, Attacker, Flood, raw
 
@@ -78,37 +82,6 @@ class Found:
     other: float
     sees: str
     ends: tuple[str, str]
-
-
-class Meter:
-    """What a process uses, finer than :class:`benchmarks.load.Meter` where Linux tells it."""
-
-    def __init__(self, pid: int) -> None:
-        self._process = psutil.Process(pid)
-        self._folder = Path("/proc") / str(pid)
-
-    def cpu_seconds(self) -> float:
-        """User and system time so far."""
-        try:
-            tasks = (self._folder / "task").glob("*/schedstat")
-            return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
-        except OSError:
-            times = self._process.cpu_times()
-            return times.user + times.system
-
-    def forget_peak(self) -> int:
-        """From here on the peak is measured anew; resident bytes now."""
-        with suppress(OSError):  # then it is the peak since the process began
-            (self._folder / "clear_refs").write_text("5")
-        return self._process.memory_info().rss
-
-    def peak(self) -> int:
-        """Most resident bytes so far."""
-        try:
-            status = (self._folder / "status").read_text()
-            return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-        except (OSError, IndexError):
-            return self._process.memory_info().rss
 
 
 class Client:
@@ -337,7 +310,10 @@ def main() -> int:
             for name in (name for name in FLOODS if args.only in name):
                 found = measure(name, container, args.frames, args.seconds)
                 print(row(name, found, ordinary), flush=True)
-    except (StartError, FloodError) as error:
+            print(f"\n{strangers.HEADS}", flush=True)
+            for name in (name for name in strangers.ATTACKS if args.only in name):
+                print(strangers.row(name, strangers.measure(name, container)), flush=True)
+    except (StartError, FloodError, strangers.AttackError) as error:
         print(f"benchmarks.floods: {error}", file=sys.stderr)
         return 1
     return 0

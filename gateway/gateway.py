@@ -80,11 +80,11 @@ class Gateway:
             settings.allow_origins,
             self.streams.metrics.refused,
         )
-        visitor_from = Strangers(LoopClock()).visitor
-        self._http1 = Http1Server(dispatcher, visitor_from)
+        account_from = Strangers(LoopClock()).account
+        self._http1 = Http1Server(dispatcher, account_from)
         self._http2 = Http2Server(
             dispatcher,
-            visitor_from,
+            account_from,
             self.streams.metrics.closed_to_new,
             settings.max_streams_per_connection,
         )
@@ -93,7 +93,7 @@ class Gateway:
             "2": lambda: self._http2.open_connections,
         }
         self._repeated: RepeatedLines | None = None  # while it listens
-        self._listener = Listener(self._http1, self._http2, visitor_from, settings.max_connections)
+        self._listener = Listener(self._http1, self._http2, account_from, settings.max_connections)
 
     async def start(self) -> Listening:
         """Listen on the addresses of the settings.

@@ -271,7 +271,7 @@ ANSWER_SILENCE: Final = 60.0
 # --- Signatures ----------------------------------------------------------------------------------
 
 #: The principals file: 1,024 principals of 256 bytes each fill it. Reading one of that size takes
-#: about 40 ms, in which nothing else moves.
+#: about 50 ms, in which nothing else moves.
 MAX_PRINCIPALS_BYTES: Final = 256 * KIB
 MAX_PRINCIPALS: Final = 1024
 

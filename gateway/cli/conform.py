@@ -45,7 +45,7 @@ examples:
   partway conform --command "partway-container"
   partway conform --url http://127.0.0.1:8080 --path v1/listen --query model=general --fast
   partway conform --command "python app.py" --probe question.toml --junit conform.xml
-  docker save my-model | gzip > my-model.tar.gz; partway conform --image my-model.tar.gz
+  docker save my-model -o my-model.tar; partway conform --image my-model.tar
   partway conform --platform http://127.0.0.1:8090 --endpoint echo --listen 127.0.0.1:8080 --fast
 """
 

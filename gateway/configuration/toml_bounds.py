@@ -23,7 +23,15 @@ MAX_MARKS: Final = 250_000
 #: Characters between two marks: a bare key, a number, a date, white space.
 MAX_STRETCH: Final = 8192
 
-_MARKS: Final = re.compile(r'"""|\'\'\'|["\'#\n.,=\[\]{}]')
+#: The group is a whole string, as most are: in one step, where its parts would be three.
+_MARKS: Final = re.compile(
+    r"""
+    \"\"\" | '''
+    | ( "[^"\\\n]*" | '[^'\n]*' )
+    | ["'\#\n.,=\[\]{}]
+    """,
+    re.VERBOSE,
+)
 
 #: Where a string may end, by how it begins, and what must be passed over with the character behind.
 _STRING_STOPS: Final = {
@@ -52,10 +60,13 @@ def check_bounds(text: str) -> None:
     """
     at = depth = parts = marks = 0
     while (mark := _MARKS.search(text, at)) is not None:
-        begin, kind = mark.start(), mark[0]
+        begin = mark.start()
         if begin - at > MAX_STRETCH:
             break
         at = mark.end()
+        if mark.lastindex:
+            continue
+        kind = mark[0]
         if kind in _STRING_STOPS:
             end = _string_end(text, at, kind)
             if end is None:

@@ -34,7 +34,7 @@ from partway.gateway.serving.http1_heads import (
     MAX_REQUEST_LINE,
     unreadable,
 )
-from partway.gateway.serving.strangers import Visitor, VisitorFrom, uncounted
+from partway.gateway.serving.strangers import Account, AccountFrom, uncounted
 from partway.log_lines import LogLine
 from partway.protocol.connection import Cancellable, FrameConnection, HttpProtocol, watch_by_tcp
 from partway.protocol.errors import ApiError, InputValidationError, InternalServerError
@@ -54,16 +54,16 @@ class Http1Server:
 
     Args:
         dispatch: answers an exchange.
-        visitor_from: makes what a connection from an address costs; by default nothing is counted.
+        account_from: makes what a connection from an address costs; by default nothing is counted.
     """
 
     def __init__(
-        self, dispatch: Dispatch, visitor_from: VisitorFrom = lambda _: uncounted()
+        self, dispatch: Dispatch, account_from: AccountFrom = lambda _: uncounted()
     ) -> None:
         self._dispatch = dispatch
         self._server = _Server(
             self._handle,
-            visitor_from,
+            account_from,
             # aiohttp's one deadline: from when the listener hands a connection on, and from its
             # last response, to the end of the next head. Bytes that dribble in do not move it
             # (slowloris).
@@ -102,14 +102,14 @@ class Http1Server:
             transport.abort()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        visitor = cast("_RequestHandler", request.protocol).visitor
+        account = cast("_RequestHandler", request.protocol).account
         exchange = Http1Exchange(request)
-        exchange.visit = visitor.asked()
+        exchange.visit = account.asked()
         try:
             await self._dispatch(exchange)
         finally:
             exchange.let_go()
-        if visitor.overdrawn and not exchange.response.prepared:
+        if account.overdrawn and not exchange.response.prepared:
             exchange.response.force_close()
         return exchange.response
 
@@ -117,12 +117,12 @@ class Http1Server:
 class _Server(web.Server):
     """aiohttp's server, whose connections are :class:`_RequestHandler`."""
 
-    def __init__(self, handler: Handler, visitor_from: VisitorFrom, **options: Any) -> None:
+    def __init__(self, handler: Handler, account_from: AccountFrom, **options: Any) -> None:
         super().__init__(handler, **options)
-        self._visitor_from = visitor_from
+        self._account_from = account_from
 
     def __call__(self) -> RequestHandler:
-        return _RequestHandler(self, self._visitor_from, loop=self._loop, **self._kwargs)
+        return _RequestHandler(self, self._account_from, loop=self._loop, **self._kwargs)
 
 
 class _RequestHandler(RequestHandler):
@@ -135,28 +135,28 @@ class _RequestHandler(RequestHandler):
         content: the request's body, while an operation reads it.
         broken: whether what follows in that body is not valid HTTP.
         waiting: how many tasks wait for the client in an exchange's methods.
-        visitor: what the connection costs.
+        account: what the connection costs.
     """
 
     __slots__ = (
+        "_account_from",
         "_client_ended",
         "_encrypted",
         "_not_taken",
         "_turn",
         "_unparsed",
-        "_visitor_from",
+        "account",
         "broken",
         "content",
         "duplex",
-        "visitor",
         "waiting",
     )
 
-    visitor: Visitor
+    account: Account
 
-    def __init__(self, server: web.Server, visitor_from: VisitorFrom, **options: Any) -> None:
+    def __init__(self, server: web.Server, account_from: AccountFrom, **options: Any) -> None:
         super().__init__(server, **options)
-        self._visitor_from = visitor_from
+        self._account_from = account_from
         self.duplex: Http1Duplex | None = None
         self.content: StreamReader | None = None
         self.broken = False
@@ -168,7 +168,7 @@ class _RequestHandler(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
-        self.visitor = self._visitor_from(peer[0] if peer else "")
+        self.account = self._account_from(peer[0] if peer else "")
         self._encrypted = transport.get_extra_info("sslcontext") is not None
         super().connection_made(transport)
 
@@ -176,7 +176,7 @@ class _RequestHandler(RequestHandler):
         self._unparsed += data
         if self._turn is not None:
             return
-        if len(data) > LONG_READ and rounds.busy():
+        if not self.account.known or (len(data) > LONG_READ and rounds.busy()):
             self._yield_turn()
         else:
             self._take_turn()
@@ -185,7 +185,7 @@ class _RequestHandler(RequestHandler):
         """Parse some of a read; the rest of it waits while other connections have their turn."""
         waited = self._turn is not None
         self._turn = None
-        if (waits := self.visitor.has_to_wait(self._take_turn)) is not None:
+        if (waits := self.account.has_to_wait(self._take_turn)) is not None:
             self._pause_transport_reading()
             self._turn = waits
             return
@@ -264,7 +264,7 @@ class _RequestHandler(RequestHandler):
             self._turn.cancel()
             self._turn = None
             self._unparsed = b""
-        self.visitor.left(encrypted=self._encrypted)
+        self.account.left(encrypted=self._encrypted)
         if self._not_taken is not None:
             self._not_taken.cancel()
         if self.duplex is None:
@@ -294,7 +294,7 @@ class _RequestHandler(RequestHandler):
             error = unreadable(exc)
         else:
             error = InternalServerError()
-        self.visitor.asked().cost(0.0)
+        self.account.asked().cost(0.0)
         exchange = Http1Exchange(request)
         exchange.fail(error)
         exchange.response.force_close()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from partway.gateway.serving.http2_connection import Http2Connection
 from partway.gateway.serving.http2_connections import Connections, Dispatch
-from partway.gateway.serving.strangers import VisitorFrom
+from partway.gateway.serving.strangers import AccountFrom
 from partway.protocol.limits import HTTP2_MAX_STREAMS
 
 
@@ -16,7 +16,7 @@ class Http2Server:
 
     Args:
         dispatch: answers an exchange.
-        visitor_from: makes what a connection from an address costs.
+        account_from: makes what a connection from an address costs.
         on_closed_to_new: told what a client sent too much of.
         max_streams: streams that one connection may have open at once.
     """
@@ -24,11 +24,11 @@ class Http2Server:
     def __init__(
         self,
         dispatch: Dispatch,
-        visitor_from: VisitorFrom,
+        account_from: AccountFrom,
         on_closed_to_new: Callable[[str], None],
         max_streams: int = HTTP2_MAX_STREAMS,
     ) -> None:
-        self._connections = Connections(dispatch, on_closed_to_new, max_streams, visitor_from)
+        self._connections = Connections(dispatch, on_closed_to_new, max_streams, account_from)
 
     def protocol(self) -> asyncio.Protocol:
         """A protocol for one connection."""

@@ -15,7 +15,7 @@ from partway.gateway.serving.http2_library import server_library, settings_frame
 from partway.gateway.serving.http2_lifetime import Http2Lifetime
 from partway.gateway.serving.http2_streams import Http2Streams
 from partway.gateway.serving.outlet import Outlet
-from partway.gateway.serving.strangers import Visitor
+from partway.gateway.serving.strangers import Account
 from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
@@ -47,7 +47,7 @@ class Http2Connection(asyncio.Protocol):
         self._gate = FrameGate(self._loop.time(), siblings.max_streams)
         self._transport: asyncio.Transport
         self._out: Outlet
-        self._visitor: Visitor
+        self._account: Account
         self._lifetime: Http2Lifetime
         self._streams: Http2Streams
         self._dirty = False
@@ -66,12 +66,12 @@ class Http2Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         call_later = self._loop.call_later
         self._out = Outlet(self._transport, peer[0] if peer else "", call_later)
-        self._visitor = self._siblings.visitor_from(self._out.peer)
+        self._account = self._siblings.account_from(self._out.peer)
         self._lifetime = Http2Lifetime(
             self._gate,
             self._out,
             self._siblings,
-            self._visitor,
+            self._account,
             flush=self.flush,
             on_closing=lambda: self._streams.late.close_soon(),
             call_later=call_later,
@@ -82,7 +82,7 @@ class Http2Connection(asyncio.Protocol):
             self._out,
             self._lifetime,
             self._siblings,
-            self._visitor,
+            self._account,
             send_soon=self._send_soon,
             clock=self._loop,
         )
@@ -96,7 +96,7 @@ class Http2Connection(asyncio.Protocol):
         self._gate.feed(data)
         if self._turn is not None or not self._gate.waiting:
             return  # bytes that dribble in cost no turn each
-        if len(data) > limits.LONG_READ and rounds.busy():
+        if not self._account.known or (len(data) > limits.LONG_READ and rounds.busy()):
             self._yield_turn()
         else:
             self._take_turn()
@@ -118,7 +118,7 @@ class Http2Connection(asyncio.Protocol):
         if self._turn is not None:
             self._turn.cancel()
         self._out.lost()
-        self._visitor.left(encrypted=self._out.encrypted)
+        self._account.left(encrypted=self._out.encrypted)
         self._lifetime.lost()
         self._streams.lost()
         self._siblings.open.discard(self._lifetime)
@@ -134,7 +134,7 @@ class Http2Connection(asyncio.Protocol):
         self._turn = None
         if self._out.closed:
             return
-        waits = self._visitor.has_to_wait(self._take_turn)
+        waits = self._account.has_to_wait(self._take_turn)
         if waits is not None:
             self._pause_reading()
             self._turn = waits

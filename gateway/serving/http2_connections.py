@@ -8,7 +8,7 @@ from typing import Protocol
 
 from partway.gateway.limits import HTTP2_MAX_STREAMS_IN_ALL
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.strangers import VisitorFrom, uncounted
+from partway.gateway.serving.strangers import AccountFrom, uncounted
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
@@ -35,6 +35,38 @@ class Unended(Protocol):
         """Reset the one that is over for longest."""
 
 
+class Fullest:
+    """Connections by how many such streams they have.
+
+    Who has most of them is found without a look at thousands of connections.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[Unended, int] = {}
+        self._by_count: dict[int, dict[Unended, None]] = {}
+
+    def changed(self, connection: Unended) -> None:
+        """Note that a connection has more of them, or fewer, or none."""
+        before = self._counts.pop(connection, 0)
+        if before:
+            same = self._by_count[before]
+            del same[connection]
+            if not same:
+                del self._by_count[before]
+        count = len(connection)
+        if count:
+            self._counts[connection] = count
+            self._by_count.setdefault(count, {})[connection] = None
+
+    def most(self) -> Unended:
+        """The connection with most of them; of several the one that came to it first.
+
+        Raises:
+            ValueError: no connection has any.
+        """
+        return next(iter(self._by_count[max(self._by_count)]))
+
+
 class Connections:
     """The connections of one server, and what they share.
 
@@ -42,13 +74,13 @@ class Connections:
         dispatch: answers an exchange.
         on_closed_to_new: told what a client sent too much of.
         max_streams: streams that one connection may have open at once.
-        visitor_from: makes what a connection from an address costs; by default nothing is counted.
+        account_from: makes what a connection from an address costs; by default nothing is counted.
 
     Attributes:
         open: the open connections.
         streams: how many streams are open on all connections together.
         late: how many more are over but for their clients' ends of them.
-        unended: those, for each connection that has some.
+        unended: the connections that have some of those.
         closed: set when a connection closes.
     """
 
@@ -57,16 +89,16 @@ class Connections:
         dispatch: Dispatch,
         on_closed_to_new: Callable[[str], None],
         max_streams: int,
-        visitor_from: VisitorFrom = lambda _: uncounted(),
+        account_from: AccountFrom = lambda _: uncounted(),
     ) -> None:
         self.dispatch = dispatch
         self.on_closed_to_new = on_closed_to_new
         self.max_streams = max_streams
-        self.visitor_from = visitor_from
+        self.account_from = account_from
         self.open: set[Open] = set()
         self.streams = 0
         self.late = 0
-        self.unended: dict[Unended, None] = {}  # in the order in which connections came to have any
+        self.unended = Fullest()
         self.closed = asyncio.Event()
 
     def full(self) -> bool:

@@ -16,7 +16,7 @@ from partway.gateway.limits import (
 )
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.outlet import Outlet
-from partway.gateway.serving.strangers import Visitor
+from partway.gateway.serving.strangers import Account
 from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
@@ -42,7 +42,7 @@ class Http2Lifetime:
            yet, or where the client has said GOAWAY and so closes itself when it has read all; after
            HTTP2_IDLE_TIMEOUT otherwise.
         3. Too much of what costs (the gate's rule 2), more refusals than the connection has a
-           budget for (rule 3 of :class:`~partway.gateway.serving.strangers.Strangers`), or rapid
+           budget for (rule 4 of :class:`~partway.gateway.serving.strangers.Strangers`), or rapid
            reset below the rate that the gate lets pass, closes the connection to new streams. Those
            that run go on.
         4. Closed to new streams, it closes with the last of them, and its client's end of it, once
@@ -53,7 +53,7 @@ class Http2Lifetime:
         gate: the connection's gate.
         out: the connection's way out.
         siblings: the connections of its server.
-        visitor: what the connection costs.
+        account: what the connection costs.
         flush: writes what the HTTP/2 library has to send.
         on_closing: called when it is closed to new streams.
         call_later: calls back after a time, as the event loop does.
@@ -67,7 +67,7 @@ class Http2Lifetime:
         gate: FrameGate,
         out: Outlet,
         siblings: Connections,
-        visitor: Visitor,
+        account: Account,
         *,
         flush: Callable[[], None],
         on_closing: Callable[[], None],
@@ -77,7 +77,7 @@ class Http2Lifetime:
         self._gate = gate
         self._out = out
         self._siblings = siblings
-        self._visitor = visitor
+        self._account = account
         self._flush = flush
         self._on_closing = on_closing
         self._call_later = call_later
@@ -157,7 +157,7 @@ class Http2Lifetime:
         if self.closing:
             return
         too_much = self._gate.overdone or self._premature_resets()
-        if too_much is None and self._visitor.overdrawn:
+        if too_much is None and self._account.overdrawn:
             too_much = "refused requests"
         if too_much is not None:
             closed = "a connection takes no more streams"

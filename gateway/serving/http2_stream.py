@@ -17,6 +17,7 @@ from partway.gateway.serving.exchange import Duplex, DuplexHandler, Parting
 from partway.protocol.connection import Cancellable
 from partway.protocol.limits import HTTP2_MAX_FRAME, WRITE_HIGH_WATER, WRITE_LOW_WATER
 from partway.protocol.lingering import Lingering
+from partway.protocol.rounds import rounds
 
 #: Stream credit is given back in steps of this size.
 _CREDIT_STEP = HTTP2_OPENING_WINDOW // 2
@@ -356,7 +357,8 @@ class Http2Stream(Duplex):
         self._held.clear()
 
     def _tell_lost(self) -> None:
-        # Soon and not now: the owner may be in the middle of ending it.
+        # Soon and not now: the owner may be in the middle of ending it. And in turns with others: a
+        # thousand streams may end with their connection.
         handler = self._handler
         if handler is not None:
-            asyncio.get_running_loop().call_soon(handler.connection_lost, self._parting)
+            rounds.soon(lambda: handler.connection_lost(self._parting))

@@ -39,7 +39,7 @@ from partway.gateway.serving.http2_lifetime import Http2Lifetime
 from partway.gateway.serving.http2_stream import Http2Stream
 from partway.gateway.serving.http2_turns import SendingTurns
 from partway.gateway.serving.outlet import Outlet
-from partway.gateway.serving.strangers import Visitor
+from partway.gateway.serving.strangers import Account
 from partway.log_lines import LogLine
 from partway.protocol.http2_frames import rst_stream, window_update
 from partway.protocol.http2_gate import FrameGate
@@ -65,7 +65,7 @@ class Http2Streams:
         out: the connection's way out.
         lifetime: says which streams the connection takes, and is told of their ends.
         siblings: the connections of its server.
-        visitor: what the connection costs.
+        account: what the connection costs.
         send_soon: makes the owner send what h2 has, and let :attr:`turns` send, soon.
         clock: tells the time, and calls back after a time.
 
@@ -82,7 +82,7 @@ class Http2Streams:
         out: Outlet,
         lifetime: Http2Lifetime,
         siblings: Connections,
-        visitor: Visitor,
+        account: Account,
         *,
         send_soon: Callable[[], None],
         clock: Clock,
@@ -95,7 +95,7 @@ class Http2Streams:
         self._out = out
         self._lifetime = lifetime
         self._dispatch = siblings.dispatch
-        self._visitor = visitor
+        self._account = account
         self._send_soon = send_soon
         self._loop = asyncio.get_running_loop()
         self._owed_credit = 0
@@ -209,7 +209,7 @@ class Http2Streams:
         stream.uncut = self._uncut
         self._lifetime.stream_began()
         exchange = Http2Exchange(stream, self, headers, self._out.peer)
-        exchange.visit = self._visitor.asked()
+        exchange.visit = self._account.asked()
         stream.task = self._loop.create_task(self._answer(exchange, stream))
 
     async def _answer(self, exchange: Http2Exchange, stream: Http2Stream) -> None:

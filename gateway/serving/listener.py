@@ -12,7 +12,7 @@ import ssl
 from typing import Protocol, cast
 
 from partway.gateway.limits import MAX_CONNECTIONS, OPENING_TIMEOUT
-from partway.gateway.serving.strangers import VisitorFrom
+from partway.gateway.serving.strangers import AccountFrom
 from partway.gateway.serving.tls_port import TlsPort
 from partway.log_lines import LogLine
 from partway.protocol.limits import ACCEPT_BACKLOG
@@ -42,7 +42,7 @@ class Listener:
     Args:
         http1: serves connections that speak HTTP/1.1.
         http2: serves connections that open with HTTP/2's preface.
-        visitor_from: makes what a connection from an address costs.
+        account_from: makes what a connection from an address costs.
         max_connections: connections open at once; more are closed as they come.
     """
 
@@ -50,12 +50,12 @@ class Listener:
         self,
         http1: HttpServer,
         http2: HttpServer,
-        visitor_from: VisitorFrom,
+        account_from: AccountFrom,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self.http1 = http1
         self.http2 = http2
-        self._visitor_from = visitor_from
+        self._account_from = account_from
         self._max_connections = max_connections
         self._servers: list[asyncio.Server] = []
         self._tls_ports: list[TlsPort] = []
@@ -76,7 +76,7 @@ class Listener:
         try:
             if tls is not None:
                 opening = functools.partial(_Opening, self, admitted=True)
-                tls_port = TlsPort(tls, opening, self.admits, self._visitor_from)
+                tls_port = TlsPort(tls, opening, self.admits, self._account_from)
                 self._tls_ports.append(tls_port)
                 return await tls_port.start(host, port)
             server = await asyncio.get_running_loop().create_server(

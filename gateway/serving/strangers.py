@@ -24,8 +24,8 @@ from partway.protocol.rates import Allowance, TokenBucket
 
 log = logging.getLogger("partway.listener")
 
-#: Makes what a connection from an address is known by.
-VisitorFrom = Callable[[str], "Visitor"]
+#: Makes the account of a connection, from its address.
+AccountFrom = Callable[[str], "Account"]
 
 #: Bits of an IPv6 address that whoever has it may choose (RFC 6177 §2: a site has a /64 at least).
 _OWN_BITS: Final = 64
@@ -42,9 +42,12 @@ class Strangers:
            known; when the budget allows it, one after the other goes on, in the order in which they
            came. So nobody is refused for what a neighbour behind the same address does: a client
            with a right signature waits once for each connection, and never again on it.
-        3. A connection whose own budget is overdrawn takes no more requests.
-        4. An address that stands for many (a proxy's) has no budget of its own; what its
-           connections have is rule 3.
+        3. A connection on which nobody is known takes its turns in rounds with others that have a
+           backlog (:class:`~partway.protocol.rounds.Rounds`), also for a short read: hundreds of
+           them may ask in the same moment.
+        4. A connection whose own budget is overdrawn takes no more requests.
+        5. An address that stands for many (a proxy's) has no budget of its own; what its
+           connections have is rule 4.
 
     Args:
         clock: tells the time, and calls back after a time.
@@ -64,10 +67,10 @@ class Strangers:
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
         self._mentions = TokenBucket(1, 1.0, clock.time())
 
-    def visitor(self, address: str) -> Visitor:
-        """Make what a connection from an address is known by here."""
+    def account(self, address: str) -> Account:
+        """Open the account of a connection from an address."""
         own = Allowance(STRANGER_BURST, STRANGER_SHARE, self._clock.time())
-        return Visitor(own, self._clock, None if self._shared(address) else self._address(address))
+        return Account(own, self._clock, None if self._shared(address) else self._address(address))
 
     def _address(self, address: str) -> _Address:
         key = _site(address)
@@ -80,8 +83,8 @@ class Strangers:
         return found
 
 
-class Visitor:
-    """One connection, and what it costs. Its owner tells :meth:`left` once it has ended.
+class Account:
+    """What one connection costs. Its owner tells :meth:`left` once it has ended.
 
     Args:
         allowance: the connection's own budget; None if nothing is counted.
@@ -92,7 +95,7 @@ class Visitor:
         known: whether somebody has shown on it who they are.
     """
 
-    __slots__ = ("_address", "_allowance", "_clock", "_let_on", "known")
+    __slots__ = ("_address", "_allowance", "_clock", "_let_on", "_spent", "known")
 
     def __init__(
         self,
@@ -105,6 +108,7 @@ class Visitor:
         self._clock = clock
         self._address = address
         self._let_on = False
+        self._spent = False
 
     def asked(self) -> Visit:
         """Note that a request's head has come."""
@@ -112,9 +116,9 @@ class Visitor:
 
     @property
     def overdrawn(self) -> bool:
-        """Whether the connection is to take no more requests (rule 3)."""
-        if self._allowance is None or self._clock is None:
-            return False
+        """Whether the connection is to take no more requests (rule 4)."""
+        if not self._spent or self._allowance is None or self._clock is None:
+            return False  # asked after every turn of a connection: no clock is looked at for it
         return self._allowance.overdrawn_for(self._clock.time()) > 0
 
     def has_to_wait(self, go_on: Callable[[], None]) -> Timer | None:
@@ -164,6 +168,7 @@ class Visitor:
             return
         now = self._clock.time()
         self._allowance.draw(seconds, now)
+        self._spent = self._allowance.overdrawn_for(now) > 0
         if self._address is not None:
             self._address.allowance.draw(seconds, now)
 
@@ -175,21 +180,21 @@ class Visit:
     requests than one, and many connections are read before the first request is refused.
 
     Args:
-        visitor: the request's connection.
+        account: that of the request's connection.
     """
 
-    __slots__ = ("_drawn", "_visitor")
+    __slots__ = ("_account", "_drawn")
 
-    def __init__(self, visitor: Visitor) -> None:
-        self._visitor = visitor
-        self._drawn = 0.0 if visitor.known else STRANGER_REQUEST
-        visitor.draw(self._drawn)
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._drawn = 0.0 if account.known else STRANGER_REQUEST
+        account.draw(self._drawn)
 
     def recognised(self) -> None:
         """Note that it is known who sends the request, and that they may."""
-        self._visitor.known = True
+        self._account.known = True
         drawn, self._drawn = self._drawn, 0.0
-        self._visitor.draw(-drawn)
+        self._account.draw(-drawn)
 
     def cost(self, seconds: float) -> None:
         """Note that the request was answered without its being known who sends it.
@@ -197,12 +202,14 @@ class Visit:
         Args:
             seconds: CPU time that the answer took.
         """
-        self._visitor.draw(STRANGER_REQUEST - self._drawn + min(seconds, STRANGER_MOST))
+        self._account.draw(STRANGER_REQUEST - self._drawn + min(seconds, STRANGER_MOST))
 
 
-def uncounted() -> Visitor:
+def uncounted() -> Account:
     """A connection of which nothing is counted."""
-    return Visitor()
+    account = Account()
+    account.known = True
+    return account
 
 
 class _Address:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from partway.gateway.limits import ACCEPT_PAUSE, TLS_HANDSHAKE_TIMEOUT
-from partway.gateway.serving.strangers import VisitorFrom
+from partway.gateway.serving.strangers import AccountFrom
 from partway.log_lines import LogLine
 from partway.protocol.limits import ACCEPT_BACKLOG
 
@@ -41,7 +41,7 @@ class TlsPort:
         context: the server's side of TLS.
         factory: makes the protocol of a connection whose handshake is done.
         admits: whether one more connection is taken.
-        visitor_from: makes what a connection from an address costs.
+        account_from: makes what a connection from an address costs.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class TlsPort:
         context: ssl.SSLContext,
         factory: Callable[[], asyncio.Protocol],
         admits: Callable[[], bool],
-        visitor_from: VisitorFrom,
+        account_from: AccountFrom,
     ) -> None:
         self._context = context
         self._factory = factory
         self._admits = admits
-        self._visitor_from = visitor_from
+        self._account_from = account_from
         self._tasks: set[asyncio.Task[None]] = set()
         self._handshakes: set[asyncio.Task[None]] = set()
 
@@ -111,12 +111,12 @@ class TlsPort:
     async def _shake_hands(self, accepted: socket.socket, peer: str) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + TLS_HANDSHAKE_TIMEOUT
-        visitor = self._visitor_from(peer)
+        account = self._account_from(peer)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout_at(deadline):
                 begins = await _first_byte(accepted)
-                await visitor.turn()
+                await account.turn()
             if begins not in (_HANDSHAKE, b""):
                 _refuse_cleartext(accepted)
                 log.info(
@@ -131,7 +131,7 @@ class TlsPort:
             )
         except OSError as error:  # an SSLError is one, and so is the timeout
             reason = getattr(error, "reason", None) or type(error).__name__
-            visitor.left(encrypted=True)
+            account.left(encrypted=True)
             log.info(LogLine("no TLS handshake", peer=peer, reason=reason))
             accepted.close()
 

@@ -22,19 +22,23 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from partway.gateway.limits import (
     AMAZONAWS_COM_REGION,
-    CA_VALIDITY_DAYS,
-    CERTIFICATE_CLOCK_SKEW,
     CERTIFICATE_LOCK_TIMEOUT,
     CERTIFICATE_RENEWAL_DAYS,
-    CERTIFICATE_VALIDITY_DAYS,
     MAX_CERTIFICATE_NAMES,
+)
+from partway.gateway.tls.certificates import (
+    ca_certificate,
+    is_issued_by,
+    key_pem,
+    names_of,
+    pem,
+    server_certificate,
 )
 from partway.gateway.tls.context import TlsError, TlsFiles, read_if_there
 
@@ -182,10 +186,10 @@ class LocalCa:
         return (
             key is not None
             and key.public_key() == server.public_key()
-            and _is_issued_by(server, ca)
+            and is_issued_by(server, ca)
             and server.not_valid_before_utc <= now
             and not soon
-            and set(wanted) <= set(_names_of(server))
+            and set(wanted) <= set(names_of(server))
         )
 
     def _make(self, wanted: list[str], now: datetime) -> None:
@@ -193,7 +197,7 @@ class LocalCa:
         ca, ca_key = self._authority(now)
         self._check_valid(ca, now)
         server = self._certificate(self._files.certificate)
-        names = list(dict.fromkeys([*(_names_of(server) if server else ()), *wanted]))
+        names = list(dict.fromkeys([*(names_of(server) if server else ()), *wanted]))
         if len(names) > MAX_CERTIFICATE_NAMES:
             raise TlsError(
                 f"{self._files.certificate}: the certificate would carry {len(names)} names; it "
@@ -203,9 +207,9 @@ class LocalCa:
         key = self._key(self._files.key)
         if key is None:
             key = ec.generate_private_key(ec.SECP256R1())
-            self._write(self._files.key, _key_pem(key), 0o600)
-        certificate = _server_certificate(key, names, ca, ca_key, now)
-        self._write(self._files.certificate, _pem(certificate), 0o644)
+            self._write(self._files.key, key_pem(key), 0o600)
+        certificate = server_certificate(key, names, ca, ca_key, now)
+        self._write(self._files.certificate, pem(certificate), 0o644)
 
     def _authority(self, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
         """Return the CA's certificate and key, made if they are not there."""
@@ -214,9 +218,9 @@ class LocalCa:
         if ca is None:
             if key is None:
                 key = ec.generate_private_key(ec.SECP256R1())
-                self._write(self._ca_key, _key_pem(key), 0o600)
-            ca = _ca_certificate(key, now)
-            self._write(self._ca, _pem(ca), 0o644)
+                self._write(self._ca_key, key_pem(key), 0o600)
+            ca = ca_certificate(key, now)
+            self._write(self._ca, pem(ca), 0o644)
         elif key is None:
             raise TlsError(
                 f"{self._ca_key}: the file is missing, so nothing can be signed; put it back, or "
@@ -345,114 +349,3 @@ def _mode_of(path: Path) -> int:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
         return 0
-
-
-# --- Certificates --------------------------------------------------------------------------------
-
-
-def _ca_certificate(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
-    """Make a root that signs servers' certificates only (RFC 5280 §4.2.1.3, §4.2.1.9)."""
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    # Trust stores list their certificates by name: the number tells two machines' apart.
-    subject = x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Partway"),
-            x509.NameAttribute(
-                NameOID.COMMON_NAME, f"Partway local CA {identifier.digest[:4].hex()}"
-            ),
-        ]
-    )
-    begin = now - timedelta(seconds=CERTIFICATE_CLOCK_SKEW)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + CA_VALIDITY_DAYS * _DAY)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .add_extension(identifier, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-
-
-def _server_certificate(
-    key: ec.EllipticCurvePrivateKey,
-    names: list[str],
-    ca: x509.Certificate,
-    ca_key: ec.EllipticCurvePrivateKey,
-    now: datetime,
-) -> x509.Certificate:
-    """Make a server's certificate for the names, which does not outlive the CA."""
-    begin = now - timedelta(seconds=CERTIFICATE_CLOCK_SKEW)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Partway")]))
-        .issuer_name(ca.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(min(begin + CERTIFICATE_VALIDITY_DAYS * _DAY, ca.not_valid_after_utc))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(map(_general_name, names)), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
-        )
-        .sign(ca_key, hashes.SHA256())
-    )
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _names_of(certificate: x509.Certificate) -> list[str]:
-    """Return the names that a certificate carries, as :func:`certificate_name` writes them."""
-    try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except x509.ExtensionNotFound:
-        return []
-    addresses = map(str, found.value.get_values_for_type(x509.IPAddress))
-    return [*found.value.get_values_for_type(x509.DNSName), *addresses]
-
-
-def _is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )

@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from partway.gateway.dialling import Address
+from partway.gateway.limits import REPEATED_LINES
 from partway.gateway.streams.policy import StreamPolicy
 from tests.frame_factory import close
 from tests.wire.peers import (
@@ -203,6 +204,18 @@ async def test_the_operator_has_one_line_of_a_refused_stream_and_the_client_no_a
         'reason="the container refused the stream with status 503"'
     )
     assert str(container.port) not in f"{response.headers} {response.json}"
+
+
+@pytest.mark.parametrize("what", ["refused", "bad request"])
+async def test_what_one_client_is_refused_again_and_again_is_a_few_lines(gateway_for, caplog, what):
+    caplog.set_level(logging.INFO)
+    gateway = await gateway_for()
+    wrong = upgrade_request("/nowhere") if what == "refused" else b"GET / HTTP/1.1\r\n:\r\n\r\n"
+    for _ in range(REPEATED_LINES + 5):
+        assert (await gateway.request(wrong)).status // 100 == 4
+    lines = [each.getMessage() for each in caplog.records if each.name.startswith("partway")]
+    assert [line.startswith(f"{what} ") for line in lines] == [True] * REPEATED_LINES
+    assert all(" peer=127.0.0.1 " in line for line in lines)
 
 
 @pytest.mark.clause("4-6")

@@ -82,12 +82,12 @@ class Parts:
         self.operation = operation or Operation()
         self.told: list[str] = []
         self.siblings = Connections(self.operation, self.told.append, max_streams)
-        self.visitor = uncounted()
+        self.account = uncounted()
         self.lifetime = Http2Lifetime(
             self.gate,
             self.out,
             self.siblings,
-            self.visitor,
+            self.account,
             flush=self.flush,
             on_closing=self.on_closing,
             call_later=self.clock.call_later,

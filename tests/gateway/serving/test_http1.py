@@ -9,6 +9,7 @@ import pytest
 
 from partway.gateway.limits import HTTP1_BYTES_PER_TURN
 from partway.gateway.serving import http1 as http1_module
+from partway.gateway.serving.strangers import Account
 from tests.frame_factory import BINARY, KEY, TEXT, close, frame
 from tests.wire.dialects import DIALECTS, Part
 from tests.wire.peers import RAW, STREAM_PATH, RawContainer, switching, upgrade_request
@@ -344,6 +345,24 @@ async def reading(monkeypatch):
         return protocol, transport
 
     yield start, pieces
+    await server.shutdown(0)
+
+
+async def test_a_stranger_has_its_turn_in_a_round(reading):
+    """However short what it asks: hundreds may ask in the same moment."""
+    _, pieces = reading
+
+    async def answer(exchange):
+        exchange.respond(200)
+
+    server = http1_module.Http1Server(answer, lambda _: Account())
+    protocol = server.protocol()
+    protocol.connection_made(Transport())
+    protocol.data_received(HEALTHZ)
+    assert pieces == []
+    await asyncio.sleep(0)
+    assert pieces == [len(HEALTHZ)]
+    protocol.connection_lost(None)
     await server.shutdown(0)
 
 

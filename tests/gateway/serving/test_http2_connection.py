@@ -21,6 +21,7 @@ from hyperframe.frame import (
 from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
 from partway.gateway.serving.http2_connection import Http2Connection
 from partway.gateway.serving.http2_connections import Connections
+from partway.gateway.serving.strangers import Account, AccountFrom, uncounted
 from partway.protocol import limits
 from partway.protocol.gathering import gathering
 from tests.gateway.serving.http2_wire import OPENING, PEER, Operation, frames_in, head, whole
@@ -42,10 +43,15 @@ class CountingTransport(FakeTransport):
 class On:
     """A connection whose client is the test."""
 
-    def __init__(self, operation: Operation, max_streams: int) -> None:
+    def __init__(
+        self,
+        operation: Operation,
+        max_streams: int,
+        account_from: AccountFrom = lambda _: uncounted(),
+    ) -> None:
         self.operation = operation
         self.told: list[str] = []
-        self.siblings = Connections(operation, self.told.append, max_streams)
+        self.siblings = Connections(operation, self.told.append, max_streams, account_from)
         self.connection = Http2Connection(self.siblings)
         self.transport = CountingTransport()
         self.transport.set_protocol(self.connection)
@@ -369,3 +375,26 @@ async def test_the_server_closes_it_when_its_last_stream_is_over(made):
     await turns()
     assert [frame.data for frame in on.sent()] == [b"last"]
     assert on.transport.eof_written
+
+
+# --- Strangers -----------------------------------------------------------------------------------
+
+
+async def test_strangers_who_ask_in_the_same_moment_have_their_turns_in_rounds(monkeypatch):
+    """However short what they ask; who is known is read at once."""
+    monkeypatch.setattr("partway.protocol.rounds.ROUND_SECONDS", 0.0)  # one turn is a round
+    accounts = [Account() for _ in range(4)]
+    operation = Operation()
+    coming = iter(accounts)
+    those = [On(operation, 100, lambda _: next(coming)) for _ in accounts]
+    accounts[-1].known = True
+    for on in those:
+        on.receive(OPENING, head(1))
+    opened = []
+    for _ in range(4):
+        opened.append([len(on.streams) for on in those])
+        await asyncio.sleep(0)
+    assert opened == [[0, 0, 0, 1], [1, 0, 0, 1], [1, 1, 0, 1], [1, 1, 1, 1]]
+    for on in those:
+        on.transport.lose()
+    await turns()

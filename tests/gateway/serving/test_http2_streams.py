@@ -52,7 +52,7 @@ class On(Parts):
             self.out,
             self.lifetime,
             self.siblings,
-            self.visitor,
+            self.account,
             send_soon=lambda: None,
             clock=self.clock,
         )

@@ -15,7 +15,7 @@ from partway.gateway.limits import (
     STRANGER_SHARE,
     STRANGER_TLS,
 )
-from partway.gateway.serving.strangers import Strangers, Visitor, uncounted
+from partway.gateway.serving.strangers import Account, Strangers, uncounted
 from tests.gateway.streams.fakes import FakeClock
 
 ADDRESS, ANOTHER = "192.0.2.1", "192.0.2.2"
@@ -29,22 +29,22 @@ class Gate:
         self.strangers = Strangers(self.clock, **options)
         self.let_on = []
 
-    def visitor(self, address=ADDRESS):
-        return self.strangers.visitor(address)
+    def account(self, address=ADDRESS):
+        return self.strangers.account(address)
 
-    def spend(self, visitor, seconds):
+    def spend(self, account, seconds):
         """So many CPU seconds go to refusals."""
         while seconds > 1e-9:
             one = min(seconds, STRANGER_REQUEST + STRANGER_MOST)
             if one <= STRANGER_REQUEST:
-                visitor.draw(one)
+                account.draw(one)
             else:
-                visitor.asked().cost(one - STRANGER_REQUEST)
+                account.asked().cost(one - STRANGER_REQUEST)
             seconds -= one
 
-    def waits(self, visitor):
+    def waits(self, account):
         """Whether it has to; if so, it is noted when it is let on."""
-        return visitor.has_to_wait(lambda: self.let_on.append(visitor)) is not None
+        return account.has_to_wait(lambda: self.let_on.append(account)) is not None
 
 
 @pytest.fixture
@@ -53,50 +53,50 @@ def gate():
 
 
 def test_within_the_budget_nobody_waits(gate):
-    visitor = gate.visitor()
-    gate.spend(visitor, STRANGER_BURST)
-    assert not gate.waits(visitor)
-    assert not visitor.overdrawn
+    account = gate.account()
+    gate.spend(account, STRANGER_BURST)
+    assert not gate.waits(account)
+    assert not account.overdrawn
 
 
 def test_beyond_it_a_connection_waits_until_nothing_is_owed(gate):
-    visitor = gate.visitor()
-    gate.spend(visitor, STRANGER_BURST + 0.1)
-    assert gate.waits(visitor)
+    account = gate.account()
+    gate.spend(account, STRANGER_BURST + 0.1)
+    assert gate.waits(account)
     gate.clock.advance(0.1 / STRANGER_SHARE - 0.01)
     assert gate.let_on == []
     gate.clock.advance(0.02)
-    assert gate.let_on == [visitor]
-    assert not gate.waits(visitor)
+    assert gate.let_on == [account]
+    assert not gate.waits(account)
 
 
 def test_a_new_connection_does_not_refill_it(gate):
     for _ in range(100):
-        visitor = gate.visitor()
-        gate.spend(visitor, STRANGER_BURST / 50)
-        visitor.left(encrypted=False)
-    assert gate.waits(gate.visitor())
-    assert not gate.waits(gate.visitor(ANOTHER))
+        account = gate.account()
+        gate.spend(account, STRANGER_BURST / 50)
+        account.left(encrypted=False)
+    assert gate.waits(gate.account())
+    assert not gate.waits(gate.account(ANOTHER))
 
 
 def test_they_go_on_in_their_order_one_after_the_other(gate):
     """Each is read, and its requests are drawn, before the next one is looked at."""
-    visitors = [gate.visitor() for _ in range(4)]
-    gate.spend(visitors[0], STRANGER_BURST + 0.001)
+    accounts = [gate.account() for _ in range(4)]
+    gate.spend(accounts[0], STRANGER_BURST + 0.001)
 
-    def go_on(visitor):
-        gate.let_on.append(visitor)
-        gate.spend(visitor, STRANGER_SHARE)  # it takes a second to come back
+    def go_on(account):
+        gate.let_on.append(account)
+        gate.spend(account, STRANGER_SHARE)  # it takes a second to come back
 
-    for visitor in visitors:
-        assert visitor.has_to_wait(lambda visitor=visitor: go_on(visitor))
+    for account in accounts:
+        assert account.has_to_wait(lambda account=account: go_on(account))
     for count in range(1, 5):
         gate.clock.advance(1.0)
-        assert gate.let_on == visitors[:count]
+        assert gate.let_on == accounts[:count]
 
 
 def test_who_comes_while_others_wait_goes_behind_them(gate):
-    first, second = gate.visitor(), gate.visitor()
+    first, second = gate.account(), gate.account()
     gate.spend(first, STRANGER_BURST + 0.1)
     assert gate.waits(first)
     assert gate.waits(second)
@@ -106,68 +106,68 @@ def test_who_comes_while_others_wait_goes_behind_them(gate):
 
 
 def test_a_place_can_be_given_up(gate):
-    visitor = gate.visitor()
-    gate.spend(visitor, STRANGER_BURST + 0.1)
-    place = visitor.has_to_wait(lambda: gate.let_on.append(visitor))
-    assert gate.waits(gate.visitor())
+    account = gate.account()
+    gate.spend(account, STRANGER_BURST + 0.1)
+    place = account.has_to_wait(lambda: gate.let_on.append(account))
+    assert gate.waits(gate.account())
     place.cancel()
     place.cancel()
     gate.clock.advance(10)
-    assert visitor not in gate.let_on
+    assert account not in gate.let_on
     assert len(gate.let_on) == 1
 
 
 def test_who_is_known_never_waits(gate):
-    friend = gate.visitor()
+    friend = gate.account()
     friend.asked().recognised()
-    gate.spend(gate.visitor(), 10)
+    gate.spend(gate.account(), 10)
     assert not gate.waits(friend)
-    assert gate.waits(gate.visitor())
+    assert gate.waits(gate.account())
 
 
 def test_what_was_drawn_for_a_request_is_given_back_once_it_is_known_who_sends_it(gate):
     for _ in range(100_000):
-        visitor = gate.visitor()
-        visitor.asked().recognised()
-        visitor.left(encrypted=True)
-    assert not gate.waits(gate.visitor())
+        account = gate.account()
+        account.asked().recognised()
+        account.left(encrypted=True)
+    assert not gate.waits(gate.account())
 
 
 def test_part_is_drawn_before_anything_is_refused(gate):
     """Thousands of connections may be read before the first request is looked at."""
-    visitors = [gate.visitor() for _ in range(10 * round(STRANGER_BURST / STRANGER_REQUEST))]
+    accounts = [gate.account() for _ in range(10 * round(STRANGER_BURST / STRANGER_REQUEST))]
     read = 0
-    for visitor in visitors:
-        if not gate.waits(visitor):
-            visitor.asked()
+    for account in accounts:
+        if not gate.waits(account):
+            account.asked()
             read += 1
     assert read == pytest.approx(STRANGER_BURST / STRANGER_REQUEST, abs=2)
 
 
 def test_what_somebody_known_asks_in_vain_counts_against_the_connection(gate):
-    visitor = gate.visitor()
-    visitor.asked().recognised()
-    gate.spend(visitor, STRANGER_BURST + 0.01)
-    assert visitor.overdrawn
-    assert not gate.waits(visitor)
+    account = gate.account()
+    account.asked().recognised()
+    gate.spend(account, STRANGER_BURST + 0.01)
+    assert account.overdrawn
+    assert not gate.waits(account)
     gate.clock.advance(0.1 / STRANGER_SHARE)
-    assert not visitor.overdrawn
+    assert not account.overdrawn
 
 
 def test_an_address_that_stands_for_many_has_no_budget_and_its_connections_do():
     gate = Gate(shared=lambda address: address == ADDRESS)
-    visitor = gate.visitor()
-    gate.spend(visitor, STRANGER_BURST + 1)
-    assert visitor.overdrawn
-    assert not gate.waits(visitor)
-    assert not gate.waits(gate.visitor())
+    account = gate.account()
+    gate.spend(account, STRANGER_BURST + 1)
+    assert account.overdrawn
+    assert not gate.waits(account)
+    assert not gate.waits(gate.account())
 
 
 def test_a_refusal_that_took_long_counts_within_bounds(gate):
     """The machine's other work may be in it."""
-    visitor = gate.visitor()
-    visitor.asked().cost(1000.0)
-    assert not visitor.overdrawn
+    account = gate.account()
+    account.asked().cost(1000.0)
+    assert not account.overdrawn
 
 
 @pytest.mark.parametrize(
@@ -178,13 +178,13 @@ def test_a_refusal_that_took_long_counts_within_bounds(gate):
 def test_a_connection_costs_something_too(gate, encrypted, cost):
     count = round(STRANGER_BURST / cost)
     for _ in range(count - 1):
-        visitor = gate.visitor()
+        account = gate.account()
         for _ in range(2):
-            visitor.left(encrypted=encrypted)  # counted once
-    assert not gate.waits(gate.visitor())
+            account.left(encrypted=encrypted)  # counted once
+    assert not gate.waits(gate.account())
     for _ in range(2):
-        gate.visitor().left(encrypted=encrypted)
-    assert gate.waits(gate.visitor())
+        gate.account().left(encrypted=encrypted)
+    assert gate.waits(gate.account())
 
 
 @pytest.mark.parametrize(
@@ -201,39 +201,39 @@ def test_a_connection_costs_something_too(gate, encrypted, cost):
 )
 def test_whose_address_is_whose(gate, address, other, same):
     """An IPv6 site may choose half of it."""
-    gate.spend(gate.visitor(address), STRANGER_BURST + 1)
-    assert gate.waits(gate.visitor(other)) is same
+    gate.spend(gate.account(address), STRANGER_BURST + 1)
+    assert gate.waits(gate.account(other)) is same
 
 
 def test_only_so_many_addresses_are_remembered():
     """Those drawn on last."""
     gate = Gate(addresses=2)
-    gate.spend(gate.visitor("a"), STRANGER_BURST + 1)
-    gate.visitor("b")
-    assert gate.waits(gate.visitor("a"))
-    gate.visitor("c")
-    assert gate.waits(gate.visitor("a"))
-    gate.visitor("b")
-    gate.visitor("c")
-    assert not gate.waits(gate.visitor("a"))
+    gate.spend(gate.account("a"), STRANGER_BURST + 1)
+    gate.account("b")
+    assert gate.waits(gate.account("a"))
+    gate.account("c")
+    assert gate.waits(gate.account("a"))
+    gate.account("b")
+    gate.account("c")
+    assert not gate.waits(gate.account("a"))
 
 
 def test_the_log_says_so_once_a_second_at_most(gate, caplog):
-    visitor = gate.visitor()
-    gate.spend(visitor, STRANGER_BURST + 1)
+    account = gate.account()
+    gate.spend(account, STRANGER_BURST + 1)
     for _ in range(5):
-        assert gate.waits(gate.visitor())
+        assert gate.waits(gate.account())
     with caplog.at_level(logging.WARNING):
         gate.clock.advance(60)
     assert [record.msg.fields for record in caplog.records] == [{"peer": ADDRESS}]
 
 
 async def test_a_task_waits_for_its_turn(gate):
-    visitor = gate.visitor()
-    await visitor.turn()
-    gate.spend(visitor, STRANGER_BURST + 0.1)
-    waiting = asyncio.create_task(visitor.turn())
-    given_up = asyncio.create_task(gate.visitor().turn())
+    account = gate.account()
+    await account.turn()
+    gate.spend(account, STRANGER_BURST + 0.1)
+    waiting = asyncio.create_task(account.turn())
+    given_up = asyncio.create_task(gate.account().turn())
     await asyncio.sleep(0)
     given_up.cancel()
     await asyncio.sleep(0)
@@ -244,11 +244,11 @@ async def test_a_task_waits_for_its_turn(gate):
 
 
 def test_where_nothing_is_counted_nothing_is_spent():
-    visitor = uncounted()
-    assert isinstance(visitor, Visitor)
+    account = uncounted()
+    assert isinstance(account, Account)
     for _ in range(1000):
-        visitor.asked().cost(1.0)
-    assert not visitor.overdrawn
-    assert visitor.has_to_wait(print) is None
-    visitor.asked().recognised()
-    visitor.left(encrypted=True)
+        account.asked().cost(1.0)
+    assert not account.overdrawn
+    assert account.has_to_wait(print) is None
+    account.asked().recognised()
+    account.left(encrypted=True)

@@ -53,8 +53,8 @@ async def _asked_in_binary(trial: Trial, peer: Peer) -> None:
 
 
 async def _asked_in_fragments(trial: Trial, peer: Peer) -> None:
-    await send_fragments(peer, Opcode.TEXT, [b"two ", b"fragments"])
-    await trial.echoed(peer, "two fragments", "before the Close")
+    await send_fragments(peer, Opcode.TEXT, [b"frag", b"ments"])
+    await trial.echoed(peer, "fragments", "before the Close")
 
 
 async def _pinged(_trial: Trial, peer: Peer) -> None:
@@ -184,6 +184,7 @@ async def code_busy(trial: Trial) -> None:
 async def _say_and_close(peer: Peer, load: tuple[str | bytes, ...]) -> None:
     for message in load:
         await peer.say(message)
+    await peer.ping(b"and a Ping")
     await peer.send_close(1000)
 
 

@@ -17,7 +17,8 @@ checks: Final = Checks()
 #: Where the encoding of a length changes (RFC 6455 §5.2): to two bytes more, and to eight.
 _ENCODED: Final = (124, 125, 126, 127, 65534, 65535, 65536, 65537)
 #: Where a byte or two are taken for a number with a sign, and where buffers end.
-_OTHERS: Final = tuple(at + by for at in (128, 256, 4096, 8192, 32768) for by in (-1, 0, 1))
+_BUFFERS: Final = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+_OTHERS: Final = tuple(at + by for at in _BUFFERS for by in (-1, 0, 1))
 _EDGES: Final = tuple(sorted({1, 2, *_ENCODED, *_OTHERS}))
 #: Of frames whose heads come byte by byte: one for each form of the length.
 _IN_PIECES: Final = (9, 300, 66_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT
+from tests.frame_factory import BINARY, CLOSE, CONTINUATION, PING, TEXT
 from tests.gateway.workbench.conformance.mutants.base_stream import Finished, Stream
 from tests.gateway.workbench.conformance.mutants.closing import Thoughtful
 from tests.gateway.workbench.conformance.mutants.registry import mutant
@@ -167,3 +167,22 @@ class WaitsForItsEnd(Stream):
     async def on_close(self, payload: bytes) -> None:
         if self.begun is None or payload != _code(1001):
             await super().on_close(payload)
+
+
+@mutant("closing.code_busy")
+class FailsBehindPing(_Answers):
+    """Answers Close 1000 by 1002 where a Ping is the last frame before it."""
+
+    asked = pinged = False
+
+    async def take(self, fin: bool, opcode: int, payload: bytes) -> None:
+        before, self.pinged = self.pinged, opcode == PING and not self.begun
+        self.behind_ping = before and self.asked
+        await super().take(fin, opcode, payload)
+
+    async def on_text(self, text: str) -> None:
+        self.asked = True
+        await super().on_text(text)
+
+    def answer_to(self, code: int) -> bytes | None:
+        return _code(1002) if self.behind_ping else None

@@ -136,3 +136,11 @@ class RefusesShortPing(Stream):
         if opcode == PING and len(payload) == 1:
             raise Violation(1002, "half a counter")
         await super().take(fin, opcode, payload)
+
+
+@mutant("lengths.binary")
+class FullBuffer(Stream):
+    """Says a binary message twice that fills its buffer of 2 KiB."""
+
+    async def on_binary(self, data: bytes) -> None:
+        await super().on_binary(2 * data if len(data) == 2048 else data)

@@ -1,0 +1,39 @@
+"""What a process uses, finer than :class:`benchmarks.load.Meter` where Linux tells it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+
+class Meter:
+    """CPU time and resident bytes of a process."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self._folder = Path("/proc") / str(pid)
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+        try:
+            tasks = (self._folder / "task").glob("*/schedstat")
+            return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+        except OSError:
+            times = self._process.cpu_times()
+            return times.user + times.system
+
+    def forget_peak(self) -> int:
+        """From here on the peak is measured anew; resident bytes now."""
+        with suppress(OSError):  # then it is the peak since the process began
+            (self._folder / "clear_refs").write_text("5")
+        return self._process.memory_info().rss
+
+    def peak(self) -> int:
+        """Most resident bytes so far."""
+        try:
+            status = (self._folder / "status").read_text()
+            return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+        except (OSError, IndexError):
+            return self._process.memory_info().rss
