@@ -96,11 +96,11 @@ class _Heeding(Stream):
 
 
 @mutant("wear.messages")
-class LosesOneInFifty(_Heeding):
-    """Does not answer each fiftieth message of a stream."""
+class LosesOneInHundred(_Heeding):
+    """Does not answer each hundredth message of a stream."""
 
     async def on_text(self, text: str) -> None:
-        if self.heard % 50 == 49:
+        if self.heard % 100 == 99:
             self.heard += 1
             return
         await super().on_text(text)
