@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from partway.gateway.limits import HTTP1_BYTES_PER_TURN
-from partway.gateway.serving import http1
+from partway.gateway.serving import http1_connection
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import KIB, LINGER_TIMEOUT, MIB
 from tests.event_factory import signed
@@ -458,9 +458,11 @@ async def test_tiny_chunks_let_others_have_their_turn(gateway_for, monkeypatch):
     """A read brings forty thousand of them."""
     gateway = await gateway_for()
     turns = []
-    take_turn = http1._RequestHandler._take_turn
+    take_turn = http1_connection.Http1Connection._take_turn
     monkeypatch.setattr(
-        http1._RequestHandler, "_take_turn", lambda self: (turns.append(1), take_turn(self))
+        http1_connection.Http1Connection,
+        "_take_turn",
+        lambda self: (turns.append(1), take_turn(self)),
     )
     client = await gateway.connect()
     head = b"POST /nothing HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -7,10 +7,7 @@ import logging
 
 import pytest
 
-from partway.gateway.limits import HTTP1_BYTES_PER_TURN
 from partway.gateway.serving import http1 as http1_module
-from partway.gateway.serving.crowd import uncounted
-from partway.gateway.serving.strangers import Account
 from tests.frame_factory import BINARY, KEY, TEXT, close, frame
 from tests.wire.dialects import DIALECTS, Part
 from tests.wire.peers import RAW, STREAM_PATH, RawContainer, switching, upgrade_request
@@ -294,105 +291,3 @@ async def metrics_of(gateway):
     """The metrics page."""
     page = await gateway.request(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
     return page.body.decode()
-
-
-# --- What waits for its turn when a connection ends ----------------------------------------------
-
-
-class Transport(asyncio.Transport):
-    """A transport that only notes what becomes of it."""
-
-    def __init__(self, **extra):
-        super().__init__(extra)
-        self.closed = False
-
-    def pause_reading(self):
-        pass
-
-    def resume_reading(self):
-        pass
-
-    def is_closing(self):
-        return self.closed
-
-    def close(self):
-        self.closed = True
-
-    abort = close
-
-
-@pytest.fixture
-async def reading(monkeypatch):
-    """A connection that reads forty thousand chunks; the pieces that aiohttp gets of them."""
-    pieces = []
-    feed = http1_module.RequestHandler.data_received
-    monkeypatch.setattr(
-        http1_module.RequestHandler,
-        "data_received",
-        lambda self, data: (pieces.append(len(data)), feed(self, data))[1],
-    )
-
-    async def never(exchange):
-        await asyncio.Event().wait()
-
-    server = http1_module.Http1Server(never)
-
-    def start(**extra):
-        protocol, transport = server.protocol(), Transport(**extra)
-        protocol.connection_made(transport)
-        head = b"POST /nothing HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-        protocol.data_received(head + b"1\r\nx\r\n" * 40_000)
-        assert pieces == [HTTP1_BYTES_PER_TURN]
-        return protocol, transport
-
-    yield start, pieces
-    await server.shutdown(0)
-
-
-async def test_a_stranger_has_its_turn_in_a_round(reading):
-    """However short what it asks: hundreds may ask in the same moment."""
-    _, pieces = reading
-
-    async def answer(exchange):
-        exchange.respond(200)
-
-    server = http1_module.Http1Server(answer)
-    protocol = server.protocol(uncounted(Account()))
-    protocol.connection_made(Transport())
-    protocol.data_received(HEALTHZ)
-    assert pieces == []
-    await asyncio.sleep(0)
-    assert pieces == [len(HEALTHZ)]
-    protocol.connection_lost(None)
-    await server.shutdown(0)
-
-
-async def test_what_waits_for_its_turn_when_the_client_resets_is_dropped(reading):
-    start, pieces = reading
-    protocol, _ = start()
-    protocol.connection_lost(ConnectionResetError())
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert pieces == [HTTP1_BYTES_PER_TURN]
-
-
-async def test_what_waits_for_its_turn_when_the_client_has_ended_has_its_turns(reading):
-    """Behind them the connection is closed."""
-    start, pieces = reading
-    protocol, transport = start()
-    assert protocol.eof_received()
-    async with asyncio.timeout(10):
-        while not transport.closed:  # noqa: ASYNC110 (each turn of the loop is looked at)
-            await asyncio.sleep(0)
-    assert max(pieces) == HTTP1_BYTES_PER_TURN
-    assert sum(pieces) > 240_000
-    protocol.connection_lost(None)
-
-
-async def test_a_client_that_has_ended_tls_is_not_kept_for_what_waits(reading):
-    """TLS closes both sides."""
-    start, pieces = reading
-    protocol, _ = start(sslcontext=object())
-    assert not protocol.eof_received()
-    protocol.connection_lost(None)
-    assert pieces == [HTTP1_BYTES_PER_TURN]

@@ -1,0 +1,178 @@
+"""A request of HTTP/1.1 as an Exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, cast
+
+from aiohttp import web
+
+from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
+from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, UpgradableExchange
+from partway.gateway.serving.http1_connection import Http1Connection
+from partway.gateway.serving.http1_duplex import Http1Duplex
+from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
+from partway.protocol.errors import ApiError, InputValidationError
+from partway.protocol.handshake import is_upgrade
+
+#: SO_LINGER of a socket that ends by RST, and not by FIN.
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+
+
+class Http1Exchange(UpgradableExchange):
+    """An exchange on aiohttp's request."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        path, _, query = _origin_form(request.raw_path).partition("?")
+        version = f"{request.version.major}.{request.version.minor}"
+        headers = tuple(request.headers.items())
+        super().__init__(request.method, path, query, headers, version, request.remote or "")
+        self._request = request
+        self._protocol = cast("Http1Connection", request.protocol)
+        self.visitor = self._protocol.visitor
+        self.encrypted = request.secure
+        #: What aiohttp writes once the handler has returned.
+        self.response: web.StreamResponse = web.Response(status=500)
+        self._handed_over = False
+
+    # --- The request's body ----------------------------------------------------------------------
+
+    async def _read(self) -> bytes:
+        protocol, content = self._protocol, self._request.content
+        if protocol.content is None:
+            protocol.content = content
+            protocol.broken = protocol.body_is_broken(content)
+        if not protocol.broken:
+            try:
+                with self._told_if_left():
+                    chunk = await content.readany()
+            except (web.RequestPayloadError, ValueError):
+                protocol.broken = True  # aiohttp has said what is wrong
+        if protocol.broken:
+            raise _broken_body()
+        return chunk
+
+    def _say_continue(self) -> None:
+        transport = self._protocol.transport
+        if transport is not None:
+            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # --- The response ----------------------------------------------------------------------------
+
+    @property
+    def answered(self) -> bool:
+        return self.response.prepared
+
+    def respond(
+        self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
+        self.response = web.Response(status=status, body=body, headers=self._with_id(headers))
+        if is_upgrade(self.headers) or self.method == "CONNECT" or self._protocol.broken:
+            # What follows a refused upgrade or tunnel is not HTTP: nobody may read it as such. Nor
+            # is what follows in a broken body.
+            self.response.force_close()
+
+    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.response = web.StreamResponse(status=status, headers=self._with_id(headers))
+        with self._told_if_left():
+            await self.response.prepare(self._request)
+
+    async def _write(self, piece: bytes) -> None:
+        with self._told_if_left():
+            await self.response.write(piece)
+
+    async def _end(self) -> None:
+        with self._told_if_left():
+            await self.response.write_eof()
+
+    @contextmanager
+    def _told_if_left(self) -> Iterator[None]:
+        """Have ClientLeft raised, and nobody cancelled, if the client leaves in this block."""
+        protocol = self._protocol
+        protocol.waiting += 1
+        try:
+            yield
+        except ConnectionError as error:
+            raise ClientLeft from error
+        finally:
+            protocol.waiting -= 1
+        if protocol.transport is None:  # lost since this was woken
+            raise ClientLeft
+
+    async def upgrade(self, headers: Mapping[str, str]) -> None:
+        self.response = web.StreamResponse(status=101, headers=self._with_id(headers))
+        await self.response.prepare(self._request)
+
+    async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
+        response = web.StreamResponse(status=status, headers=self._with_id(headers))
+        response.enable_chunked_encoding()
+        response.force_close()
+        protocol = self._protocol
+        if protocol.body_is_broken(self._request.content):
+            raise _broken_body()
+        # Its client sends the body after this, and might take the response alone for a refusal.
+        self._continue_once()
+        self.response = response
+        await response.prepare(self._request)
+        if protocol.transport is None:
+            raise ConnectionResetError("the client left")
+        # HTTP/1.1 has no ping (clause 1.4-4).
+        watch_by_tcp(protocol.transport, CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED)
+        duplex = Http1Duplex(self._request.content, protocol.transport)
+        protocol.duplex = duplex
+        self._handed_over = True
+        return duplex
+
+    def hand_over(self, connection: FrameConnection) -> None:
+        self._handed_over = True
+        self._protocol.parse_rest()
+        protocol = cast("HttpProtocol", self._request.protocol)
+        # Told of the transport's end at once, aiohttp would cancel us, and we see the stream to
+        # its end.
+        connection.take_over_from(protocol, tell_end=False)
+
+    # --- The end ---------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        transport = self._request.transport
+        if transport is None:
+            return
+        if self.version == "1.0" and self.answered:
+            # There the connection's orderly end would say that the response is whole.
+            sock = transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        transport.abort()
+
+    def let_go(self) -> None:
+        """Note that the exchange is over; tells aiohttp that a transport handed over has ended."""
+        self._protocol.content = None
+        if self._handed_over:
+            self._protocol.duplex = None
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+    def _with_id(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return {**headers, "x-amzn-requestid": self.request_id, "Server": "partway"}
+
+
+def refusal(request: web.BaseRequest, error: ApiError) -> web.StreamResponse:
+    """Make the response to a request that ends its connection."""
+    exchange = Http1Exchange(request)
+    exchange.fail(error)
+    exchange.response.force_close()
+    return exchange.response
+
+
+def _broken_body() -> InputValidationError:
+    return InputValidationError("the request's body is not valid HTTP/1.1", "MalformedBody")
+
+
+def _origin_form(target: str) -> str:
+    """Return a target from its path on: a proxy's client sends a whole URL (RFC 9112 §3.2.2)."""
+    if target.lower().startswith(("http://", "https://")):
+        _, slash, rest = target.partition("://")[2].partition("/")
+        return slash + rest or "/"
+    return target
