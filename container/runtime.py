@@ -20,6 +20,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from partway.bounded_heads import BoundedServer
 from partway.container.activity import (
     NO_PAGES,
     STOPPING,
@@ -114,7 +115,7 @@ class Runtime:
         self.activity = Activity(
             max_running, lambda: None if health.loaded else "the model is loading"
         )
-        self.http = web.Server(
+        self.http = BoundedServer(
             self._handle,
             handler_cancellation=True,  # work of a client that has left is of use to nobody
             # aiohttp's only deadline: from a connection's start, and from its last response, to

@@ -20,10 +20,12 @@ from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.endpoints import Endpoints
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.status import Status
+from partway.gateway.serving.crowd import Crowd
 from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.http2 import Http2Server
 from partway.gateway.serving.listener import Listener
+from partway.gateway.serving.peers import TrustedProxies
 from partway.gateway.serving.repeated_lines import RepeatedLines
 from partway.gateway.serving.routes import Route
 from partway.gateway.serving.strangers import Strangers
@@ -66,7 +68,7 @@ class Gateway:
         dialler: Dialler = dial_container,
     ) -> None:
         self.settings = settings
-        self.streams = Streams(settings.max_streams)
+        self.streams = Streams(settings.max_streams, per_principal=settings.streams_per_principal)
         self._tls = tls
         dispatcher = Dispatcher(
             (
@@ -80,20 +82,28 @@ class Gateway:
             settings.allow_origins,
             self.streams.metrics.refused,
         )
-        account_from = Strangers(LoopClock()).account
-        self._http1 = Http1Server(dispatcher, account_from)
+        self._http1 = Http1Server(dispatcher)
         self._http2 = Http2Server(
             dispatcher,
-            account_from,
             self.streams.metrics.closed_to_new,
             settings.max_streams_per_connection,
+            dispatcher.in_reserve,
         )
         self.streams.metrics.connections |= {
             "1.1": lambda: self._http1.open_connections,
             "2": lambda: self._http2.open_connections,
         }
         self._repeated: RepeatedLines | None = None  # while it listens
-        self._listener = Listener(self._http1, self._http2, account_from, settings.max_connections)
+        trusted = TrustedProxies(settings.trusted_proxies)
+        crowd = Crowd(
+            settings.max_connections,
+            settings.connections_per_address,
+            trusted,
+            time.monotonic,
+            self.streams.metrics.dropped,
+            Strangers(LoopClock(), trusted.__contains__).account,
+        )
+        self._listener = Listener(self._http1, self._http2, crowd)
 
     async def start(self) -> Listening:
         """Listen on the addresses of the settings.

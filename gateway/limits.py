@@ -132,6 +132,37 @@ ACCEPT_PAUSE: Final = 1.0
 #: Connections on the listener, streams included.
 MAX_CONNECTIONS: Final = 8192
 
+#: What one address may have of the connections, and one principal of the streams, as a divisor:
+#: half, so that nobody keeps everybody else out. Half of the connections are 4,096: a proxy that is
+#: not known to be one can carry 1,000 streams.
+SHARE_OF_ONE: Final = 2
+
+#: Connections beyond all the others for /healthz, /readyz and /metrics, and HTTP/2 streams for the
+#: same. A prober and a scraper need one each.
+RESERVED_CONNECTIONS: Final = 64
+HTTP2_RESERVED_STREAMS: Final = 64
+
+#: What the connections of one address hold of memory, as long as nothing is under way on them that
+#: their clients may ask for: then the one goes that is idle for longest. 1,000 TLS handshakes fit.
+PEER_BYTES: Final = 48 * MIB
+
+#: What a connection holds that has said nothing yet, or waits for its next request; one of HTTP/2
+#: (h2's tables) and one with TLS besides, on uvloop and on asyncio's own loop, whose buffer for TLS
+#: has 256 KiB. Measured, on CPython 3.11.
+CONNECTION_BYTES: Final = 8 * KIB
+HTTP2_CONNECTION_BYTES: Final = 16 * KIB
+TLS_CONNECTION_BYTES: Final = 40 * KIB
+TLS_CONNECTION_BYTES_ASYNCIO: Final = 264 * KIB
+
+#: What TLS holds for good of its largest read so far, in multiples of its bytes: the buffer that it
+#: was read to, and OpenSSL's copy.
+TLS_READ_HELD: Final = 3
+
+#: What an HTTP/2 stream holds that waits for its client alone, and an HTTP/1.1 connection whose
+#: client takes no response: as many requests behind it as aiohttp parses (32), and a read.
+HTTP2_STREAM_BYTES: Final = 5 * KIB
+HTTP1_STUCK_BYTES: Final = 2 * MIB
+
 # --- Who has not shown who they are --------------------------------------------------------------
 
 #: CPU seconds that those at one address may cost at once and, after that, as a share of a core: to
@@ -152,6 +183,7 @@ STRANGER_MOST: Final = 0.02
 
 #: Addresses that are remembered, those drawn on last; each holds half a KiB.
 STRANGER_ADDRESSES: Final = 4096
+
 # --- The log -------------------------------------------------------------------------------------
 
 #: Lines of one kind and one address that are written in so many seconds; the others are counted in
@@ -281,6 +313,13 @@ MAX_KEYS_PER_PRINCIPAL: Final = 8
 
 #: Characters of a bearer token: 16 random ones of 64 are 96 bits.
 MIN_TOKEN_CHARACTERS: Final = 16
+
+#: Signatures that are good for one request, remembered as long as they are good: 13 MB, and 200
+#: such requests a second.
+MAX_USED_SIGNATURES: Final = 65_536
+
+#: How often an open stream's key or token is looked for in the principals file.
+STANDING_CHECK_INTERVAL: Final = 5.0
 
 #: The principals file is looked at no more often than this, and only when somebody asks.
 PRINCIPALS_CHECK_INTERVAL: Final = 1.0

@@ -26,6 +26,7 @@ from partway.gateway.configuration.expected import (
     FilePath,
     Flag,
     Strings,
+    array,
     keys_of,
     number,
     taken_apart,
@@ -35,7 +36,8 @@ from partway.gateway.configuration.expected import (
 from partway.gateway.configuration.messages import SettingsError, error_of, given
 from partway.gateway.configuration.reader import checked, read_toml
 from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address, is_tls
-from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS
+from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS, SHARE_OF_ONE
+from partway.gateway.serving.peers import network_of
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import TlsError
 from partway.gateway.tls.trust import Trust
@@ -51,6 +53,12 @@ _MARKS: Final = frozenset({"low_water", "high_water"})
 #: uvloop would take a port modulo 65,536.
 _Port = Annotated[int, whole(0, 65_535)]
 _Streams = Annotated[int, whole(1, 1_000_000, "streams")]
+_Connections = Annotated[int, whole(1, 1_000_000, "connections")]
+_Network = Annotated[
+    str,
+    text("an IP address, or a network such as 10.0.0.0/8 or 2001:db8::/32", network_of),
+]
+_Networks = Annotated[frozenset[_Network], array("an array of addresses and networks")]
 _Seconds = Annotated[float, number(least=0, most=_DAY, unit="seconds")]
 _Name = Annotated[
     str,
@@ -101,7 +109,10 @@ class _TopLevel:
     allow_origins: Strings = frozenset()
     max_streams: _Streams = MAX_STREAMS
     max_streams_per_connection: _Streams = limits.HTTP2_MAX_STREAMS
-    max_connections: Annotated[int, whole(1, 1_000_000, "connections")] = MAX_CONNECTIONS
+    max_streams_per_principal: _Streams | None = None
+    max_connections: _Connections = MAX_CONNECTIONS
+    max_connections_per_address: _Connections | None = None
+    trusted_proxies: _Networks = frozenset()
     shutdown_grace: _Seconds = limits.SHUTDOWN_GRACE
     shutdown_spread: _Seconds = limits.SHUTDOWN_SPREAD
     shutdown_hard: _Seconds = limits.SHUTDOWN_HARD
@@ -159,7 +170,11 @@ class Settings(_TopLevel):
         allow_origins: web pages' origins that may open streams; ``*`` for all.
         max_streams: open at once.
         max_streams_per_connection: open at once on one HTTP/2 connection.
+        max_streams_per_principal: open at once; None for half of ``max_streams``.
         max_connections: open at once.
+        max_connections_per_address: open at once; None for half of ``max_connections``.
+        trusted_proxies: addresses and networks of proxies that carry many clients: they have no
+            share, and their connections are not closed to make room.
         shutdown_grace: for streams to end by themselves after SIGTERM.
         shutdown_spread: over which the rest are ended.
         shutdown_hard: for their last bytes.
@@ -167,6 +182,16 @@ class Settings(_TopLevel):
     """
 
     endpoints: tuple[Endpoint, ...] = ()
+
+    @property
+    def streams_per_principal(self) -> int:
+        """How many streams one principal may have."""
+        return self.max_streams_per_principal or _share(self.max_streams)
+
+    @property
+    def connections_per_address(self) -> int:
+        """How many connections one address may have."""
+        return self.max_connections_per_address or _share(self.max_connections)
 
     def check(self) -> None:
         """Refuse what is unsafe, and what does not go together.
@@ -190,6 +215,11 @@ class Settings(_TopLevel):
             raise SettingsError("--tls-cert and --tls-key go together: give both, or neither")
         if self.tls_port is None and (self.tls_cert is not None or self.tls_names):
             raise SettingsError("a certificate needs a port: add --tls-port, as in --tls-port 8443")
+
+
+def _share(of_all: int) -> int:
+    """What one peer may have, where nobody says how much."""
+    return max(1, of_all // SHARE_OF_ONE)
 
 
 def is_loopback(host: str) -> bool:

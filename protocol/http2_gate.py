@@ -54,10 +54,10 @@ class FrameGate:
            dropping them would starve streams that do nothing wrong.
         4. The stream that sends DATA frames with next to nothing in them, beyond their bucket, is
            to be reset.
-        5. A header block is held until it is whole. One that is too large, or begins by changing
-           the size of HPACK's table more often than RFC 7541 §4.2 needs, is dropped; since the
-           decompressor then lacks it, no later one is looked at: the end of stream that it may
-           carry is passed on as an empty DATA frame.
+        5. A header block is held until it is whole. One that is too large is dropped, as soon as a
+           frame of it announces so, and one that begins by changing the size of HPACK's table more
+           often than RFC 7541 §4.2 needs; since the decompressor then lacks it, no later one is
+           looked at: the end of stream that it may carry is passed on as an empty DATA frame.
         6. Frames of streams that are ours no longer are dropped: of those that came after the
            connection was closed to new streams, of those that we reset (RFC 9113 §5.4.2), and of
            those that are over. DATA among them is owed back to the connection's window; on a stream
@@ -112,10 +112,15 @@ class FrameGate:
     def feed(self, data: bytes) -> None:
         """Take in bytes that the client has sent."""
         self._buffer = self._buffer + data if self._buffer else data
+        self._judge_block()
 
     def close_to_new(self) -> None:
         """From here on new streams are dropped unseen; what runs goes on."""
         self._closed_to_new = True
+
+    def drop(self) -> None:
+        """The connection is gone: let go of what was held of frames and blocks."""
+        self._buffer, self._block = b"", None
 
     def stream_reset(self, stream_id: int) -> None:
         """We have reset a stream: what the client still sends on it is not looked at."""
@@ -155,6 +160,11 @@ class FrameGate:
         if not within:
             self._overdo("resets")
         return within
+
+    @property
+    def held(self) -> int:
+        """Bytes of frames that are not whole, and of a header block that is not."""
+        return len(self._buffer) + (self._block_size if self._block else 0)
 
     @property
     def waiting(self) -> bool:
@@ -198,6 +208,7 @@ class FrameGate:
             at = end
         kept.append(buffer[run:at])
         self._buffer = buffer[at:]
+        self._judge_block()
         kept += [window_update(credit, stream_id) for stream_id, credit in updates.items()]
         return kept[0] if len(kept) == 1 else b"".join(kept)
 
@@ -290,6 +301,17 @@ class FrameGate:
             self.last_stream = stream_id
             self._open[stream_id] = 0
         return whole
+
+    def _judge_block(self) -> None:
+        """Drop a header block that is too large with the frame that comes next (rule 5)."""
+        buffer = self._buffer
+        if not self._block or len(buffer) < HEAD_BYTES or buffer[3] != CONTINUATION:
+            return
+        announced = HEAD_BYTES + int.from_bytes(buffer[:3], "big")
+        if self._block_size + announced > limits.HTTP2_MAX_HEADER_BLOCK:
+            self._headers_lost = True
+            self._block.clear()
+            self._overdo("a header block")
 
     def _count_headers(self, blocks: int, now: float) -> bool:
         """Whether ``blocks`` more header blocks are within their bucket."""

@@ -22,6 +22,10 @@ def _no_more() -> Sequence[str]:
     return ()
 
 
+def _always(_: str) -> bool:
+    return True
+
+
 class EventSignatureInvalid(Exception):
     """An event is not as it was signed; the message says what does not fit, never what would."""
 
@@ -36,6 +40,7 @@ class EventChain:
         3. An event does not name its key: where the first key does not fit, the principal's others
            are tried, and the one that fits is first from then on (2.4-5).
         4. After one event that does not fit, no other event fits.
+        5. A key that has been taken away fits no event: it is asked for once a second.
 
     Args:
         keys: secrets of one principal, the one that signed the request first.
@@ -43,11 +48,12 @@ class EventChain:
         request_time: the request's date, in epoch seconds.
         seed_signature_hex: the request's signature.
         more_keys: asked when no key fits, for secrets that came after the stream began.
+        is_good: whether a secret has not been taken away from the principal since.
     """
 
     __slots__ = (
-        "_broken", "_day", "_derived", "_earliest_ms", "_head", "_key", "_more_keys", "_prior",
-        "_region", "_scope", "_second", "_secrets",
+        "_asked_at", "_broken", "_day", "_derived", "_earliest_ms", "_head", "_is_good", "_key",
+        "_more_keys", "_prior", "_region", "_scope", "_second", "_secrets", "_taken_away",
     )  # fmt: skip
 
     def __init__(
@@ -57,11 +63,15 @@ class EventChain:
         request_time: float,
         seed_signature_hex: str,
         more_keys: Callable[[], Sequence[str]] = _no_more,
+        is_good: Callable[[str], bool] = _always,
     ) -> None:
         if not keys:
             raise ValueError("a chain of signatures must have at least one key")
         self._secrets = list(keys)
         self._more_keys = more_keys
+        self._is_good = is_good
+        self._asked_at = -1
+        self._taken_away = False
         self._region = region
         self._earliest_ms = int((request_time - MAX_CLOCK_SKEW) * 1000)
         self._prior = seed_signature_hex
@@ -99,10 +109,18 @@ class EventChain:
         string_to_sign = (
             f"{self._head}{self._prior}\n{date_hash}\n{sha256(payload).hexdigest()}".encode()
         )
+        if int(now) != self._asked_at:  # rule 5
+            self._asked_at = int(now)
+            self._taken_away = not self.stands
         expected = hmac.digest(self._key, string_to_sign, "sha256")
-        if not hmac.compare_digest(expected, signature):
+        if self._taken_away or not hmac.compare_digest(expected, signature):
             expected = self._by_another_key(string_to_sign, signature)
         self._prior = expected.hex()
+
+    @property
+    def stands(self) -> bool:
+        """Whether the key of the last event, or of the request, has not been taken away."""
+        return self._is_good(self._secrets[0])
 
     def _turn_to(self, second: int) -> None:
         timestamp = timestamp_text(second)
@@ -123,12 +141,17 @@ class EventChain:
     def _by_another_key(self, string_to_sign: bytes, signature: bytes) -> bytes:
         known = self._secrets
         for secret in [*known[1:], *(new for new in self._more_keys() if new not in known)]:
+            if not self._is_good(secret):
+                continue
             key = self._derive(secret)
             expected = hmac.digest(key, string_to_sign, "sha256")
             if hmac.compare_digest(expected, signature):
                 self._secrets = [secret, *(old for old in known if old != secret)]
                 self._key = key
+                self._taken_away = False
                 return expected
+        if self._taken_away:
+            raise self._break("the event's key has been taken away from who opened the stream")
         raise self._break("the event's signature does not fit its content, date and place")
 
     def _break(self, reason: str) -> EventSignatureInvalid:

@@ -250,6 +250,7 @@ def exposed() -> dict[str, set[str]]:
     metrics.ended(gone)
     metrics.refused("ModelError")
     metrics.closed_to_new("resets")
+    metrics.dropped("full")
     metrics.connections["2"] = lambda: 1
     found: dict[str, set[str]] = {}
     for family in metrics.registry.collect():

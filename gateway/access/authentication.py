@@ -6,18 +6,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from partway.gateway.access.principals import Principal, Principals
+from partway.gateway.access.principals import Key, Principal, Principals
+from partway.gateway.access.used_signatures import ONCE, UsedSignatures
 from partway.protocol.errors import (
     AccessDenied,
     ExpiredToken,
     IncompleteSignature,
     UnrecognizedClient,
 )
-from partway.protocol.sigv4 import EventChain, SignableRequest, read_claim, verify
+from partway.protocol.limits import MAX_CLOCK_SKEW
+from partway.protocol.sigv4 import Claim, EventChain, SignableRequest, read_claim, verify
 
 
 def _unsigned() -> EventChain | None:
     return None
+
+
+def _for_ever(_: EventChain | None) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +34,13 @@ class Identity:
         principal: the sender's name; None where the gateway does not ask for it.
         event_chain: makes the chain that checks a stream's events; None where the request was not
             signed.
+        stands: whether the sender may still have what it has opened, given the chain of its events:
+            its key or token, and its leave, have not been taken away.
     """
 
     principal: str | None
     event_chain: Callable[[], EventChain | None] = field(default=_unsigned, repr=False)
+    stands: Callable[[EventChain | None], bool] = field(default=_for_ever, repr=False)
 
 
 #: The sender of a request to a gateway that does not ask who sends it.
@@ -99,6 +108,7 @@ class SigV4Authentication(Authenticator):
         self._principals = principals
         self._region = region
         self._clock = clock
+        self._used = UsedSignatures()
 
     async def authenticate(
         self,
@@ -111,13 +121,50 @@ class SigV4Authentication(Authenticator):
     ) -> Identity:
         token = _bearer_token(request) if bearer_allowed else None
         if token is None:
-            principal, chain = await self._by_signature(request, payload_hash)
+            claim, principal, key = await self._by_signature(request, payload_hash)
         else:
-            principal, chain = self._by_token(token), _unsigned
+            principal = self._by_token(token)
         if not principal.allows(operation, endpoint):
             at = f" at endpoint {endpoint[:64]!r}" if endpoint else ""
             raise AccessDenied(f"{principal.name!r} may not call {operation}{at}")
-        return Identity(principal.name, chain)
+
+        def may_still() -> bool:
+            now = self._principals.by_name(principal.name)
+            return now is not None and now.allows(operation, endpoint)
+
+        if token is not None:
+            own = token
+
+            def has_token(_: EventChain | None) -> bool:
+                owner = self._principals.by_token(own)
+                return owner is not None and owner.name == principal.name and may_still()
+
+            return Identity(principal.name, stands=has_token)
+        self._use_once(request, claim)
+        secret = key.credentials.secret_access_key
+
+        def has_key(chain: EventChain | None) -> bool:
+            its = self._has_secret(principal.name, secret) if chain is None else chain.stands
+            return its and may_still()
+
+        return Identity(principal.name, self._chain_of(principal.name, secret, claim), has_key)
+
+    def _chain_of(self, name: str, secret: str, claim: Claim) -> Callable[[], EventChain]:
+        return lambda: EventChain(
+            [secret],
+            self._region,
+            claim.timestamp,
+            claim.signature,
+            # Those of the moment: a client may have changed to a key that came meanwhile.
+            lambda: self._secrets_now(name),
+            lambda its: self._has_secret(name, its),
+        )
+
+    def _use_once(self, request: SignableRequest, claim: Claim) -> None:
+        """Refuse a request that says it is to be used once, and has been (clause 3-5)."""
+        if any(name == ONCE for name, _ in request.parameters()):
+            good_until = claim.timestamp + (claim.expires or MAX_CLOCK_SKEW)
+            self._used.use(claim.signature, good_until, self._clock())
 
     def _by_token(self, token: str) -> Principal:
         principal = self._principals.by_token(token)
@@ -127,7 +174,7 @@ class SigV4Authentication(Authenticator):
 
     async def _by_signature(
         self, request: SignableRequest, payload_hash: Callable[[], Awaitable[str]]
-    ) -> tuple[Principal, Callable[[], EventChain | None]]:
+    ) -> tuple[Claim, Principal, Key]:
         claim = read_claim(request)
         now = self._clock()
         found = self._principals.by_access_key(claim.access_key_id)
@@ -145,21 +192,18 @@ class SigV4Authentication(Authenticator):
             now=now,
         )
 
-        def chain() -> EventChain:
-            return EventChain(
-                [key.credentials.secret_access_key],
-                self._region,
-                claim.timestamp,
-                claim.signature,
-                # Those of the moment: a client may have changed to a key that came meanwhile.
-                lambda: self._secrets_now(principal.name),
-            )
-
-        return principal, chain
+        return claim, principal, key
 
     def _secrets_now(self, name: str) -> list[str]:
         principal = self._principals.by_name(name)
         return [] if principal is None else principal.secrets(self._clock())
+
+    def _has_secret(self, name: str, secret: str) -> bool:
+        """Whether a principal has a key, be its time over: a stream may outlive its key's."""
+        principal = self._principals.by_name(name)
+        return principal is not None and any(
+            key.credentials.secret_access_key == secret for key in principal.keys
+        )
 
 
 def _bearer_token(request: SignableRequest) -> str | None:

@@ -9,12 +9,17 @@ from urllib.parse import urlsplit
 from partway.protocol.errors import AccessDenied
 
 
-def check_origin(headers: Mapping[str, str], allowed: frozenset[str]) -> None:
+def check_origin(headers: Mapping[str, str], allowed: frozenset[str], *, encrypted: bool) -> None:
     """Refuse a browser's page from elsewhere: cross-site WebSocket hijacking (clause 3-4).
 
-    A request without ``Origin`` does not come from a browser. A page from this very host and port
-    passes only if the host is an address or ``localhost``: a name that anybody's DNS may point here
-    does not make a page ours (DNS rebinding).
+    A request without ``Origin`` does not come from a browser. A page from this very scheme, host
+    and port passes only if the host is an address or ``localhost``: a name that anybody's DNS may
+    point here does not make a page ours (DNS rebinding).
+
+    Args:
+        headers: the request's.
+        allowed: origins that pass besides.
+        encrypted: whether the request came with TLS: then a page of ours is https.
 
     Raises:
         AccessDenied: the origin is neither ours nor allowed.
@@ -22,7 +27,8 @@ def check_origin(headers: Mapping[str, str], allowed: frozenset[str]) -> None:
     origin = headers.get("Origin")
     if origin is None or origin in allowed or "*" in allowed:
         return
-    if _is_own(origin, headers.get("Host") or headers.get(":authority", "")):
+    own = "https" if encrypted else "http"
+    if _is_own(origin, own, headers.get("Host") or headers.get(":authority", "")):
         return
     raise AccessDenied(
         "pages of this origin may not open streams here; "
@@ -30,10 +36,10 @@ def check_origin(headers: Mapping[str, str], allowed: frozenset[str]) -> None:
     )
 
 
-def _is_own(origin: str, host: str) -> bool:
+def _is_own(origin: str, scheme: str, host: str) -> bool:
     try:
         page = urlsplit(origin)
-        if page.netloc.lower() != host.lower():
+        if page.scheme != scheme or page.netloc.lower() != host.lower():
             return False
         name = page.hostname or ""
     except ValueError:

@@ -14,9 +14,10 @@
     session_token = "…"                                       # of temporary keys only
     expires = 2026-12-01T00:00:00Z                            # default: never
 
-The file is looked at when somebody asks, once a second at most. One that cannot be used changes
-nothing and is logged: the principals before it stay. Replace the file whole (write another, rename
-it), so that nobody reads half of it.
+The file is looked at when somebody asks, once a second at most. One that cannot be used, or that is
+not there, changes nothing and is logged: the principals before it stay. One that is empty, and is
+so a second later, leaves nobody. Replace the file whole (write another, rename it), so that nobody
+reads half of it.
 """
 
 from __future__ import annotations
@@ -135,6 +136,10 @@ class PrincipalsError(ValueError):
     """The principals file cannot be used: where in it, why, and what to do; never a secret."""
 
 
+class _Empty(PrincipalsError):
+    """There is nobody in the file: it was emptied, or is being written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """One access key.
@@ -203,6 +208,7 @@ class Principals:
         self._clock = clock
         self._identity = _identity(path)
         self._loaded = _load(path)
+        self._found_empty = False
         self._looked_at = clock()
 
     def __len__(self) -> int:
@@ -232,8 +238,18 @@ class Principals:
         return self._loaded
 
     def _reload(self) -> None:
+        found_empty, self._found_empty = self._found_empty, False
         try:
             self._loaded = _load(self._path)
+        except _Empty:
+            self._found_empty = True
+            if found_empty:
+                self._loaded = _Loaded({}, {}, {})
+                log.warning(
+                    LogLine("the principals file is empty: nobody may call", file=str(self._path))
+                )
+            else:
+                self._identity = None  # look again: somebody may be writing it
         except PrincipalsError as error:
             faults = str(error).replace("\n", "; ")
             log.error(LogLine("the principals read before stay", reason=faults))  # noqa: TRY400 no traceback
@@ -267,14 +283,17 @@ def _load(path: Path) -> _Loaded:
             f"{path}: anybody on this machine may write it (mode {stat.S_IMODE(mode):04o}), and so "
             "make themselves a key; it must be its owner's alone: chmod 600"
         )
+    fault = PrincipalsError
     try:
         document = read_toml(path, MAX_PRINCIPALS_BYTES, secret=True)
+        if document.members in ({}, {"principals": []}):
+            fault = _Empty
         tables = document.as_table(_File).principals
         principals = tuple(map(_principal, tables))
         loaded = _Loaded({}, {}, {})
         document.refuse(_add_all(loaded, tables, principals))
     except SettingsError as error:
-        raise PrincipalsError(str(error)) from None
+        raise fault(str(error)) from None
     if verb := others_may(mode):
         log.warning(LogLine(f"others than its owner can {verb} secrets: chmod 600", file=str(path)))
     return loaded

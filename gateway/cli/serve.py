@@ -116,6 +116,13 @@ def add_to(commands: Commands) -> None:
         help="origin of web pages that may open streams; may be repeated",
     )
     parser.add_argument(
+        "--trusted-proxy",
+        action="append",
+        metavar="NETWORK",
+        dest="trusted_proxies",
+        help="address or network of a proxy that carries many clients; may be repeated",
+    )
+    parser.add_argument(
         "--faults",
         type=Path,
         metavar="FILE",

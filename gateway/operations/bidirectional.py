@@ -24,6 +24,7 @@ from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
 from partway.protocol.handshake import INPUT_END_HEADER, is_upgrade
+from partway.protocol.sigv4 import EventChain
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION = "InvokeEndpointWithBidirectionalStream"
@@ -69,7 +70,8 @@ class BidirectionalStream:
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
         """Answer one request; returns when its stream is over."""
-        front = self._front(exchange, identity)
+        chain = identity.event_chain() if _is_event_stream(exchange) else None
+        front = self._front(exchange, chain)
         endpoint = self._endpoints.find(named["endpoint"])
         # Where the container runs is for the operator to see, not for the client.
         exchange.noted |= {"endpoint": endpoint.name, "container": endpoint.url}
@@ -77,7 +79,7 @@ class BidirectionalStream:
         target = container_target(asked)
         check_variant(asked, endpoint.variant)
 
-        with self._streams.opening():
+        with self._streams.opening(identity.principal):
             upgraded = await self._dialler(endpoint, target, exchange.request_id)
             try:
                 # Clause 2.2-2: the client's answer follows the container's.
@@ -100,16 +102,21 @@ class BidirectionalStream:
                 clock=clock,
                 on_end=self._streams.ended,
             )
-            self._streams.started(session)
+            self._streams.started(session, identity.principal, lambda: identity.stands(chain))
         session.start()
         await session.closed()
 
-    def _front(self, exchange: Exchange, identity: Identity) -> EventStreamFront | WebSocketFront:
-        if exchange.method == "POST" and not is_upgrade(exchange.headers):
-            chain = identity.event_chain()
+    def _front(
+        self, exchange: Exchange, chain: EventChain | None
+    ) -> EventStreamFront | WebSocketFront:
+        if _is_event_stream(exchange):
             check = None if chain is None else event_check(chain, self._wall_clock)
             return EventStreamFront(exchange, check)
         return WebSocketFront(exchange)
+
+
+def _is_event_stream(exchange: Exchange) -> bool:
+    return exchange.method == "POST" and not is_upgrade(exchange.headers)
 
 
 def _input_end(policy: StreamPolicy, upgraded: Upgraded) -> str:

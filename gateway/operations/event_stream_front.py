@@ -55,7 +55,21 @@ class EventStreamFront:
 
     def leg(self, policy: StreamPolicy, clock: Clock) -> ClientLeg:
         """Make the leg toward this client."""
-        return EventStreamClientLeg(self._duplex, self._check, policy, clock)
+        must_say_end = self._check is not None and _must_say_end(self._exchange, policy)
+        return EventStreamClientLeg(
+            self._duplex, self._check, policy, clock, must_say_end=must_say_end
+        )
+
+
+def _must_say_end(exchange: Exchange, policy: StreamPolicy) -> bool:
+    """Whether a signed input ends by a signed event alone (clause 2.3-2).
+
+    A last chunk or END_STREAM is not signed. But version 0.4 of AWS's SDK for Python says nothing
+    else; it speaks HTTP/2 with TLS, which lets nobody cut a stream.
+    """
+    if policy.signed_end == "auto":
+        return exchange.version != "2" or not exchange.encrypted
+    return policy.signed_end == "required"
 
 
 def event_check(chain: EventChain, wall_clock: Callable[[], float]) -> Check:

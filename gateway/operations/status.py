@@ -36,9 +36,9 @@ class Status:
     def routes(self) -> tuple[Route, ...]:
         """The routes of the three operations."""
         return (
-            Route("Healthz", READING, HEALTHZ, self.healthz, Access.ANYONE),
-            Route("Readyz", READING, READYZ, self.readyz, Access.ANYONE),
-            Route("Metrics", READING, METRICS, self.metrics, Access.ANYONE),
+            Route("Healthz", READING, HEALTHZ, self.healthz, Access.ANYONE, reserved=True),
+            Route("Readyz", READING, READYZ, self.readyz, Access.ANYONE, reserved=True),
+            Route("Metrics", READING, METRICS, self.metrics, Access.ANYONE, reserved=True),
         )
 
     async def healthz(self, exchange: Exchange, *_: object) -> None:

@@ -20,6 +20,9 @@ from partway.protocol.handshake import (
     upgrade_headers,
 )
 
+#: Parameters of the upgrade's query that are read (clause 3-3).
+_ASKED = ("path", "query", "variant")
+
 
 class WebSocketFront:
     """One client's upgrade request.
@@ -47,7 +50,7 @@ class WebSocketFront:
     def asked(self) -> Asked:
         """What the client asks for: by headers, or by the query, since browsers set none (3-3)."""
         by_headers = asked_by_headers(self._exchange.headers)
-        query = dict(parse_qsl(self._exchange.query))
+        query = _once_each(parse_qsl(self._exchange.query))
         return Asked(
             path=by_headers.path or query.get("path", ""),
             query=by_headers.query or query.get("query", ""),
@@ -61,6 +64,24 @@ class WebSocketFront:
     def leg(self, policy: StreamPolicy, clock: Clock) -> ClientLeg:
         """Make the leg toward this client."""
         return LEGS[self._subprotocol or RAW](self._exchange.hand_over, policy, clock)
+
+
+def _once_each(parameters: list[tuple[str, str]]) -> dict[str, str]:
+    """Parameters by name.
+
+    SigV4 signs the values of one name sorted: whoever swaps two of them on the way changes what is
+    asked for, and no signature.
+
+    Raises:
+        InputValidationError: one that is read here is there twice.
+    """
+    names = [name for name, _ in parameters]
+    for name in _ASKED:
+        if names.count(name) > 1:
+            raise InputValidationError(
+                f"the query has {name!r} more than once; it must have it once", "RepeatedParameter"
+            )
+    return dict(parameters)
 
 
 def _no_upgrade() -> InputValidationError:

@@ -59,12 +59,15 @@ class Dispatcher:
                 exchange.headers.get("x-amz-target", ""),
             )
             errors = route.errors
+            if not route.reserved:
+                exchange.visitor.admit()
             identity = await self._identify(exchange, route, named)
             recognised = route.access is not Access.ANYONE
             if recognised:
                 exchange.visit.recognised()
-            await route.payload.prepare(exchange)
-            await route.operation(exchange, identity, named)
+            with exchange.visitor.serving():
+                await route.payload.prepare(exchange)
+                await route.operation(exchange, identity, named)
         except ApiError as error:
             self._refuse(exchange, error, errors)
             # Where nobody is asked for their name, what they ask in vain counts all the same.
@@ -81,6 +84,13 @@ class Dispatcher:
             if not recognised:
                 exchange.visit.cost(time.thread_time() - began)
 
+    def in_reserve(self, method: str, path: str) -> bool:
+        """Whether a request is one that the reserve is for."""
+        return any(
+            route.reserved and method in route.methods and route.path.fullmatch(path)
+            for route in self._routes
+        )
+
     async def _identify(
         self, exchange: Exchange, route: Route, named: Mapping[str, str]
     ) -> Identity:
@@ -95,7 +105,7 @@ class Dispatcher:
             lambda: route.payload.signed_hash(exchange),
             bearer_allowed=route.access is Access.SIGNED_OR_BEARER,
         )
-        check_origin(exchange.headers, self._allow_origins)
+        check_origin(exchange.headers, self._allow_origins, encrypted=exchange.encrypted)
         return identity
 
     def _refuse(

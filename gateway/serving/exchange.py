@@ -16,8 +16,8 @@ from typing import Protocol
 from multidict import CIMultiDict
 
 from partway.gateway.limits import REQUEST_BODY_PAUSE, REQUEST_BODY_TIMEOUT
+from partway.gateway.serving.crowd import uncounted
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
-from partway.gateway.serving.strangers import uncounted
 from partway.protocol.connection import Cancellable, FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
 
@@ -152,6 +152,8 @@ class Exchange(ABC):
         version: HTTP's version: ``1.0``, ``1.1`` or ``2``.
         peer: address of the client, for logs.
         request_id: the exchange's id, sent back as ``x-amzn-requestid``.
+        visitor: the client's connection, as the crowd has it.
+        encrypted: whether it has TLS, here and not only at a proxy's.
         visit: what the request costs as long as it is not known who sends it.
         noted: what the operation has found out and the operator's log says of the exchange besides,
             should it be refused or left; nothing of it is for the client.
@@ -174,7 +176,9 @@ class Exchange(ABC):
         self.version = version
         self.peer = peer
         self.request_id = str(uuid.uuid4())
-        self.visit = uncounted().asked()
+        self.visitor = uncounted()
+        self.encrypted = False
+        self.visit = self.visitor.account.asked()
         self.noted: dict[str, str] = {}
         #: The request's whole body, once it has been gathered.
         self._gathered: bytes | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -11,15 +10,17 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from aiohttp import StreamReader, web
-from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import HttpVersion11
 from aiohttp.web_protocol import RequestHandler
 
+from partway.bounded_heads import BoundedParser, bound_head
 from partway.gateway.limits import (
     CLIENT_PING_INTERVAL,
     CLIENT_PINGS_UNANSWERED,
     HTTP1_BYTES_PER_TURN,
+    HTTP1_STUCK_BYTES,
 )
+from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.exchange import (
     NO_HEADERS,
     ClientLeft,
@@ -32,10 +33,9 @@ from partway.gateway.serving.http1_heads import (
     MAX_FIELD_LINE,
     MAX_LINES,
     MAX_REQUEST_LINE,
+    quiet_logger,
     unreadable,
 )
-from partway.gateway.serving.strangers import Account, AccountFrom, uncounted
-from partway.log_lines import LogLine
 from partway.protocol.connection import Cancellable, FrameConnection, HttpProtocol, watch_by_tcp
 from partway.protocol.errors import ApiError, InputValidationError, InternalServerError
 from partway.protocol.handshake import is_upgrade
@@ -43,7 +43,6 @@ from partway.protocol.limits import LINGER_TIMEOUT, LONG_READ, REQUEST_HEAD_TIME
 from partway.protocol.rounds import rounds
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 #: SO_LINGER of a socket that ends by RST, and not by FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -54,22 +53,18 @@ class Http1Server:
 
     Args:
         dispatch: answers an exchange.
-        account_from: makes what a connection from an address costs; by default nothing is counted.
     """
 
-    def __init__(
-        self, dispatch: Dispatch, account_from: AccountFrom = lambda _: uncounted()
-    ) -> None:
+    def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
         self._server = _Server(
             self._handle,
-            account_from,
             # aiohttp's one deadline: from when the listener hands a connection on, and from its
             # last response, to the end of the next head. Bytes that dribble in do not move it
             # (slowloris).
             keepalive_timeout=REQUEST_HEAD_TIMEOUT,
             access_log=None,
-            logger=_quiet_logger(),
+            logger=quiet_logger(),
             max_line_size=MAX_REQUEST_LINE,
             max_field_size=MAX_FIELD_LINE,
             max_headers=MAX_LINES,
@@ -79,9 +74,11 @@ class Http1Server:
             handler_cancellation=True,
         )
 
-    def protocol(self) -> asyncio.Protocol:
-        """A protocol for one connection."""
-        return self._server()
+    def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
+        """A protocol for one connection; without a visitor nobody counts it."""
+        protocol = cast("_RequestHandler", self._server())
+        protocol.visitor = visitor or protocol.visitor
+        return protocol
 
     @property
     def open_connections(self) -> int:
@@ -102,14 +99,13 @@ class Http1Server:
             transport.abort()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        account = cast("_RequestHandler", request.protocol).account
         exchange = Http1Exchange(request)
-        exchange.visit = account.asked()
+        exchange.visit = exchange.visitor.account.asked()
         try:
             await self._dispatch(exchange)
         finally:
             exchange.let_go()
-        if account.overdrawn and not exchange.response.prepared:
+        if exchange.visitor.account.overdrawn and not exchange.response.prepared:
             exchange.response.force_close()
         return exchange.response
 
@@ -117,12 +113,8 @@ class Http1Server:
 class _Server(web.Server):
     """aiohttp's server, whose connections are :class:`_RequestHandler`."""
 
-    def __init__(self, handler: Handler, account_from: AccountFrom, **options: Any) -> None:
-        super().__init__(handler, **options)
-        self._account_from = account_from
-
     def __call__(self) -> RequestHandler:
-        return _RequestHandler(self, self._account_from, loop=self._loop, **self._kwargs)
+        return bound_head(_RequestHandler(self, loop=self._loop, **self._kwargs))
 
 
 class _RequestHandler(RequestHandler):
@@ -135,40 +127,35 @@ class _RequestHandler(RequestHandler):
         content: the request's body, while an operation reads it.
         broken: whether what follows in that body is not valid HTTP.
         waiting: how many tasks wait for the client in an exchange's methods.
-        account: what the connection costs.
+        visitor: the connection, as the crowd has it.
     """
 
     __slots__ = (
-        "_account_from",
         "_client_ended",
         "_encrypted",
         "_not_taken",
         "_turn",
         "_unparsed",
-        "account",
         "broken",
         "content",
         "duplex",
+        "visitor",
         "waiting",
     )
 
-    account: Account
-
-    def __init__(self, server: web.Server, account_from: AccountFrom, **options: Any) -> None:
-        super().__init__(server, **options)
-        self._account_from = account_from
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.duplex: Http1Duplex | None = None
         self.content: StreamReader | None = None
         self.broken = False
         self.waiting = 0
+        self.visitor = uncounted()
         self._unparsed = b""
         self._client_ended = False
         self._turn: Cancellable | None = None
         self._not_taken: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        peer = transport.get_extra_info("peername")
-        self.account = self._account_from(peer[0] if peer else "")
         self._encrypted = transport.get_extra_info("sslcontext") is not None
         super().connection_made(transport)
 
@@ -176,7 +163,7 @@ class _RequestHandler(RequestHandler):
         self._unparsed += data
         if self._turn is not None:
             return
-        if not self.account.known or (len(data) > LONG_READ and rounds.busy()):
+        if not self.visitor.account.known or (len(data) > LONG_READ and rounds.busy()):
             self._yield_turn()
         else:
             self._take_turn()
@@ -185,7 +172,7 @@ class _RequestHandler(RequestHandler):
         """Parse some of a read; the rest of it waits while other connections have their turn."""
         waited = self._turn is not None
         self._turn = None
-        if (waits := self.account.has_to_wait(self._take_turn)) is not None:
+        if (waits := self.visitor.account.has_to_wait(self._take_turn)) is not None:
             self._pause_transport_reading()
             self._turn = waits
             return
@@ -216,11 +203,17 @@ class _RequestHandler(RequestHandler):
     def _parse(self, size: int) -> None:
         data, self._unparsed = self._unparsed[:size], self._unparsed[size:]
         super().data_received(data)
+        self._weigh()
         if self.duplex is not None and self.body_is_broken(self.duplex.content):
             self.duplex.request_broken()
         elif self.content is not None and self.body_is_broken(self.content):
             self.broken = True
             self.content.feed_eof()  # it wakes the reader; nothing more of this body is read
+
+    def _weigh(self) -> None:
+        if self._parser is not None:
+            stuck = 0 if self._not_taken is None else HTTP1_STUCK_BYTES
+            self.visitor.holds(cast("BoundedParser", self._parser).held + stuck)
 
     def body_is_broken(self, content: StreamReader) -> bool:
         """Whether the body of the request that is being answered cannot be read to its end.
@@ -237,12 +230,14 @@ class _RequestHandler(RequestHandler):
             self._not_taken = asyncio.get_running_loop().call_later(
                 REQUEST_HEAD_TIMEOUT, self.transport.abort
             )
+            self._weigh()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._not_taken is not None:
             self._not_taken.cancel()
             self._not_taken = None
+            self._weigh()
         if self.duplex is not None:
             self.duplex.writing_resumed()
 
@@ -264,7 +259,8 @@ class _RequestHandler(RequestHandler):
             self._turn.cancel()
             self._turn = None
             self._unparsed = b""
-        self.account.left(encrypted=self._encrypted)
+        self.visitor.account.left(encrypted=self._encrypted)
+        self.visitor.leave()
         if self._not_taken is not None:
             self._not_taken.cancel()
         if self.duplex is None:
@@ -294,7 +290,7 @@ class _RequestHandler(RequestHandler):
             error = unreadable(exc)
         else:
             error = InternalServerError()
-        self.account.asked().cost(0.0)
+        self.visitor.account.asked().cost(0.0)
         exchange = Http1Exchange(request)
         exchange.fail(error)
         exchange.response.force_close()
@@ -311,6 +307,8 @@ class Http1Exchange(UpgradableExchange):
         super().__init__(request.method, path, query, headers, version, request.remote or "")
         self._request = request
         self._protocol = cast("_RequestHandler", request.protocol)
+        self.visitor = self._protocol.visitor
+        self.encrypted = request.secure
         #: What aiohttp writes once the handler has returned.
         self.response: web.StreamResponse = web.Response(status=500)
         self._handed_over = False
@@ -444,21 +442,3 @@ def _origin_form(target: str) -> str:
         _, slash, rest = target.partition("://")[2].partition("/")
         return slash + rest or "/"
     return target
-
-
-def _quiet_logger() -> logging.Logger:
-    """Make a logger for aiohttp that never repeats what a client sent, tokens least of all."""
-    logger = logging.getLogger("partway.http1")
-    logger.addFilter(_without_request_bytes)
-    return logger
-
-
-def _without_request_bytes(record: logging.LogRecord) -> bool:
-    error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
-        record.exc_info = None
-        peer = record.args[0] if isinstance(record.args, tuple) and record.args else None
-        record.msg = LogLine("bad request", peer=str(peer), reason=type(error).__name__)
-        record.args = ()
-        record.levelno, record.levelname = logging.INFO, "INFO"
-    return True

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.http2_connection import Http2Connection
-from partway.gateway.serving.http2_connections import Connections, Dispatch
-from partway.gateway.serving.strangers import AccountFrom
+from partway.gateway.serving.http2_connections import Connections, Dispatch, InReserve
 from partway.protocol.limits import HTTP2_MAX_STREAMS
 
 
@@ -16,23 +16,23 @@ class Http2Server:
 
     Args:
         dispatch: answers an exchange.
-        account_from: makes what a connection from an address costs.
         on_closed_to_new: told what a client sent too much of.
         max_streams: streams that one connection may have open at once.
+        in_reserve: whether a request, by its method and path, is one that the reserve is for.
     """
 
     def __init__(
         self,
         dispatch: Dispatch,
-        account_from: AccountFrom,
         on_closed_to_new: Callable[[str], None],
         max_streams: int = HTTP2_MAX_STREAMS,
+        in_reserve: InReserve = lambda *_: False,
     ) -> None:
-        self._connections = Connections(dispatch, on_closed_to_new, max_streams, account_from)
+        self._connections = Connections(dispatch, on_closed_to_new, max_streams, in_reserve)
 
-    def protocol(self) -> asyncio.Protocol:
-        """A protocol for one connection."""
-        return Http2Connection(self._connections)
+    def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
+        """A protocol for one connection; without a visitor nobody counts it."""
+        return Http2Connection(self._connections, visitor)
 
     @property
     def open_connections(self) -> int:

@@ -9,13 +9,19 @@ from typing import cast
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
+from partway.gateway.limits import (
+    HTTP2_CONNECTION_BYTES,
+    HTTP2_CONNECTION_WINDOW,
+    HTTP2_OPENING_WINDOW,
+    HTTP2_STREAM_BYTES,
+    TLS_READ_HELD,
+)
+from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.http2_library import server_library, settings_frame
 from partway.gateway.serving.http2_lifetime import Http2Lifetime
 from partway.gateway.serving.http2_streams import Http2Streams
 from partway.gateway.serving.outlet import Outlet
-from partway.gateway.serving.strangers import Account
 from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
@@ -38,16 +44,18 @@ class Http2Connection(asyncio.Protocol):
 
     Args:
         siblings: the connections of its server.
+        visitor: the connection, as the crowd has it.
     """
 
-    def __init__(self, siblings: Connections) -> None:
+    def __init__(self, siblings: Connections, visitor: Visitor | None = None) -> None:
         self._siblings = siblings
+        self._visitor = visitor or uncounted()
+        self._largest_read = 0
         self._loop = asyncio.get_running_loop()
         self._h2 = server_library()
         self._gate = FrameGate(self._loop.time(), siblings.max_streams)
         self._transport: asyncio.Transport
         self._out: Outlet
-        self._account: Account
         self._lifetime: Http2Lifetime
         self._streams: Http2Streams
         self._dirty = False
@@ -66,23 +74,23 @@ class Http2Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         call_later = self._loop.call_later
         self._out = Outlet(self._transport, peer[0] if peer else "", call_later)
-        self._account = self._siblings.account_from(self._out.peer)
         self._lifetime = Http2Lifetime(
             self._gate,
             self._out,
             self._siblings,
-            self._account,
             flush=self.flush,
             on_closing=lambda: self._streams.late.close_soon(),
             call_later=call_later,
+            visitor=self._visitor,
         )
+        self._visitor.drop = self._lifetime.drop
+        self._visitor.weighs(HTTP2_CONNECTION_BYTES)
         self._streams = Http2Streams(
             self._h2,
             self._gate,
             self._out,
             self._lifetime,
             self._siblings,
-            self._account,
             send_soon=self._send_soon,
             clock=self._loop,
         )
@@ -94,12 +102,20 @@ class Http2Connection(asyncio.Protocol):
         if self._out.closed:
             return
         self._gate.feed(data)
-        if self._turn is not None or not self._gate.waiting:
-            return  # bytes that dribble in cost no turn each
-        if not self._account.known or (len(data) > limits.LONG_READ and rounds.busy()):
-            self._yield_turn()
-        else:
-            self._take_turn()
+        if self._turn is None and self._gate.waiting:  # bytes that dribble in cost no turn each
+            if not self._visitor.account.known or (len(data) > limits.LONG_READ and rounds.busy()):
+                self._yield_turn()
+            else:
+                self._take_turn()
+        if not self._visitor.busy:
+            self._largest_read = max(self._largest_read, len(data))
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Say what is held while no stream is under way; what streams hold is bounded with them."""
+        read = self._largest_read * TLS_READ_HELD if self._out.encrypted else 0
+        streams = self._lifetime.streams * HTTP2_STREAM_BYTES
+        self._visitor.holds(self._gate.held + self._out.unsent + streams + read)
 
     def eof_received(self) -> bool:
         # A client that ends its side can send neither credit nor pongs: it has left. What is unsent
@@ -118,9 +134,12 @@ class Http2Connection(asyncio.Protocol):
         if self._turn is not None:
             self._turn.cancel()
         self._out.lost()
-        self._account.left(encrypted=self._out.encrypted)
+        self._visitor.account.left(encrypted=self._out.encrypted)
         self._lifetime.lost()
         self._streams.lost()
+        # The connection's objects refer to each other, and go much later than what they hold.
+        self._gate.drop()
+        del self._transport
         self._siblings.open.discard(self._lifetime)
         self._siblings.closed.set()
 
@@ -134,7 +153,7 @@ class Http2Connection(asyncio.Protocol):
         self._turn = None
         if self._out.closed:
             return
-        waits = self._account.has_to_wait(self._take_turn)
+        waits = self._visitor.account.has_to_wait(self._take_turn)
         if waits is not None:
             self._pause_reading()
             self._turn = waits
@@ -214,6 +233,8 @@ class Http2Connection(asyncio.Protocol):
                     break
         finally:
             self._dirty = False
+        if not self._visitor.busy:
+            self._weigh()
 
     def _flush_library(self) -> bool:
         data = self._h2.data_to_send()

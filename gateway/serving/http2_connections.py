@@ -6,11 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from partway.gateway.limits import HTTP2_MAX_STREAMS_IN_ALL
+from partway.gateway.limits import (
+    HTTP2_MAX_STREAMS_IN_ALL,
+    HTTP2_RESERVED_STREAMS,
+    SHARE_OF_ONE,
+)
+from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.strangers import AccountFrom, uncounted
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
+
+#: Whether a request, by its method and path, is one that the reserve is for.
+InReserve = Callable[[str, str], bool]
 
 
 class Open(Protocol):
@@ -74,7 +81,7 @@ class Connections:
         dispatch: answers an exchange.
         on_closed_to_new: told what a client sent too much of.
         max_streams: streams that one connection may have open at once.
-        account_from: makes what a connection from an address costs; by default nothing is counted.
+        in_reserve: whether a request is one that the reserve of streams is for.
 
     Attributes:
         open: the open connections.
@@ -89,18 +96,39 @@ class Connections:
         dispatch: Dispatch,
         on_closed_to_new: Callable[[str], None],
         max_streams: int,
-        account_from: AccountFrom = lambda _: uncounted(),
+        in_reserve: InReserve = lambda *_: False,
     ) -> None:
         self.dispatch = dispatch
         self.on_closed_to_new = on_closed_to_new
         self.max_streams = max_streams
-        self.account_from = account_from
+        self.in_reserve = in_reserve
         self.open: set[Open] = set()
         self.streams = 0
+        self._streams_of: dict[str, int] = {}  # by peer
         self.late = 0
         self.unended = Fullest()
         self.closed = asyncio.Event()
 
-    def full(self) -> bool:
-        """Whether no connection takes another stream."""
-        return self.streams >= HTTP2_MAX_STREAMS_IN_ALL
+    def full(self, visitor: Visitor, *, reserved: bool) -> bool:
+        """Whether a connection takes no other stream, since all of them or its peer's are open.
+
+        Args:
+            visitor: the connection.
+            reserved: whether the stream's request is one that the reserve is for.
+        """
+        most = HTTP2_MAX_STREAMS_IN_ALL
+        share = most if visitor.trusted else most // SHARE_OF_ONE
+        more = HTTP2_RESERVED_STREAMS if reserved else 0
+        return self.streams >= most + more or self._streams_of.get(visitor.peer, 0) >= share + more
+
+    def stream_began(self, visitor: Visitor) -> None:
+        """Count a stream that is open from here on."""
+        self.streams += 1
+        self._streams_of[visitor.peer] = self._streams_of.get(visitor.peer, 0) + 1
+
+    def stream_over(self, visitor: Visitor) -> None:
+        """Count a stream that is open no more."""
+        self.streams -= 1
+        left = self._streams_of.pop(visitor.peer) - 1
+        if left:
+            self._streams_of[visitor.peer] = left

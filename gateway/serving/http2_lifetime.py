@@ -14,9 +14,9 @@ from partway.gateway.limits import (
     HTTP2_PREMATURE_SECONDS,
     HTTP2_PREMATURE_SHARE,
 )
+from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.outlet import Outlet
-from partway.gateway.serving.strangers import Account
 from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
@@ -36,8 +36,9 @@ class Http2Lifetime:
     end, calls :meth:`review` after every turn, and :meth:`lost` once the transport is gone.
 
     Rules:
-        1. A stream too many, on this connection or on all of them, is refused by itself. One that
-           is over but for the client's end of it does not count: those have bounds of their own.
+        1. A stream too many, on this connection, on all of them or on those of its peer, is refused
+           by itself; what the reserve is for has some of all streams for itself. One that is over
+           but for the client's end of it does not count: those have bounds of their own.
         2. Without a stream the connection closes: after REQUEST_HEAD_TIMEOUT where there was none
            yet, or where the client has said GOAWAY and so closes itself when it has read all; after
            HTTP2_IDLE_TIMEOUT otherwise.
@@ -53,13 +54,14 @@ class Http2Lifetime:
         gate: the connection's gate.
         out: the connection's way out.
         siblings: the connections of its server.
-        account: what the connection costs.
         flush: writes what the HTTP/2 library has to send.
         on_closing: called when it is closed to new streams.
         call_later: calls back after a time, as the event loop does.
+        visitor: the connection, as the crowd has it.
 
     Attributes:
         closing: whether it takes no new stream, and closes with its last one.
+        visitor: the connection, as the crowd has it.
     """
 
     def __init__(
@@ -67,17 +69,17 @@ class Http2Lifetime:
         gate: FrameGate,
         out: Outlet,
         siblings: Connections,
-        account: Account,
         *,
         flush: Callable[[], None],
         on_closing: Callable[[], None],
         call_later: Callable[..., Cancellable],
+        visitor: Visitor | None = None,
     ) -> None:
         self.closing = False
+        self.visitor = visitor or uncounted()
         self._gate = gate
         self._out = out
         self._siblings = siblings
-        self._account = account
         self._flush = flush
         self._on_closing = on_closing
         self._call_later = call_later
@@ -105,16 +107,39 @@ class Http2Lifetime:
         """End the transport at once."""
         self._out.abort()
 
+    def drop(self) -> None:
+        """Close at once, for others need the place; which requests were answered is still said.
+
+        Not where that could be waited for: by a client that takes nothing, or with TLS, whose end
+        has two sides.
+        """
+        if self._out.unsent or self._out.encrypted:
+            self._out.abort()
+            return
+        self._out.write(goaway(self._gate.last_stream, ErrorCodes.NO_ERROR))
+        self._out.close()
+
     # --- From the connection's streams -----------------------------------------------------------
 
-    def takes_a_stream(self) -> bool:
-        """Whether one more stream may begin (rule 1)."""
-        return self._open < self._siblings.max_streams and not self._siblings.full()
+    def takes_a_stream(self, *, reserved: bool = False) -> bool:
+        """Whether one more stream may begin (rule 1).
+
+        Args:
+            reserved: whether its request is one that the reserve is for.
+        """
+        return self._open < self._siblings.max_streams and not self._siblings.full(
+            self.visitor, reserved=reserved
+        )
+
+    @property
+    def streams(self) -> int:
+        """How many streams there are, those included that are over but for the client's end."""
+        return self._open + self._unended
 
     def stream_began(self) -> None:
         """Note that a stream is open from here on."""
         self._open += 1
-        self._siblings.streams += 1
+        self._siblings.stream_began(self.visitor)
         self._cancel_idle()
 
     def stream_reset(self, age: float) -> None:
@@ -131,7 +156,7 @@ class Http2Lifetime:
     def stream_over(self) -> None:
         """Note that nothing more is sent on one of the streams."""
         self._open -= 1
-        self._siblings.streams -= 1
+        self._siblings.stream_over(self.visitor)
         self._over += 1
         if self._open or self._out.gone:
             return
@@ -157,7 +182,7 @@ class Http2Lifetime:
         if self.closing:
             return
         too_much = self._gate.overdone or self._premature_resets()
-        if too_much is None and self._account.overdrawn:
+        if too_much is None and self.visitor.account.overdrawn:
             too_much = "refused requests"
         if too_much is not None:
             closed = "a connection takes no more streams"
@@ -174,6 +199,7 @@ class Http2Lifetime:
     def lost(self) -> None:
         """Note that the transport is gone."""
         self._cancel_idle()
+        self.visitor.leave()
 
     # --- Inside ----------------------------------------------------------------------------------
 

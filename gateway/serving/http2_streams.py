@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -39,7 +39,6 @@ from partway.gateway.serving.http2_lifetime import Http2Lifetime
 from partway.gateway.serving.http2_stream import Http2Stream
 from partway.gateway.serving.http2_turns import SendingTurns
 from partway.gateway.serving.outlet import Outlet
-from partway.gateway.serving.strangers import Account
 from partway.log_lines import LogLine
 from partway.protocol.http2_frames import rst_stream, window_update
 from partway.protocol.http2_gate import FrameGate
@@ -65,7 +64,6 @@ class Http2Streams:
         out: the connection's way out.
         lifetime: says which streams the connection takes, and is told of their ends.
         siblings: the connections of its server.
-        account: what the connection costs.
         send_soon: makes the owner send what h2 has, and let :attr:`turns` send, soon.
         clock: tells the time, and calls back after a time.
 
@@ -82,7 +80,6 @@ class Http2Streams:
         out: Outlet,
         lifetime: Http2Lifetime,
         siblings: Connections,
-        account: Account,
         *,
         send_soon: Callable[[], None],
         clock: Clock,
@@ -95,7 +92,7 @@ class Http2Streams:
         self._out = out
         self._lifetime = lifetime
         self._dispatch = siblings.dispatch
-        self._account = account
+        self._is_reserved = siblings.in_reserve
         self._send_soon = send_soon
         self._loop = asyncio.get_running_loop()
         self._owed_credit = 0
@@ -200,7 +197,7 @@ class Http2Streams:
         received = event.headers or ()
         size = sum(len(name) + len(value) for name, value in received)
         self._gate.headers_decoded(len(received), size, now)
-        if not self._lifetime.takes_a_stream():
+        if not self._lifetime.takes_a_stream() and not self._in_reserve(received):
             self.reset(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         headers = [(text(name), text(value)) for name, value in received]
@@ -209,8 +206,17 @@ class Http2Streams:
         stream.uncut = self._uncut
         self._lifetime.stream_began()
         exchange = Http2Exchange(stream, self, headers, self._out.peer)
-        exchange.visit = self._account.asked()
+        exchange.visit = self._lifetime.visitor.account.asked()
+        exchange.visitor = self._lifetime.visitor
+        exchange.encrypted = self._out.encrypted
         stream.task = self._loop.create_task(self._answer(exchange, stream))
+
+    def _in_reserve(self, headers: Sequence[tuple[str | bytes, str | bytes]]) -> bool:
+        """Whether a request that there is no stream for has one in the reserve."""
+        said = {text(name): text(value) for name, value in headers}
+        path = said.get(":path", "").partition("?")[0]
+        asks = self._is_reserved(said.get(":method", ""), path)
+        return asks and self._lifetime.takes_a_stream(reserved=True)
 
     async def _answer(self, exchange: Http2Exchange, stream: Http2Stream) -> None:
         try:

@@ -6,26 +6,20 @@ Clauses 2.5-1 to 2.5-6 say what each client needs of the listener.
 from __future__ import annotations
 
 import asyncio
-import functools
-import logging
 import ssl
 from typing import Protocol, cast
 
-from partway.gateway.limits import MAX_CONNECTIONS, OPENING_TIMEOUT
-from partway.gateway.serving.strangers import AccountFrom
+from partway.gateway.limits import OPENING_TIMEOUT
+from partway.gateway.serving.crowd import Crowd, Visitor
 from partway.gateway.serving.tls_port import TlsPort
-from partway.log_lines import LogLine
 from partway.protocol.limits import ACCEPT_BACKLOG
 from partway.protocol.opening import FirstBytes, opening_of
-from partway.protocol.rates import TokenBucket
-
-log = logging.getLogger("partway.listener")
 
 
 class HttpServer(Protocol):
     """Makes a protocol for each connection that speaks its version of HTTP."""
 
-    def protocol(self) -> asyncio.Protocol:
+    def protocol(self, visitor: Visitor) -> asyncio.Protocol:
         """A protocol for one connection, not yet connected."""
 
     @property
@@ -42,25 +36,15 @@ class Listener:
     Args:
         http1: serves connections that speak HTTP/1.1.
         http2: serves connections that open with HTTP/2's preface.
-        account_from: makes what a connection from an address costs.
-        max_connections: connections open at once; more are closed as they come.
+        crowd: the gateway's connections, those of these ports.
     """
 
-    def __init__(
-        self,
-        http1: HttpServer,
-        http2: HttpServer,
-        account_from: AccountFrom,
-        max_connections: int = MAX_CONNECTIONS,
-    ) -> None:
+    def __init__(self, http1: HttpServer, http2: HttpServer, crowd: Crowd) -> None:
         self.http1 = http1
         self.http2 = http2
-        self._account_from = account_from
-        self._max_connections = max_connections
+        self.crowd = crowd
         self._servers: list[asyncio.Server] = []
         self._tls_ports: list[TlsPort] = []
-        self._refused = 0
-        self._mentions = TokenBucket(1, 1.0, 0.0)
         #: Connections that have not said yet what they speak.
         self.opening: set[asyncio.Transport] = set()
 
@@ -75,8 +59,7 @@ class Listener:
         """
         try:
             if tls is not None:
-                opening = functools.partial(_Opening, self, admitted=True)
-                tls_port = TlsPort(tls, opening, self.admits, self._account_from)
+                tls_port = TlsPort(tls, lambda visitor: _Opening(self, visitor), self.crowd.enter)
                 self._tls_ports.append(tls_port)
                 return await tls_port.start(host, port)
             server = await asyncio.get_running_loop().create_server(
@@ -87,23 +70,6 @@ class Listener:
         self._servers.append(server)
         address = server.sockets[0].getsockname()
         return address[0], address[1]
-
-    def admits(self) -> bool:
-        """Whether one more connection is taken; a refusal is logged, once a second at most."""
-        if not self.full():
-            return True
-        self._refused += 1
-        if self._mentions.take(asyncio.get_running_loop().time()):
-            full = "connections are refused: the listener is full"
-            log.warning(LogLine(full, refused=self._refused))
-            self._refused = 0
-        return False
-
-    def full(self) -> bool:
-        """Whether no more connections are taken."""
-        served = self.http1.open_connections + self.http2.open_connections
-        shaking_hands = sum(port.handshakes for port in self._tls_ports)
-        return len(self.opening) + shaking_hands + served >= self._max_connections
 
     def stop(self) -> None:
         """Accept nothing more; connections that have said something stay."""
@@ -122,21 +88,26 @@ class _Opening(asyncio.Protocol):
 
     Args:
         listener: whose connection it is.
-        admitted: whether there was room when the connection was accepted, and it counts since.
+        visitor: the connection, where it has been taken in before its TLS handshake.
     """
 
-    def __init__(self, listener: Listener, *, admitted: bool = False) -> None:
+    def __init__(self, listener: Listener, visitor: Visitor | None = None) -> None:
         self._listener = listener
-        self._admitted = admitted
+        self._visitor = visitor
         self._received = b""
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         accepted = cast("asyncio.Transport", transport)
-        if not self._admitted and not self._listener.admits():
-            accepted.abort()
-            return
+        if self._visitor is None:
+            peer = accepted.get_extra_info("peername")
+            # A socket that has no peer any more has been left before it was accepted.
+            self._visitor = self._listener.crowd.enter(peer[0] if peer else "", accepted.abort)
+            if self._visitor is None:
+                accepted.abort()
+                return
+        self._visitor.drop = accepted.abort
         self._transport = accepted
         self._listener.opening.add(accepted)
         self._deadline = asyncio.get_running_loop().call_later(OPENING_TIMEOUT, accepted.abort)
@@ -148,13 +119,15 @@ class _Opening(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
+        if self._visitor is not None:
+            self._visitor.leave()
 
     def _look(self, transport: asyncio.Transport) -> None:
         match opening_of(self._received):
             case FirstBytes.HTTP1 if not self._agreed_on_http2(transport):
-                self._hand_on(transport, self._listener.http1.protocol())
+                self._hand_on(transport, self._listener.http1)
             case FirstBytes.HTTP1 | FirstBytes.HTTP2:
-                self._hand_on(transport, self._listener.http2.protocol())
+                self._hand_on(transport, self._listener.http2)
             case FirstBytes.UNDECIDED:
                 pass
 
@@ -163,8 +136,10 @@ class _Opening(asyncio.Protocol):
         tls = transport.get_extra_info("ssl_object")
         return tls is not None and tls.selected_alpn_protocol() == "h2"
 
-    def _hand_on(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
+    def _hand_on(self, transport: asyncio.Transport, server: HttpServer) -> None:
         self._let_go()
+        assert self._visitor is not None, "it has been taken in"
+        protocol = server.protocol(self._visitor)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         protocol.data_received(self._received)

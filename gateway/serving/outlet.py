@@ -87,9 +87,11 @@ class Outlet:
 
     def lost(self) -> None:
         """Note that the transport is gone."""
-        self.gone = True
         if self._finishing is not None:
             self._finishing.cancel()
+        if not self.gone:
+            self.gone = True
+            del self._transport  # and TLS's buffers with it
 
     def _look_later(self, lingering: Lingering) -> None:
         self._finishing = self._call_later(lingering.interval, self._keep_finishing, lingering)

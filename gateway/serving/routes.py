@@ -44,6 +44,8 @@ class Route:
         errors: how the operation's clients read errors.
         target: the value of ``X-Amz-Target``, where one path is the place of several operations;
             empty for any.
+        reserved: whether it is answered in the reserve too, when connections or streams are all in
+            use.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Route:
     payload: PayloadRule = NO_PAYLOAD
     errors: ErrorDialect = aws_rest_json
     target: str = ""
+    reserved: bool = False
 
 
 def find(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.limits import (
@@ -19,6 +17,7 @@ from partway.gateway.limits import (
     STRANGER_SHARE,
     STRANGER_TLS,
 )
+from partway.gateway.serving.peers import peer_of
 from partway.log_lines import LogLine
 from partway.protocol.rates import Allowance, TokenBucket
 
@@ -26,9 +25,6 @@ log = logging.getLogger("partway.listener")
 
 #: Makes the account of a connection, from its address.
 AccountFrom = Callable[[str], "Account"]
-
-#: Bits of an IPv6 address that whoever has it may choose (RFC 6177 §2: a site has a /64 at least).
-_OWN_BITS: Final = 64
 
 
 class Strangers:
@@ -73,7 +69,7 @@ class Strangers:
         return Account(own, self._clock, None if self._shared(address) else self._address(address))
 
     def _address(self, address: str) -> _Address:
-        key = _site(address)
+        key = peer_of(address)
         found = self._addresses.get(key)
         if found is None:
             found = self._addresses[key] = _Address(self._clock, address, self._mentions)
@@ -205,8 +201,8 @@ class Visit:
         self._account.draw(STRANGER_REQUEST - self._drawn + min(seconds, STRANGER_MOST))
 
 
-def uncounted() -> Account:
-    """A connection of which nothing is counted."""
+def uncharged() -> Account:
+    """The account of a connection that is charged nothing."""
     account = Account()
     account.known = True
     return account
@@ -266,14 +262,3 @@ class _Place:
     def cancel(self) -> None:
         """Give the place up."""
         self._address.give_up(self)
-
-
-def _site(address: str) -> str:
-    """What an address is counted as: IPv6's first half, since the other is its owner's choice."""
-    try:
-        version6 = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if version6.ipv4_mapped is not None:
-        return str(version6.ipv4_mapped)
-    return f"{int(version6) >> _OWN_BITS:x}::"

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import logging
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
-from partway.gateway.limits import ACCEPT_PAUSE, TLS_HANDSHAKE_TIMEOUT
-from partway.gateway.serving.strangers import AccountFrom
+from partway.gateway.limits import (
+    ACCEPT_PAUSE,
+    TLS_CONNECTION_BYTES,
+    TLS_CONNECTION_BYTES_ASYNCIO,
+    TLS_HANDSHAKE_TIMEOUT,
+)
+from partway.gateway.serving.crowd import Visitor
 from partway.log_lines import LogLine
 from partway.protocol.limits import ACCEPT_BACKLOG
 
@@ -40,21 +47,19 @@ class TlsPort:
     Args:
         context: the server's side of TLS.
         factory: makes the protocol of a connection whose handshake is done.
-        admits: whether one more connection is taken.
-        account_from: makes what a connection from an address costs.
+        enter: takes a connection in, given its client's address and what ends it; None where it is
+            to be closed.
     """
 
     def __init__(
         self,
         context: ssl.SSLContext,
-        factory: Callable[[], asyncio.Protocol],
-        admits: Callable[[], bool],
-        account_from: AccountFrom,
+        factory: Callable[[Visitor], asyncio.Protocol],
+        enter: Callable[[str, Callable[[], None]], Visitor | None],
     ) -> None:
         self._context = context
         self._factory = factory
-        self._admits = admits
-        self._account_from = account_from
+        self._enter = enter
         self._tasks: set[asyncio.Task[None]] = set()
         self._handshakes: set[asyncio.Task[None]] = set()
 
@@ -103,37 +108,51 @@ class TlsPort:
                         log.warning(LogLine("no connection can be accepted", reason=error.strerror))
                         await asyncio.sleep(ACCEPT_PAUSE)  # nothing tells when there is room
                     continue  # else a client that has left already
-                if self._admits():
-                    self._own(self._handshakes, self._shake_hands(accepted, peer[0]))
-                else:
+                visitor = self._enter(peer[0], functools.partial(_end, accepted))
+                if visitor is None:
                     accepted.close()
+                    continue
+                plain = isinstance(loop, asyncio.BaseEventLoop)
+                visitor.weighs(TLS_CONNECTION_BYTES_ASYNCIO if plain else TLS_CONNECTION_BYTES)
+                self._own(self._handshakes, self._take(accepted, peer[0], visitor))
 
-    async def _shake_hands(self, accepted: socket.socket, peer: str) -> None:
+    async def _take(self, accepted: socket.socket, peer: str, visitor: Visitor) -> None:
+        """Do a connection's handshake; without it the connection is gone."""
+        done = False
+        try:
+            done = await self._shake_hands(accepted, peer, visitor)
+        finally:
+            if not done:
+                visitor.leave()
+
+    async def _shake_hands(self, accepted: socket.socket, peer: str, visitor: Visitor) -> bool:
+        """Do a handshake; returns whether it was done, and the connection is its protocol's."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + TLS_HANDSHAKE_TIMEOUT
-        account = self._account_from(peer)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout_at(deadline):
                 begins = await _first_byte(accepted)
-                await account.turn()
+                await visitor.account.turn()
             if begins not in (_HANDSHAKE, b""):
                 _refuse_cleartext(accepted)
                 log.info(
                     LogLine("no TLS handshake", peer=peer, reason="the client speaks in clear")
                 )
-                return
+                return False
             await loop.connect_accepted_socket(
-                self._factory,
+                lambda: self._factory(visitor),
                 accepted,
                 ssl=self._context,
                 ssl_handshake_timeout=max(deadline - loop.time(), 0.001),  # 0 is refused
             )
         except OSError as error:  # an SSLError is one, and so is the timeout
             reason = getattr(error, "reason", None) or type(error).__name__
-            account.left(encrypted=True)
+            visitor.account.left(encrypted=True)
             log.info(LogLine("no TLS handshake", peer=peer, reason=reason))
             accepted.close()
+            return False
+        return True
 
     @staticmethod
     def _own(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
@@ -155,6 +174,12 @@ async def _first_byte(accepted: socket.socket) -> bytes:
     finally:
         loop.remove_reader(accepted)
     return accepted.recv(1, socket.MSG_PEEK)
+
+
+def _end(accepted: socket.socket) -> None:
+    """End a connection at its handshake, which sees its end and closes it."""
+    with suppress(OSError):  # the client has left
+        accepted.shutdown(socket.SHUT_RDWR)
 
 
 def _refuse_cleartext(accepted: socket.socket) -> None:

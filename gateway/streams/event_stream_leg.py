@@ -9,7 +9,14 @@ from partway.gateway.streams.legs import ClientLeg, LegOwner
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.watch import PingWatch
 from partway.protocol.limits import LINGER_TIMEOUT
-from partway.protocol.part_events import Check, EventFault, RequestEvents, encode_error, encode_part
+from partway.protocol.part_events import (
+    INVALID_SIGNATURE,
+    Check,
+    EventFault,
+    RequestEvents,
+    encode_error,
+    encode_part,
+)
 from partway.protocol.parts import InputEnd, InternalStreamFailure, PayloadPart
 
 #: Ends of which the client hears nothing, since it is the client that ended the stream.
@@ -20,6 +27,12 @@ _GONE = frozenset(
         Cause.CLIENT_LOST,
         Cause.CLIENT_UNRESPONSIVE,
     }
+)
+
+#: Not CLIENT_LOST: who has cut it off, or has forgotten the event, is still there to be told.
+_CUT = ClientFault(
+    "the input ended without the signed, empty event that says so: it may have been cut off",
+    INVALID_SIGNATURE,
 )
 
 _NOT_TAKEN = encode_error(
@@ -37,10 +50,17 @@ class EventStreamClientLeg(ClientLeg):
         check: says whether a signed event is genuine; None if the client does not sign.
         policy: settings of the endpoint's streams.
         clock: the stream's clock.
+        must_say_end: whether the input's end is a cut unless an event has said it.
     """
 
     def __init__(
-        self, duplex: Duplex, check: Check | None, policy: StreamPolicy, clock: Clock
+        self,
+        duplex: Duplex,
+        check: Check | None,
+        policy: StreamPolicy,
+        clock: Clock,
+        *,
+        must_say_end: bool = False,
     ) -> None:
         self._duplex = duplex
         self._events = RequestEvents(policy.max_part, check)
@@ -51,6 +71,7 @@ class EventStreamClientLeg(ClientLeg):
         self._reading = False
         self._delivering = False
         self._finished = False
+        self._must_say_end = must_say_end
 
     # --- Leg -------------------------------------------------------------------------------------
 
@@ -111,6 +132,8 @@ class EventStreamClientLeg(ClientLeg):
     def input_ended(self) -> None:
         if self._events.mid_event:
             self._session.client_gone(Cause.CLIENT_LOST)  # a cut (clause 2.3-2)
+        elif self._must_say_end:
+            self._session.client_failed(_CUT)
         else:
             self._session.input_ended()
 
@@ -148,6 +171,7 @@ class EventStreamClientLeg(ClientLeg):
                 if event is None:
                     break
                 if isinstance(event, InputEnd):
+                    self._must_say_end = False
                     self._session.input_ended()
                 else:
                     self._session.part_from_client(event)

@@ -63,6 +63,12 @@ class Metrics:
             ["too_much"],
             registry=self.registry,
         )
+        self._dropped = Counter(
+            "partway_connections_dropped",
+            "Client connections closed to make room, or not taken, by what was short",
+            ["short"],
+            registry=self.registry,
+        )
         self.registry.register(self)
 
     def ended(self, session: Session) -> None:
@@ -81,6 +87,10 @@ class Metrics:
     def closed_to_new(self, too_much: str) -> None:
         """Count an HTTP/2 connection that takes no more streams for what its client did."""
         self._closed_to_new.labels(too_much).inc()
+
+    def dropped(self, short: str) -> None:
+        """Count a client's connection that was closed to make room for others, or not taken."""
+        self._dropped.labels(short).inc()
 
     def collect(self) -> Iterable[Metric]:
         """Yield what is counted only when somebody looks, as prometheus_client asks."""

@@ -35,6 +35,9 @@ class StreamPolicy:
             (``auto``); at once, as AWS does (``close``); or when it is silent (``drain``).
         normal_close: whether a container's own Close 1000 or 1001 is a ``ModelStreamError``
             (``error``, as documented) or a clean end (``end``; clause 1.5-1).
+        signed_end: whether a signed input that ends without the signed event for it is a cut
+            (``required``), or an end (``optional``); a cut, except over HTTP/2 with TLS (``auto``;
+            clause 2.3-2).
         lifetime: a stream's longest life (clause 1.4-5).
         stall_timeout: a waiting direction that moves nothing for so long ends the stream.
         close_timeout: silence of a container that owes the answer to the gateway's Close.
@@ -53,6 +56,7 @@ class StreamPolicy:
 
     input_end: Literal["auto", "close", "drain"] = "auto"
     normal_close: Literal["error", "end"] = "error"
+    signed_end: Literal["auto", "required", "optional"] = "auto"
     lifetime: _Seconds = STREAM_LIFETIME
     stall_timeout: _Seconds = limits.STALL_TIMEOUT
     close_timeout: _Seconds = CLOSE_TIMEOUT

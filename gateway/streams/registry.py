@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from partway.gateway.clock import Clock, LoopClock
+from partway.gateway.clock import Clock, LoopClock, Timer
+from partway.gateway.limits import STANDING_CHECK_INTERVAL
+from partway.gateway.streams.ends import ClientFault
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.session import Session
 from partway.log_lines import LogLine
 from partway.protocol.draining import Departures
 from partway.protocol.errors import ServiceUnavailable
+from partway.protocol.part_events import INVALID_SIGNATURE
 
 log = logging.getLogger("partway.gateway")
 stream_log = logging.getLogger("partway.stream")
+
+
+_TAKEN_AWAY = ClientFault(
+    "the key or token that opened the stream, or the leave to, has been taken away",
+    INVALID_SIGNATURE,
+)
 
 
 class Streams:
@@ -24,6 +33,7 @@ class Streams:
     Args:
         max_streams: streams open at once, those included that are being opened.
         clock: the clock by which the drain goes; the running loop's unless it is given.
+        per_principal: streams of one principal open at once; as many as of all unless it is given.
 
     Attributes:
         sessions: the open streams.
@@ -31,11 +41,18 @@ class Streams:
         metrics: what is counted of all streams.
     """
 
-    def __init__(self, max_streams: int, clock: Clock | None = None) -> None:
+    def __init__(
+        self, max_streams: int, clock: Clock | None = None, per_principal: int | None = None
+    ) -> None:
         self.sessions: set[Session] = set()
         self.metrics = Metrics(self.sessions)
         self.draining = False
         self._max_streams = max_streams
+        self._per_principal = max_streams if per_principal is None else per_principal
+        self._principals: dict[Session, str | None] = {}
+        self._of_principals: dict[str | None, int] = {}
+        self._stands: dict[Session, Callable[[], bool]] = {}
+        self._looking: Timer | None = None
         self._opening: set[asyncio.Task[object]] = set()
         self._clock = clock or LoopClock()
         self._ending = False
@@ -53,19 +70,30 @@ class Streams:
         return not self._opening and not self.sessions
 
     @contextmanager
-    def opening(self) -> Iterator[None]:
+    def opening(self, principal: str | None = None) -> Iterator[None]:
         """A block in which a stream is being opened; it counts as a stream.
 
+        Args:
+            principal: who opens it; None where nobody is asked who they are.
+
         Raises:
-            ServiceUnavailable: the gateway is full, or draining (clause 4-6).
+            ServiceUnavailable: the gateway is full, or draining (clause 4-6), or the principal has
+                its share.
         """
         if self.draining:
             raise _draining()
         if len(self._opening) + len(self.sessions) >= self._max_streams:
             raise ServiceUnavailable(f"all {self._max_streams} streams of this gateway are in use")
+        own = self._of_principals.get(principal, 0)
+        if principal is not None and own >= self._per_principal:
+            raise ServiceUnavailable(
+                f"{principal!r} has {own} streams open, as many as one principal may have "
+                "(max_streams_per_principal); try again when one of them has ended"
+            )
         task = asyncio.current_task()
         assert task is not None, "a request is answered in a task"
         self._opening.add(task)
+        self._count(principal, 1)
         try:
             yield
         except asyncio.CancelledError:
@@ -74,17 +102,59 @@ class Streams:
             raise _draining() from None
         finally:
             self._opening.discard(task)
+            self._count(principal, -1)
             self._check_idle()
 
-    def started(self, session: Session) -> None:
-        """Keep a stream that is about to run."""
+    def _look_soon(self) -> None:
+        if self._looking is None:
+            self._looking = self._clock.call_later(STANDING_CHECK_INTERVAL, self._look)
+
+    def _look(self) -> None:
+        """End the streams of those whose key, token or leave has been taken away."""
+        self._looking = None
+        for session, stands in list(self._stands.items()):
+            if session in self.sessions and not stands():
+                line = "what opened the stream has been taken away"
+                stream_log.info(LogLine(line, request_id=session.request_id))
+                session.client_failed(_TAKEN_AWAY)
+        if self._stands:
+            self._look_soon()
+
+    def _count(self, principal: str | None, more: int) -> None:
+        """Count one stream more, or one less, of a principal."""
+        if count := self._of_principals.pop(principal, 0) + more:
+            self._of_principals[principal] = count
+
+    def started(
+        self,
+        session: Session,
+        principal: str | None = None,
+        stands: Callable[[], bool] | None = None,
+    ) -> None:
+        """Keep a stream that is about to run.
+
+        Args:
+            session: the stream.
+            principal: who has opened it; None where nobody is asked who they are.
+            stands: whether it may still go on; asked every STANDING_CHECK_INTERVAL.
+        """
         self.sessions.add(session)
+        if principal is not None and stands is not None:
+            self._stands[session] = stands
+            self._look_soon()
+        self._principals[session] = principal
+        self._count(principal, 1)
         if self._ending:  # it was not there to be told; it is heard once it has started
             self._clock.call_later(0, session.drain)
 
     def ended(self, session: Session) -> None:
         """Forget a stream that has ended, count it, and log it in one line."""
         self.sessions.discard(session)
+        if self._stands.pop(session, None) is not None and not self._stands and self._looking:
+            self._looking.cancel()
+            self._looking = None
+        if session in self._principals:
+            self._count(self._principals.pop(session), -1)
         self.metrics.ended(session)
         self._check_idle()
         ending, ended_at = session.ending, session.ended_at

@@ -406,6 +406,14 @@ async def test_a_head_that_dribbles_is_not_waited_for(before: bytes) -> None:
         dribbling.cancel()
 
 
+async def test_a_head_that_holds_too_much_is_refused_before_its_end() -> None:
+    """64 lines of 8 KiB would hold a megabyte."""
+    line = b"x: " + b"v" * 8000 + b"\r\n"
+    async with runtime() as port, raw_client(port) as client:
+        client.send(b"GET /ping HTTP/1.1\r\nHost: a\r\n" + line * 6)
+        assert status_of(await client.rest()) == 400
+
+
 async def test_a_stream_outlives_the_head_s_deadline() -> None:
     async with runtime(head_timeout=0.05) as port, raw_stream(port) as client:
         await asyncio.sleep(0.2)  # four deadlines

@@ -57,6 +57,12 @@ SOURCES = [
     ("max_streams", 4096, "1", "2", 3, 1, 2),
     ("max_streams_per_connection", 1000, "1", "2", 3, 1, 2),
     ("max_connections", 8192, "1", "2", 3, 1, 2),
+    ("max_streams_per_principal", None, "1", "2", 3, 1, 2),
+    ("max_connections_per_address", None, "1", "2", 3, 1, 2),
+    (
+        "trusted_proxies", frozenset(), '["10.0.0.0/8", "::1"]', "192.0.2.1, 2001:db8::/32,",
+        ["192.0.2.2"], frozenset({"10.0.0.0/8", "::1"}), frozenset({"192.0.2.1", "2001:db8::/32"}),
+    ),
     ("tls_port", None, "8443", "0", 443, 8443, 0),
     ("region", "us-east-1", '"eu-west-1"', "ap-south-2", "sa-east-1", "eu-west-1", "ap-south-2"),
     ("shutdown_grace", 15.0, "1", "2.5", 0.0, 1.0, 2.5),
@@ -109,8 +115,8 @@ OF_STREAMS = {
 def test_each_setting_of_streams_has_its_variable(toml, field):
     """It stands in place of the file's ``[stream]``; what an endpoint has of its own stays."""
     text, value = OF_STREAMS[type(field.default).__name__]
-    if field.name == "normal_close":
-        text = value = "end"
+    if field.name in ("normal_close", "signed_end"):
+        text = value = {"normal_close": "end", "signed_end": "required"}[field.name]
     elif field.name in ("high_water", "low_water"):
         text, value = "131072", 131_072
     variable = f"PARTWAY_{field.name.upper()}"
@@ -338,7 +344,8 @@ def test_every_policy_can_be_set(toml, name):
     """For all endpoints and for one."""
     default = getattr(StreamPolicy(), name)
     # 65,536 is between the default marks; any number would do for the rest.
-    other = {"auto": "drain", "error": "end"}.get(default, 65_536)
+    others = {"input_end": "drain", "normal_close": "end", "signed_end": "required"}
+    other = others.get(name, 65_536)
     written = f'"{other}"' if isinstance(other, str) else other
     url = 'url = "http://127.0.0.1:1"'
     for text in (

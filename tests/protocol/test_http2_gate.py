@@ -400,6 +400,22 @@ def test_a_header_block_that_never_ends_holds_nothing(gate):
     )
 
 
+@pytest.mark.parametrize("piece", [1000, 16_384, 65_536])
+@pytest.mark.parametrize("size", [16_384, 16_000, 9_000])
+def test_a_header_block_that_is_not_whole_holds_64_kib_at_most(gate, size, piece):
+    """With the frame that is not whole: once that announces too much, the block is dropped."""
+    sent = raw(headers(1, bytes(size), whole=False), *[continuation(1, bytes(size))] * 8)[:-1]
+    most = 0
+    for at in range(0, len(sent), piece):
+        gate.feed(sent[at : at + piece])
+        while gate.waiting:
+            assert gate.take(0.0) == b""
+        most = max(most, gate.held)
+    assert most <= limits.HTTP2_MAX_HEADER_BLOCK
+    assert gate.overdone == "a header block"
+    assert gate.held < size + 100, "the frame that is not whole is all that is left"
+
+
 def test_a_frame_inside_a_header_block_is_left_to_h2(gate):
     begin = headers(1, whole=False)
     assert passed(gate, begin, PingFrame(0, b"12345678")) == raw(begin, PingFrame(0, b"12345678"))

@@ -60,6 +60,39 @@ def new_chain(*secrets: str, more=lambda: ()) -> EventChain:
     return EventChain(secrets or (SECRET,), REGION, NOW, SEED, more)
 
 
+@pytest.mark.clause("2.4-5")
+def test_a_key_that_was_taken_away_signs_nothing_more():
+    taken: set[str] = set()
+    chain = EventChain([SECRET, OTHER], REGION, NOW, SEED, is_good=lambda key: key not in taken)
+    events = signed_events([b"1", b"2", b"3"], [NOW * 1000] * 3)
+    date_ms, signature, payload = events[0]
+    chain.check(date_ms, signature, payload, NOW)
+    assert chain.stands
+    taken.add(SECRET)
+    assert not chain.stands
+    date_ms, signature, payload = events[1]
+    chain.check(date_ms, signature, payload, NOW + 0.5)  # it is asked for once a second
+    date_ms, signature, payload = events[2]
+    with pytest.raises(EventSignatureInvalid, match="taken away"):
+        chain.check(date_ms, signature, payload, NOW + 1)
+
+
+@pytest.mark.clause("2.4-5")
+def test_another_key_may_follow_the_one_that_was_taken_away():
+    taken: set[str] = set()
+    chain = EventChain(
+        [SECRET], REGION, NOW, SEED, lambda: [OTHER], is_good=lambda key: key not in taken
+    )
+    events = signed_events([b"1", b"2", b"3"], [NOW * 1000] * 3, secrets=[SECRET, OTHER, SECRET])
+    for number, (date_ms, signature, payload) in enumerate(events):
+        if number < 2:
+            chain.check(date_ms, signature, payload, NOW + number)
+            taken.add(SECRET)
+        else:
+            with pytest.raises(EventSignatureInvalid):
+                chain.check(date_ms, signature, payload, NOW + number)
+
+
 #: A date's distance from the request's in ms, forward and back (clause 2.4-5).
 OFFSETS = st.integers(-300_000, 300_000)
 

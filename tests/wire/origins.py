@@ -8,6 +8,8 @@ ORIGINS = {
     "own address": ("127.0.0.1:8090", "http://127.0.0.1:8090", (), True),
     "own IPv6 address": ("[::1]:8090", "http://[::1]:8090", (), True),
     "own localhost": ("localhost:8090", "http://localhost:8090", (), True),
+    "another scheme": ("localhost", "https://localhost", (), False),
+    "another scheme, the same port": ("127.0.0.1:8090", "https://127.0.0.1:8090", (), False),
     "case": ("LocalHost:8090", "http://localhost:8090", (), True),
     "another port": ("127.0.0.1:8090", "http://127.0.0.1:3000", (), False),
     "no port": ("127.0.0.1:8090", "http://127.0.0.1", (), False),

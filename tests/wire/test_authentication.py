@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import struct
+import time
 import zlib
 from pathlib import Path
 from urllib.parse import urlencode
@@ -14,13 +15,15 @@ from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from partway.gateway.streams.policy import StreamPolicy
 from tests.frame_factory import CLOSE, TEXT, close, frame
 from tests.wire.event_dialect import EVENT_CLIENTS
 from tests.wire.event_messages import END, part_event
 from tests.wire.event_signing import KEY_ID, SECRET, EventSigning
 from tests.wire.http2_peers import RawHttp2Client
 from tests.wire.http2_streams import bidirectional_request
-from tests.wire.peers import RAW, STREAM_PATH, upgrade_request
+from tests.wire.peers import RAW, STREAM_PATH, eventually, upgrade_request
+from tests.wire.test_tls import connect_http2
 
 TOKEN = "a-bearer-token-of-a-browser"
 SESSION_TOKEN = "FwoGZXIvYXdzEXAMPLETOKEN=="
@@ -121,6 +124,80 @@ async def test_the_signed_end_is_an_end_by_itself(gateway):
     model.send(close(1000))
     assert await client.event() is END
     assert await client.ended() == ("END_STREAM", "RST_STREAM(NO_ERROR)")
+
+
+@pytest.mark.clause("2.3-2", "1.5-10")
+@pytest.mark.parametrize("kind", EVENT_CLIENTS)
+@pytest.mark.parametrize("parts", [0, 1])
+async def test_an_input_that_is_cut_between_two_events_is_a_cut(gateway, kind, parts):
+    """Its last chunk, or END_STREAM, is as clean as that of a whole one."""
+    client, signing, model = await signed_stream(gateway, kind)
+    for _ in range(parts):
+        client.send(part_event(b"pay 100", "UTF8", signed_by=signing.event))
+        assert (await model.frame()).payload == b"pay 100"
+    client.end_input()
+    ending = await model.frame()
+    assert (ending.opcode, ending.payload[:2]) == (CLOSE, (1008).to_bytes(2, "big"))
+    error = await client.event()
+    assert error.json["ErrorCode"] == "InvalidSignature"
+    assert "may have been cut off" in error.json["Message"]
+    assert gateway.causes() == {"client_fault": 1}
+
+
+@pytest.mark.clause("2.3-2")
+@pytest.mark.parametrize(
+    ("signed_end", "tls", "cut"),
+    [("auto", False, True), ("auto", True, False), ("required", True, True),
+     ("optional", False, False)],
+)  # fmt: skip
+async def test_version_0_4_of_the_python_sdk_says_no_end(
+    gateway_for, principals, signed_end, tls, cut
+):
+    """It speaks HTTP/2 with TLS alone, where nobody can cut a stream."""
+    gateway = await gateway_for(
+        StreamPolicy(signed_end=signed_end), auth="sigv4", principals=principals, tls=tls
+    )
+    client = await (connect_http2(gateway, ["h2"]) if tls else in_clear(gateway))
+    signing = EventSigning()
+    stream = client.request(signing.request(bidirectional_request()))
+    model = await gateway.container.stream()
+    stream.send(part_event(b"on", signed_by=signing.event))
+    assert (await model.frame()).payload == b"on"
+    stream.end()
+    assert (await model.frame()).payload[:2] == (1008 if cut else 1000).to_bytes(2, "big")
+    model.send(close(1000))
+    await eventually(lambda: gateway.causes() == {"client_fault" if cut else "completed": 1})
+
+
+async def in_clear(gateway) -> RawHttp2Client:
+    client = await RawHttp2Client.connect(gateway.port)
+    client.start_reading()
+    gateway.clients.append(client)
+    return client
+
+
+@pytest.mark.clause("2.4-5", "3-5")
+@pytest.mark.parametrize("how", ["signed", "presigned", "token"])
+async def test_a_stream_of_a_key_that_is_taken_away_ends(gateway_for, principals, monkeypatch, how):
+    monkeypatch.setattr("partway.gateway.streams.registry.STANDING_CHECK_INTERVAL", 0.05)
+    ahead = [0]
+    gateway = await gateway_for(
+        auth="sigv4", principals=principals, wall_clock=lambda: time.time() + ahead[0]
+    )
+    if how == "signed":
+        client, signing, model = await signed_stream(gateway, "http2")
+        client.send(part_event(b"on", "UTF8", signed_by=signing.event))
+        assert (await model.frame()).payload == b"on"
+    elif how == "presigned":
+        model = await opened(gateway, botocore_signed(SigV4QueryAuth, expires=300))
+    else:
+        query = f"{STREAM_PATH}?access_token={TOKEN}"
+        model = await opened(gateway, upgrade_request(query, RAW))
+    assert gateway.causes() == {}
+    principals.write_text(PRINCIPALS.replace(SECRET, "another").replace(TOKEN, "another-token-16"))
+    ahead[0] = 2  # the file is looked at once a second
+    assert (await model.until_close())[-1].payload[:2] == (1008).to_bytes(2, "big")
+    await eventually(lambda: gateway.causes() == {"client_fault": 1})
 
 
 def flip(data: bytes, at: int) -> bytes:
@@ -373,6 +450,31 @@ async def test_a_websocket_is_refused(gateway, request_bytes, error):
 async def test_a_token_does_not_stand_for_signed_events(gateway):
     headers = [*bidirectional_request(), ("authorization", f"Bearer {TOKEN}")]
     assert (await refusal(gateway, headers))[0] == 400
+
+
+@pytest.mark.clause("3-3", "3-5")
+@pytest.mark.parametrize("name", ["query", "path", "variant", "%71uery"])
+async def test_a_parameter_that_is_read_is_there_once(gateway, name):
+    """Whoever swaps two of one name changes no signature (SigV4 signs them sorted)."""
+    plain = name.replace("%71", "q")
+    signed = botocore_signed(SigV4Auth, f"{STREAM_PATH}?{plain}=a&{plain}=b")
+    as_signed, as_swapped = f"{plain}=a&{plain}=b".encode(), f"{name}=b&{plain}=a".encode()
+    assert as_signed in signed
+    for request in (signed, signed.replace(as_signed, as_swapped)):
+        response = await gateway.request(request)
+        assert (response.status, response.json["ErrorCode"]) == (400, "RepeatedParameter")
+    assert gateway.container.connections == []
+
+
+@pytest.mark.clause("3-5")
+async def test_a_presigned_url_that_says_once_opens_one_stream(gateway):
+    request = botocore_signed(SigV4QueryAuth, f"{STREAM_PATH}?once=8d7f&path=a", expires=300)
+    model = await opened(gateway, request)
+    assert model.target == "/a"
+    response = await gateway.request(request)
+    assert response.headers["x-amzn-errortype"] == "InvalidSignatureException"
+    stripped = request.replace(b"once=8d7f&", b"")
+    assert (await gateway.request(stripped)).status == 403
 
 
 # --- Secrets -------------------------------------------------------------------------------------

@@ -14,10 +14,11 @@ from partway.protocol.limits import (
     MAX_HEADER_LINE,
     MAX_HEADERS,
 )
+from tests.wire.chunked_peers import RawChunkedClient
 from tests.wire.event_messages import part_event
 from tests.wire.http2_peers import RawHttp2Client
 from tests.wire.http2_streams import bidirectional_request
-from tests.wire.peers import PATIENCE, Response, RunningGateway
+from tests.wire.peers import PATIENCE, Response, RunningGateway, eventually
 
 Fields = list[tuple[str, str]]
 
@@ -109,6 +110,28 @@ async def test_one_limit_and_one_answer(gateway_for, target, fields, status):
         }
         assert said[0][2] == name[status]
     assert client.goaway is None
+
+
+@pytest.mark.parametrize("value", ["v" * 8000, "v" * 800, "ö" * 900])
+async def test_a_head_that_is_never_finished_is_answered_once_it_holds_too_much(gateway_for, value):
+    """Nobody waits for its end: 64 lines of 8 KiB would hold a megabyte."""
+    gateway = await gateway_for()
+    client = await gateway.connect()
+    sent = f"x: {value}\r\n".encode()
+    client.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n", sent * (48 * KIB // len(sent)))
+    assert (await client.response()).status == 431
+
+
+async def test_trailers_that_never_end_cut_their_stream(gateway_for):
+    gateway = await gateway_for()
+    client = await RawChunkedClient.connect(gateway.port)
+    gateway.clients.append(client)
+    client.request(bidirectional_request())
+    model = await gateway.container.stream()
+    client.send_chunk(part_event(b"on"))
+    assert (await model.frame()).payload == b"on"
+    client.send(b"0\r\n", (b"x: " + b"v" * 800 + b"\r\n") * 60)
+    await eventually(lambda: gateway.causes() == {"client_lost": 1})
 
 
 async def test_a_head_that_is_too_large_costs_nobody_else_anything(gateway_for):

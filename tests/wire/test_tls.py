@@ -197,18 +197,21 @@ async def test_a_client_that_never_begins_its_handshake(gateway_for, monkeypatch
 
 
 async def test_handshakes_count_as_connections(gateway_for, caplog):
-    gateway = await gateway_for(tls=True, max_connections=3)
-    silent = [await RawClient.connect(gateway.tls_port) for _ in range(3)]
+    gateway = await gateway_for(tls=True, max_connections=3, max_connections_per_address=3)
+    crowd = gateway.gateway._listener.crowd
+    silent = []
+    for _ in range(3):
+        silent.append(await RawClient.connect(gateway.tls_port))
+        await eventually(lambda: len(crowd) == len(silent))
     gateway.clients += silent
-    await eventually(lambda: gateway.gateway._listener.full())
-    refused = await RawClient.connect(gateway.tls_port)
-    gateway.clients.append(refused)
-    assert await refused.eof() == b""
-    assert "the listener is full" in caplog.text
-    silent[0].abort()
-    await eventually(lambda: not gateway.gateway._listener.full())
     client = await connect_http2(gateway, ["h2"])
     await client.settled()
+    assert await silent[0].eof() == b"", "the oldest goes"
+    assert len(crowd) == 3
+    assert "connections are closed to make room" in caplog.text
+    for each in silent[1:]:
+        each.abort()
+    await eventually(lambda: len(crowd) == 1)
 
 
 async def test_a_drain_gives_up_handshakes(gateway_for):

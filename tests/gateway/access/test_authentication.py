@@ -329,6 +329,84 @@ def test_a_principal_that_went_while_the_stream_was_open(authenticate, clock, fi
         chain.check(date_ms, event("brand-new", date_ms, prior, b""), b"", clock.now)
 
 
+@pytest.mark.clause("2.4-5", "3-5")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"AKIDONE"', '"AKIDTHREE"'),
+        (f'"{SECRET}"', '"another"'),
+        ("chat-backend", "renamed"),
+        (f'["{STREAM}"]', '["InvokeEndpoint"]'),
+        ('["echo"]', '["voice"]'),
+    ],
+    ids=["the same secret under another id", "secret", "principal", "operation", "endpoint"],
+)  # fmt: skip
+@pytest.mark.parametrize("request_", [signed(), presigned(), bearer()])
+def test_what_has_been_taken_away_stands_no_more(
+    authenticate, clock, file, request_, before, after
+):
+    identity = authenticate(request_)
+    chain = identity.event_chain() if request_ == signed() else None
+    assert identity.stands(chain)
+    file.write_text(FILE.replace(before, after))
+    clock.now += 2
+    of_keys = before in ('"AKIDONE"', f'"{SECRET}"')
+    assert identity.stands(chain) is (before == '"AKIDONE"' or (of_keys and request_ == bearer()))
+
+
+@pytest.mark.clause("3-5")
+def test_a_token_that_has_been_taken_away_stands_no_more(authenticate, clock, file):
+    identity = authenticate(bearer())
+    file.write_text(FILE.replace(TOKEN, TOKEN + "="))
+    clock.now += 2
+    assert not identity.stands(None)
+
+
+@pytest.mark.clause("2.4-5")
+def test_a_key_whose_time_is_over_stands_on_where_it_has_opened_something(
+    authenticate, clock, file
+):
+    ends = "2026-11-20T20:31:00Z"
+    file.write_text(FILE.replace('"AKIDONE"', f'"AKIDONE"\nexpires = {ends}'))
+    clock.now += 2
+    identity = authenticate(signed())
+    clock.now += 120
+    with pytest.raises(ExpiredToken):
+        authenticate(signed())
+    assert identity.stands(identity.event_chain())
+
+
+@pytest.mark.clause("3-5")
+@pytest.mark.parametrize("how", [signed, presigned])
+def test_a_request_that_says_once_is_good_once(authenticate, clock, how):
+    url = "https://gw/endpoints/echo/x?once=8f2c"
+    assert authenticate(how(url=url)).principal == "chat-backend"
+    for _ in range(2):
+        with pytest.raises(InvalidSignature, match="has been used"):
+            authenticate(how(url=url))
+    assert authenticate(how(url=url + "1")).principal == "chat-backend"
+    clock.now += 400
+    with pytest.raises(InvalidSignature, match="Signature expired"):
+        authenticate(how(url=url))
+
+
+@pytest.mark.clause("3-5")
+@pytest.mark.parametrize("how", [signed, presigned])
+def test_others_that_ask_for_the_same_in_the_same_second_are_let_in(authenticate, how):
+    """Their signatures are the same, and nobody can tell them from a replay."""
+    assert how() == how()
+    for _ in range(3):
+        assert authenticate(how()).principal == "chat-backend"
+
+
+@pytest.mark.clause("3-5")
+def test_who_may_not_call_uses_nothing_up(authenticate):
+    url = "https://gw/endpoints/echo/x?once=8f2c"
+    with pytest.raises(AccessDenied):
+        authenticate(presigned(url), endpoint="other")
+    assert authenticate(presigned(url)).principal == "chat-backend"
+
+
 @pytest.mark.clause("2.4-6")
 def test_what_only_a_signature_is_about_is_not_looked_at_before_there_is_one(authenticate):
     def refuse():

@@ -15,9 +15,9 @@ def _no_leaks():
     """No loop runs here."""
 
 
-def passes(headers, allowed=()):
+def passes(headers, allowed=(), *, encrypted=False):
     try:
-        check_origin(CIMultiDict(headers), frozenset(allowed))
+        check_origin(CIMultiDict(headers), frozenset(allowed), encrypted=encrypted)
     except AccessDenied:
         return False
     return True
@@ -28,6 +28,14 @@ def passes(headers, allowed=()):
 def test_origins(host, origin, allowed, expected):
     headers = {"Host": host} | ({} if origin is None else {"Origin": origin})
     assert passes(headers, allowed) is expected
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8443", "127.0.0.1:8443", "[::1]"])
+@pytest.mark.parametrize("scheme", ["http", "https", "ws", "wss", "ftp", "chrome-extension", ""])
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_page_of_ours_has_the_scheme_of_the_port(host, scheme, encrypted):
+    headers = {"Host": host, "Origin": f"{scheme}://{host}"}
+    assert passes(headers, encrypted=encrypted) is (scheme == ("https" if encrypted else "http"))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +64,10 @@ def test_no_origin_of_another_host_passes(origin, host):
 def test_the_refusal_names_no_origin():
     """It is a client's text, and goes into the log."""
     with pytest.raises(AccessDenied) as refused:
-        check_origin(CIMultiDict({"Host": "a", "Origin": "https://canary.example"}), frozenset())
+        check_origin(
+            CIMultiDict({"Host": "a", "Origin": "https://canary.example"}),
+            frozenset(),
+            encrypted=False,
+        )
     assert "canary" not in refused.value.message
     assert "--allow-origin" in refused.value.message

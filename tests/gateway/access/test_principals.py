@@ -364,7 +364,7 @@ def test_a_clock_that_is_set_back(write, clock):
     assert principals.by_token(TOKEN).name == "second"
 
 
-@pytest.mark.parametrize("broken", ["", f"secret = '{SECRET}", b"\xff", None])
+@pytest.mark.parametrize("broken", ["principals = 1", f"secret = '{SECRET}", b"\xff", None])
 def test_a_broken_file_changes_nothing(write, clock, caplog, broken):
     path = write(one("first"))
     principals = Principals(path, clock)
@@ -381,6 +381,36 @@ def test_a_broken_file_changes_nothing(write, clock, caplog, broken):
     write(one("mended"))
     clock.now += 1
     assert principals.by_token(TOKEN).name == "mended"
+
+
+@pytest.mark.parametrize("emptied", ["", "\n# nobody\n", "principals = []"])
+def test_an_emptied_file_leaves_nobody(write, clock, caplog, emptied):
+    """But not at once: somebody may be writing it in place."""
+    principals = Principals(write(one("first")), clock)
+    write(emptied)
+    clock.now += 1
+    assert principals.by_token(TOKEN).name == "first"
+    clock.now += 1
+    assert principals.by_token(TOKEN) is None
+    assert principals.by_name("first") is None
+    assert len(principals) == 0
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "nobody may call" in caplog.text
+    write(one("second"))
+    clock.now += 1
+    assert principals.by_token(TOKEN).name == "second"
+
+
+def test_a_file_that_is_being_written_leaves_who_is_there(write, clock, caplog):
+    principals = Principals(write(one("first")), clock)
+    for _ in range(3):
+        write("")
+        clock.now += 1
+        assert principals.by_token(TOKEN).name == "first"
+        write(one("first"))
+        clock.now += 1
+        assert principals.by_token(TOKEN).name == "first"
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(

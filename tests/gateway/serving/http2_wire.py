@@ -5,11 +5,11 @@ from __future__ import annotations
 from hpack import Encoder
 from hyperframe.frame import Frame, HeadersFrame, SettingsFrame
 
+from partway.gateway.serving.crowd import uncounted
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.http2_lifetime import Http2Lifetime
 from partway.gateway.serving.outlet import Outlet
-from partway.gateway.serving.strangers import uncounted
 from partway.protocol import limits
 from partway.protocol.http2_gate import FrameGate
 from tests.gateway.streams.fakes import FakeClock, FakeTransport
@@ -82,15 +82,15 @@ class Parts:
         self.operation = operation or Operation()
         self.told: list[str] = []
         self.siblings = Connections(self.operation, self.told.append, max_streams)
-        self.account = uncounted()
+        self.visitor = uncounted()
         self.lifetime = Http2Lifetime(
             self.gate,
             self.out,
             self.siblings,
-            self.account,
             flush=self.flush,
             on_closing=self.on_closing,
             call_later=self.clock.call_later,
+            visitor=self.visitor,
         )
         self._read = 0
 

@@ -9,6 +9,7 @@ import pytest
 
 from partway.gateway.limits import HTTP1_BYTES_PER_TURN
 from partway.gateway.serving import http1 as http1_module
+from partway.gateway.serving.crowd import uncounted
 from partway.gateway.serving.strangers import Account
 from tests.frame_factory import BINARY, KEY, TEXT, close, frame
 from tests.wire.dialects import DIALECTS, Part
@@ -355,8 +356,8 @@ async def test_a_stranger_has_its_turn_in_a_round(reading):
     async def answer(exchange):
         exchange.respond(200)
 
-    server = http1_module.Http1Server(answer, lambda _: Account())
-    protocol = server.protocol()
+    server = http1_module.Http1Server(answer)
+    protocol = server.protocol(uncounted(Account()))
     protocol.connection_made(Transport())
     protocol.data_received(HEALTHZ)
     assert pieces == []

@@ -19,9 +19,10 @@ from hyperframe.frame import (
 )
 
 from partway.gateway.limits import HTTP2_CONNECTION_WINDOW, HTTP2_OPENING_WINDOW
+from partway.gateway.serving.crowd import uncounted
 from partway.gateway.serving.http2_connection import Http2Connection
 from partway.gateway.serving.http2_connections import Connections
-from partway.gateway.serving.strangers import Account, AccountFrom, uncounted
+from partway.gateway.serving.strangers import Account
 from partway.protocol import limits
 from partway.protocol.gathering import gathering
 from tests.gateway.serving.http2_wire import OPENING, PEER, Operation, frames_in, head, whole
@@ -47,12 +48,12 @@ class On:
         self,
         operation: Operation,
         max_streams: int,
-        account_from: AccountFrom = lambda _: uncounted(),
+        account: Account | None = None,
     ) -> None:
         self.operation = operation
         self.told: list[str] = []
-        self.siblings = Connections(operation, self.told.append, max_streams, account_from)
-        self.connection = Http2Connection(self.siblings)
+        self.siblings = Connections(operation, self.told.append, max_streams)
+        self.connection = Http2Connection(self.siblings, uncounted(account))
         self.transport = CountingTransport()
         self.transport.set_protocol(self.connection)
         self.connection.connection_made(self.transport)
@@ -102,7 +103,8 @@ async def made():
 
     yield make
     for on in those:
-        on.transport.lose()
+        if on.siblings.open:  # the test may have lost it
+            on.transport.lose()
     await turns()
 
 
@@ -385,8 +387,7 @@ async def test_strangers_who_ask_in_the_same_moment_have_their_turns_in_rounds(m
     monkeypatch.setattr("partway.protocol.rounds.ROUND_SECONDS", 0.0)  # one turn is a round
     accounts = [Account() for _ in range(4)]
     operation = Operation()
-    coming = iter(accounts)
-    those = [On(operation, 100, lambda _: next(coming)) for _ in accounts]
+    those = [On(operation, 100, account) for account in accounts]
     accounts[-1].known = True
     for on in those:
         on.receive(OPENING, head(1))

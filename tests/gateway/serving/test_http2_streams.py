@@ -52,7 +52,6 @@ class On(Parts):
             self.out,
             self.lifetime,
             self.siblings,
-            self.account,
             send_soon=lambda: None,
             clock=self.clock,
         )

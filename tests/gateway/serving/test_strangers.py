@@ -15,7 +15,7 @@ from partway.gateway.limits import (
     STRANGER_SHARE,
     STRANGER_TLS,
 )
-from partway.gateway.serving.strangers import Account, Strangers, uncounted
+from partway.gateway.serving.strangers import Account, Strangers, uncharged
 from tests.gateway.streams.fakes import FakeClock
 
 ADDRESS, ANOTHER = "192.0.2.1", "192.0.2.2"
@@ -244,7 +244,7 @@ async def test_a_task_waits_for_its_turn(gate):
 
 
 def test_where_nothing_is_counted_nothing_is_spent():
-    account = uncounted()
+    account = uncharged()
     assert isinstance(account, Account)
     for _ in range(1000):
         account.asked().cost(1.0)

@@ -10,6 +10,8 @@ import itertools
 
 import pytest
 
+from partway.gateway.limits import STANDING_CHECK_INTERVAL
+from partway.gateway.streams.ends import Cause
 from partway.gateway.streams.registry import Streams
 from partway.protocol.errors import ServiceUnavailable
 from partway.protocol.limits import SHUTDOWN_BURST, SHUTDOWN_STEP
@@ -243,3 +245,74 @@ async def test_once_the_last_stream_has_ended_nobody_waits(when):
         streams.ended(fake.session)
     await draining
     assert clock.time() == 1000
+
+
+# --- A principal's share -------------------------------------------------------------------------
+
+
+async def test_a_principal_has_its_share():
+    streams = Streams(9, per_principal=2)
+    session = FakeStream()
+    streams.started(session, "chat")
+    with streams.opening("chat"):
+        refused = pytest.raises(ServiceUnavailable, match="'chat' has 2 streams open")
+        with refused, streams.opening("chat"):
+            pass
+        with streams.opening("other"), streams.opening(None), streams.opening(None):
+            pass
+    with streams.opening("chat"):
+        streams.started(FakeStream(), "chat")
+    with pytest.raises(ServiceUnavailable), streams.opening("chat"):
+        pass
+    assert ServiceUnavailable("").status == 503
+
+
+async def test_nobody_s_streams_have_no_share():
+    streams = Streams(9, per_principal=1)
+    for _ in range(5):
+        streams.started(FakeStream())
+    with streams.opening():
+        pass
+
+
+# --- What opened a stream may be taken away ------------------------------------------------------
+
+
+class Watched(FakeSession):
+    """A session that ends when it is told of a fault."""
+
+    request_id = "5f0c"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.faults: list[str] = []
+
+    def client_failed(self, fault) -> None:
+        self.faults.append(fault.code)
+
+
+async def test_a_stream_ends_when_what_opened_it_is_taken_away():
+    clock = FakeClock()
+    streams = Streams(9, clock)
+    good = {"chat": True, "other": True}
+    chat, other, nobody = Watched(), Watched(), Watched()
+    streams.started(chat, "chat", lambda: good["chat"])
+    clock.advance(STANDING_CHECK_INTERVAL)
+    streams.started(other, "other", lambda: good["other"])
+    streams.started(nobody, None, lambda: False)
+    assert (chat.faults, other.faults, nobody.faults) == ([], [], [])
+    good["chat"] = False
+    clock.advance(STANDING_CHECK_INTERVAL)
+    assert (chat.faults, other.faults, nobody.faults) == (["InvalidSignature"], [], [])
+
+
+async def test_nothing_is_looked_at_without_streams():
+    stream = FakeStream()
+    streams = Streams(9, FakeClock())
+    streams.started(stream.session, "chat", lambda: True)
+    assert len(streams._clock.armed) == 1
+    stream.session.client_gone(Cause.CLIENT_LOST)
+    streams.ended(stream.session)
+    assert streams._clock.armed == []
+    with streams.opening("chat"):
+        assert streams.idle is False

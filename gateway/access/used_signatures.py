@@ -1,0 +1,53 @@
+"""Signatures that are good for one request only, since their requests say so."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from partway.gateway.limits import MAX_USED_SIGNATURES
+from partway.protocol.errors import InvalidSignature, ServiceUnavailable
+
+#: A parameter of the query, with a value of chance: whoever signs it signs for one request.
+ONCE: Final = b"once"
+
+
+class UsedSignatures:
+    """The signatures of requests that may be used once, as long as these are good.
+
+    Not of all requests: SigV4 signs to the second, so that two that ask for the same within one
+    second have the same signature, and both may be honest.
+    """
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._until: deque[tuple[float, str]] = deque()  # in the order in which they came
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def use(self, signature: str, good_until: float, now: float) -> None:
+        """Use a signature, which has been verified.
+
+        Args:
+            signature: in hex.
+            good_until: epoch seconds.
+            now: epoch seconds.
+
+        Raises:
+            InvalidSignature: it has been used.
+            ServiceUnavailable: so many are in use that it could not be remembered.
+        """
+        while self._until and self._until[0][0] < now:
+            self._used.discard(self._until.popleft()[1])
+        if signature in self._used:
+            raise InvalidSignature(
+                "this signature has been used, and its request says once; sign another request"
+            )
+        if len(self._used) >= MAX_USED_SIGNATURES:
+            raise ServiceUnavailable(
+                f"{MAX_USED_SIGNATURES} requests that say once have been signed within minutes; "
+                "try again later, or leave out once"
+            )
+        self._used.add(signature)
+        self._until.append((good_until, signature))
