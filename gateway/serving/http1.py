@@ -19,6 +19,7 @@ from partway.gateway.limits import (
     CLIENT_PINGS_UNANSWERED,
     HTTP1_BYTES_PER_TURN,
     HTTP1_STUCK_BYTES,
+    TLS_READ_HELD,
 )
 from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.exchange import (
@@ -33,6 +34,7 @@ from partway.gateway.serving.http1_heads import (
     MAX_FIELD_LINE,
     MAX_LINES,
     MAX_REQUEST_LINE,
+    origin_form,
     quiet_logger,
     unreadable,
 )
@@ -127,7 +129,8 @@ class _RequestHandler(RequestHandler):
     """
 
     __slots__ = (
-        "_not_taken", "_turn", "_unparsed", "broken", "content", "duplex", "visitor", "waiting"
+        "_not_taken", "_tls_read", "_turn", "_unparsed", "broken", "content", "duplex", "visitor",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -138,11 +141,14 @@ class _RequestHandler(RequestHandler):
         self.waiting = 0
         self.visitor = uncounted()
         self._unparsed = b""
+        self._tls_read = 0
         self._turn: asyncio.Handle | None = None
         self._not_taken: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
         self._unparsed += data
+        if self.ssl_context is not None:
+            self._tls_read = max(self._tls_read, len(data))
         if self._turn is None:
             self._take_turn()
 
@@ -179,8 +185,9 @@ class _RequestHandler(RequestHandler):
 
     def _weigh(self) -> None:
         if self._parser is not None:
-            stuck = 0 if self._not_taken is None else HTTP1_STUCK_BYTES
-            self.visitor.holds(cast("BoundedParser", self._parser).held + stuck)
+            held = 0 if self._not_taken is None else HTTP1_STUCK_BYTES
+            held += cast("BoundedParser", self._parser).held + self._tls_read * TLS_READ_HELD
+            self.visitor.holds(held)
 
     def body_is_broken(self, content: StreamReader) -> bool:
         """Whether the body of the request that is being answered cannot be read to its end.
@@ -254,7 +261,7 @@ class Http1Exchange(UpgradableExchange):
     """An exchange on aiohttp's request."""
 
     def __init__(self, request: web.BaseRequest) -> None:
-        path, _, query = _origin_form(request.raw_path).partition("?")
+        path, _, query = origin_form(request.raw_path).partition("?")
         version = f"{request.version.major}.{request.version.minor}"
         headers = tuple(request.headers.items())
         super().__init__(request.method, path, query, headers, version, request.remote or "")
@@ -387,11 +394,3 @@ class Http1Exchange(UpgradableExchange):
 
 def _broken_body() -> InputValidationError:
     return InputValidationError("the request's body is not valid HTTP/1.1", "MalformedBody")
-
-
-def _origin_form(target: str) -> str:
-    """Return a target from its path on: a proxy's client sends a whole URL (RFC 9112 §3.2.2)."""
-    if target.lower().startswith(("http://", "https://")):
-        _, slash, rest = target.partition("://")[2].partition("/")
-        return slash + rest or "/"
-    return target
