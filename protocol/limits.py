@@ -119,8 +119,8 @@ REQUEST_HEAD_TIMEOUT: Final = 60.0
 LOGGED_CHARACTERS: Final = 300
 
 #: A request's target and each of its headers, name and value (aiohttp: 8,190), and how many headers
-#: it has: an AWS SDK sends about 20. What a head holds before it is whole has a bound of its own, in
-#: :mod:`partway.bounded_heads`.
+#: it has: an AWS SDK sends about 20. What a head holds before it is whole has a bound of its own
+#: (``partway.bounded_heads``).
 MAX_HEADER_LINE: Final = 8190
 MAX_HEADERS: Final = 64
 
