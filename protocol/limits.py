@@ -132,7 +132,8 @@ REQUEST_HEAD_TIMEOUT: Final = 60.0
 LOGGED_CHARACTERS: Final = 300
 
 #: A request's target and each of its headers, name and value (aiohttp: 8,190), and how many headers
-#: it has: an AWS SDK sends about 20. A head that is never finished holds half a megabyte at most.
+#: it has: an AWS SDK sends about 20. What a head holds before it is whole has a bound of its own
+#: (``partway.bounded_heads``).
 MAX_HEADER_LINE: Final = 8190
 MAX_HEADERS: Final = 64
 

@@ -11,7 +11,7 @@ from aiohttp.http_writer import HttpVersion11
 from aiohttp.web_protocol import RequestHandler
 
 from partway.bounded_heads import BoundedParser
-from partway.gateway.limits import HTTP1_BYTES_PER_TURN, HTTP1_STUCK_BYTES
+from partway.gateway.limits import HTTP1_BYTES_PER_TURN, HTTP1_STUCK_BYTES, TLS_READ_HELD
 from partway.gateway.serving.crowd import uncounted
 from partway.gateway.serving.http1_duplex import Http1Duplex
 from partway.gateway.serving.http1_heads import unreadable
@@ -47,6 +47,7 @@ class Http1Connection(RequestHandler):
         "_encrypted",
         "_not_taken",
         "_refuse",
+        "_tls_read",
         "_turn",
         "_unparsed",
         "broken",
@@ -65,6 +66,7 @@ class Http1Connection(RequestHandler):
         self.waiting = 0
         self.visitor = uncounted()
         self._unparsed = b""
+        self._tls_read = 0
         self._client_ended = False
         self._turn: Cancellable | None = None
         self._not_taken: asyncio.TimerHandle | None = None
@@ -75,6 +77,8 @@ class Http1Connection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         self._unparsed += data
+        if self._encrypted:
+            self._tls_read = max(self._tls_read, len(data))
         if self._turn is not None:
             return
         if not self.visitor.account.known or (len(data) > LONG_READ and rounds.busy()):
@@ -126,8 +130,9 @@ class Http1Connection(RequestHandler):
 
     def _weigh(self) -> None:
         if self._parser is not None:
-            stuck = 0 if self._not_taken is None else HTTP1_STUCK_BYTES
-            self.visitor.holds(cast("BoundedParser", self._parser).held + stuck)
+            held = 0 if self._not_taken is None else HTTP1_STUCK_BYTES
+            held += cast("BoundedParser", self._parser).held + self._tls_read * TLS_READ_HELD
+            self.visitor.holds(held)
 
     def body_is_broken(self, content: StreamReader) -> bool:
         """Whether the body of the request that is being answered cannot be read to its end.

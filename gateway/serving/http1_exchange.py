@@ -15,6 +15,7 @@ from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
 from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, UpgradableExchange
 from partway.gateway.serving.http1_connection import Http1Connection
 from partway.gateway.serving.http1_duplex import Http1Duplex
+from partway.gateway.serving.http1_heads import origin_form
 from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
 from partway.protocol.errors import ApiError, InputValidationError
 from partway.protocol.handshake import is_upgrade
@@ -27,7 +28,7 @@ class Http1Exchange(UpgradableExchange):
     """An exchange on aiohttp's request."""
 
     def __init__(self, request: web.BaseRequest) -> None:
-        path, _, query = _origin_form(request.raw_path).partition("?")
+        path, _, query = origin_form(request.raw_path).partition("?")
         version = f"{request.version.major}.{request.version.minor}"
         headers = tuple(request.headers.items())
         super().__init__(request.method, path, query, headers, version, request.remote or "")
@@ -168,11 +169,3 @@ def refusal(request: web.BaseRequest, error: ApiError) -> web.StreamResponse:
 
 def _broken_body() -> InputValidationError:
     return InputValidationError("the request's body is not valid HTTP/1.1", "MalformedBody")
-
-
-def _origin_form(target: str) -> str:
-    """Return a target from its path on: a proxy's client sends a whole URL (RFC 9112 §3.2.2)."""
-    if target.lower().startswith(("http://", "https://")):
-        _, slash, rest = target.partition("://")[2].partition("/")
-        return slash + rest or "/"
-    return target

@@ -32,6 +32,14 @@ def unreadable(error: BaseException | None) -> ApiError:
             return InputValidationError("the request is not valid HTTP/1.1", "MalformedRequest")
 
 
+def origin_form(target: str) -> str:
+    """Return a target from its path on: a proxy's client sends a whole URL (RFC 9112 §3.2.2)."""
+    if target.lower().startswith(("http://", "https://")):
+        _, slash, rest = target.partition("://")[2].partition("/")
+        return slash + rest or "/"
+    return target
+
+
 def quiet_logger() -> logging.Logger:
     """Make a logger for aiohttp that never repeats what a client sent, tokens least of all."""
     logger = logging.getLogger("partway.http1")

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 from weakref import WeakSet
 
 import pytest
@@ -57,11 +58,11 @@ class Watched:
         self._started = gateway.gateway.streams.started
         gateway.gateway.streams.started = self._note
 
-    def _note(self, session: Session) -> None:
+    def _note(self, session: Session, *whose: Any) -> None:
         self.sessions.add(session)
         self.connections.add(session.client._connection)
         self.connections.add(session.container._connection)
-        self._started(session)
+        self._started(session, *whose)
 
     @property
     def session(self) -> Session:
