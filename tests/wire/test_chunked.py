@@ -375,8 +375,10 @@ async def test_only_the_write_side_is_shut_and_the_rest_is_read(gateway_for, clo
 
 def is_refused(client: Http1EventClient) -> bool:
     """The other side has closed its socket: what is sent is answered by RST."""
-    client.send(HI)
-    return client.wire.writer.is_closing()
+    closing = client.wire.writer.is_closing()
+    if not closing:  # uvloop raises what asyncio's own loop lets pass
+        client.send(HI)
+    return closing
 
 
 LAST_WORDS = {
