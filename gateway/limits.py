@@ -171,6 +171,9 @@ HTTP1_STUCK_BYTES: Final = 2 * MIB
 STRANGER_BURST: Final = 0.2
 STRANGER_SHARE: Final = 0.2
 
+#: What can be owed: however long an attack was, its address goes on five seconds after it.
+STRANGER_DEBT: Final = 1.0
+
 #: What is drawn for a request beside what its refusal is measured to take: to read its head, make a
 #: task of it and write the answer; and for a connection on which nobody came to be known, and one
 #: with TLS, which is a key agreement and a signature. CPU seconds, on a core of 2020.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 #: Sums of floats may miss a moment by less than this, in seconds.
@@ -45,12 +46,14 @@ class Allowance:
         burst: what there is at the beginning, and at most.
         rate: what comes back each second.
         now: the clock's reading, in seconds.
+        debt: what can be owed at most; more that is spent is forgotten.
     """
 
-    __slots__ = ("_burst", "_left", "_rate", "_seen")
+    __slots__ = ("_burst", "_debt", "_left", "_rate", "_seen")
 
-    def __init__(self, burst: float, rate: float, now: float) -> None:
+    def __init__(self, burst: float, rate: float, now: float, debt: float = math.inf) -> None:
         self._burst = burst
+        self._debt = debt
         self._rate = rate
         self._left = burst
         self._seen = now
@@ -58,7 +61,7 @@ class Allowance:
     def draw(self, amount: float, now: float) -> None:
         """Spend an amount; a negative one is given back."""
         self._catch_up(now)
-        self._left = min(self._burst, self._left - amount)
+        self._left = min(self._burst, max(self._left - amount, -self._debt))
 
     def overdrawn_for(self, now: float) -> float:
         """Seconds until nothing is owed any more; 0.0 if nothing is."""

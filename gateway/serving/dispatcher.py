@@ -71,7 +71,9 @@ class Dispatcher:
         except ApiError as error:
             self._refuse(exchange, error, errors)
             # Where nobody is asked for their name, what they ask in vain counts all the same.
-            recognised = recognised and not (identity is ANYBODY and _is_the_clients(error))
+            if recognised and identity is ANYBODY and _is_the_clients(error):
+                recognised = False
+                exchange.visit.in_vain()
         except ConnectionError:
             log.info(_line("client left", exchange))
         except asyncio.CancelledError:

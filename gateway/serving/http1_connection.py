@@ -80,6 +80,8 @@ class Http1Connection(RequestHandler):
         if self._encrypted:
             self._tls_read = max(self._tls_read, len(data))
         if self._turn is not None:
+            self._pause_transport_reading()  # aiohttp has resumed it
+            self._weigh()
             return
         if not self.visitor.account.known or (len(data) > LONG_READ and rounds.busy()):
             self._yield_turn()
@@ -108,7 +110,7 @@ class Http1Connection(RequestHandler):
 
     def _yield_turn(self) -> None:
         """Let others have the loop: a read may hold tens of thousands of tiny chunks."""
-        self._pause_transport_reading()  # aiohttp may resume it: a read more then waits here too
+        self._pause_transport_reading()  # aiohttp may resume it: for one more read, which waits too
         self._turn = rounds.soon(self._take_turn)
 
     def parse_rest(self) -> None:
@@ -130,7 +132,7 @@ class Http1Connection(RequestHandler):
 
     def _weigh(self) -> None:
         if self._parser is not None:
-            held = 0 if self._not_taken is None else HTTP1_STUCK_BYTES
+            held = len(self._unparsed) + (0 if self._not_taken is None else HTTP1_STUCK_BYTES)
             held += cast("BoundedParser", self._parser).held + self._tls_read * TLS_READ_HELD
             self.visitor.holds(held)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import cast
 
 from h2.errors import ErrorCodes
@@ -160,6 +161,8 @@ class Http2Connection(asyncio.Protocol):
             self._turn = waits
             return
         now = self._loop.time()
+        account = self._visitor.account
+        began = 0.0 if account.known else time.thread_time()
         outermost = gathering.begin()
         try:
             self._streams.receive(self._gate.take(now), now)
@@ -174,6 +177,10 @@ class Http2Connection(asyncio.Protocol):
             self._flush_library()  # h2 has put its GOAWAY there
             self._give_up()
         finally:
+            if (
+                began and not account.known
+            ):  # HPACK can be made dear, and no request need come of it
+                account.draw(time.thread_time() - began)
             self._send_soon()
             if outermost:
                 gathering.end()

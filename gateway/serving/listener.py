@@ -94,6 +94,7 @@ class _Opening(asyncio.Protocol):
     def __init__(self, listener: Listener, visitor: Visitor | None = None) -> None:
         self._listener = listener
         self._visitor = visitor
+        self._encrypted = False
         self._received = b""
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -108,6 +109,7 @@ class _Opening(asyncio.Protocol):
                 accepted.abort()
                 return
         self._visitor.drop = accepted.abort
+        self._encrypted = accepted.get_extra_info("sslcontext") is not None
         self._transport = accepted
         self._listener.opening.add(accepted)
         self._deadline = asyncio.get_running_loop().call_later(OPENING_TIMEOUT, accepted.abort)
@@ -120,6 +122,7 @@ class _Opening(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
         if self._visitor is not None:
+            self._visitor.account.left(encrypted=self._encrypted)
             self._visitor.leave()
 
     def _look(self, transport: asyncio.Transport) -> None:

@@ -9,13 +9,17 @@ from typing import Final
 #: What one subscriber has of IPv6 at least (RFC 6177 §2): all of it can be used by one machine.
 _IPV6_PREFIX: Final = 64
 
+#: Where NAT64 has the clients that speak IPv4 alone (RFC 6052 §2.1).
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def peer_of(address: str) -> str:
     """The peer that an address belongs to, by which connections are counted and limited.
 
-    An IPv4 address is a peer by itself, also where IPv6 carries it (``::ffff:192.0.2.1``). Of IPv6
+    An IPv4 address is a peer by itself, also where IPv6 carries it (``::ffff:192.0.2.1``, and
+    NAT64's ``64:ff9b::192.0.2.1``, RFC 6052 §2.1). Of IPv6
     all addresses of one /64 are one peer.
 
     Args:
@@ -75,4 +79,8 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return None
-    return getattr(found, "ipv4_mapped", None) or found
+    if isinstance(found, ipaddress.IPv6Address):
+        if found in _NAT64:
+            return ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF)
+        return found.ipv4_mapped or found
+    return found

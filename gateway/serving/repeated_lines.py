@@ -13,6 +13,7 @@ from typing import Final
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.limits import REPEATED_KINDS, REPEATED_LINES, REPEATED_SECONDS
+from partway.gateway.serving.peers import peer_of
 from partway.log_lines import LogLine, Value
 
 #: Loggers whose lines on connections and requests say whose they are, as ``peer``.
@@ -74,8 +75,9 @@ class RepeatedLines(logging.Filter):
         if not isinstance(line, LogLine) or line.event == _MORE or not line.fields.get("peer"):
             return True
         fields = line.fields
-        kind = (
-            record.name, line.event, fields["peer"], fields.get("error"), fields.get("endpoint")
+        peer = peer_of(str(fields["peer"]))  # an IPv6 site may choose half of its addresses
+        kind: _Kind = (
+            record.name, line.event, peer, fields.get("error"), fields.get("endpoint")
         )  # fmt: skip
         now = self._clock.time()
         seen = self._seen.get(kind)

@@ -12,6 +12,7 @@ from partway.gateway.limits import (
     STRANGER_ADDRESSES,
     STRANGER_BURST,
     STRANGER_CONNECTION,
+    STRANGER_DEBT,
     STRANGER_MOST,
     STRANGER_REQUEST,
     STRANGER_SHARE,
@@ -36,8 +37,9 @@ class Strangers:
            what a connection has cost that ends without a request of somebody who is known.
         2. While an address's budget is overdrawn, its connections are not read on which nobody is
            known; when the budget allows it, one after the other goes on, in the order in which they
-           came. So nobody is refused for what a neighbour behind the same address does: a client
-           with a right signature waits once for each connection, and never again on it.
+           came, but those behind the others that have been let on and are still not known. So
+           nobody is refused for what a neighbour behind the same address does: a client with a
+           right signature waits once for each connection, and never again on it.
         3. A connection on which nobody is known takes its turns in rounds with others that have a
            backlog (:class:`~partway.protocol.rounds.Rounds`), also for a short read: hundreds of
            them may ask in the same moment.
@@ -65,7 +67,7 @@ class Strangers:
 
     def account(self, address: str) -> Account:
         """Open the account of a connection from an address."""
-        own = Allowance(STRANGER_BURST, STRANGER_SHARE, self._clock.time())
+        own = Allowance(STRANGER_BURST, STRANGER_SHARE, self._clock.time(), STRANGER_DEBT)
         return Account(own, self._clock, None if self._shared(address) else self._address(address))
 
     def _address(self, address: str) -> _Address:
@@ -91,7 +93,7 @@ class Account:
         known: whether somebody has shown on it who they are.
     """
 
-    __slots__ = ("_address", "_allowance", "_clock", "_let_on", "_spent", "known")
+    __slots__ = ("_address", "_allowance", "_clock", "_had_its_turn", "_let_on", "_spent", "known")
 
     def __init__(
         self,
@@ -104,6 +106,7 @@ class Account:
         self._clock = clock
         self._address = address
         self._let_on = False
+        self._had_its_turn = False
         self._spent = False
 
     def asked(self) -> Visit:
@@ -133,10 +136,10 @@ class Account:
             return None
 
         def let_on() -> None:
-            self._let_on = True
+            self._let_on = self._had_its_turn = True
             go_on()
 
-        return self._address.place(let_on)
+        return self._address.place(let_on, again=self._had_its_turn)
 
     async def turn(self) -> None:
         """Wait until the connection may be read (rule 2)."""
@@ -186,6 +189,10 @@ class Visit:
         self._drawn = 0.0 if account.known else STRANGER_REQUEST
         account.draw(self._drawn)
 
+    def in_vain(self) -> None:
+        """Note that nobody was asked for their name, and that what they asked was at fault."""
+        self._account.known = False
+
     def recognised(self) -> None:
         """Note that it is known who sends the request, and that they may."""
         self._account.known = True
@@ -212,42 +219,55 @@ class _Address:
     """One address: its budget, and the connections that wait for it, in their order."""
 
     def __init__(self, clock: Clock, address: str, mentions: TokenBucket) -> None:
-        self.allowance = Allowance(STRANGER_BURST, STRANGER_SHARE, clock.time())
+        self.allowance = Allowance(STRANGER_BURST, STRANGER_SHARE, clock.time(), STRANGER_DEBT)
         self._clock = clock
         self._name = address
         self._mentions = mentions
         self._waiting: OrderedDict[_Place, None] = OrderedDict()
+        self._waiting_again: OrderedDict[_Place, None] = OrderedDict()
         self._timer: Timer | None = None
 
-    def place(self, let_on: Callable[[], None]) -> _Place | None:
-        """Give a connection its place, or None if it need not wait."""
+    def place(self, let_on: Callable[[], None], *, again: bool) -> _Place | None:
+        """Give a connection its place, or None if it need not wait.
+
+        Args:
+            let_on: called when it is its turn.
+            again: whether it has been let on before.
+        """
         now = self._clock.time()
-        if not self._waiting and not self.allowance.overdrawn_for(now):
+        someone_waits = self._waiting or self._waiting_again
+        if not someone_waits and not self.allowance.overdrawn_for(now):
             return None
-        if not self._waiting and self._mentions.take(now):
+        if not someone_waits and self._mentions.take(now):
             spent = "an address has spent what it may cost: its connections wait"
             log.warning(LogLine(spent, peer=self._name))
         place = _Place(self, let_on)
-        self._waiting[place] = None
+        (self._waiting_again if again else self._waiting)[place] = None
         self._look_later()
         return place
 
     def give_up(self, place: _Place) -> None:
         """Take a place back."""
         self._waiting.pop(place, None)
+        self._waiting_again.pop(place, None)
 
     def _look_later(self) -> None:
-        if self._timer is None and self._waiting:
+        if self._timer is None and (self._waiting or self._waiting_again):
             owed = self.allowance.overdrawn_for(self._clock.time())
             self._timer = self._clock.call_later(owed, self._let_one_on)
 
     def _let_one_on(self) -> None:
         self._timer = None
-        if self._waiting and not self.allowance.overdrawn_for(self._clock.time()):
-            place, _ = self._waiting.popitem(last=False)
+        first = self._waiting or self._waiting_again
+        if first and not self.allowance.overdrawn_for(self._clock.time()):
+            place, _ = first.popitem(last=False)
             # Its requests are drawn as they are read, so that the next one finds what is left.
-            place.let_on()
-        self._look_later()
+            try:
+                place.let_on()
+            finally:  # whatever is wrong with one connection, the others go on
+                self._look_later()
+        else:
+            self._look_later()
 
 
 class _Place:

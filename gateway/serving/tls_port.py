@@ -20,7 +20,7 @@ from partway.gateway.limits import (
 )
 from partway.gateway.serving.crowd import Visitor
 from partway.log_lines import LogLine
-from partway.protocol.limits import ACCEPT_BACKLOG
+from partway.protocol.limits import ACCEPT_BACKLOG, REQUEST_HEAD_TIMEOUT
 
 log = logging.getLogger("partway.listener")
 
@@ -127,28 +127,31 @@ class TlsPort:
 
     async def _shake_hands(self, accepted: socket.socket, peer: str, visitor: Visitor) -> bool:
         """Do a handshake; returns whether it was done, and the connection is its protocol's."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + TLS_HANDSHAKE_TIMEOUT
+        begun = False
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(TLS_HANDSHAKE_TIMEOUT):
                 begins = await _first_byte(accepted)
-                await visitor.account.turn()
+            async with asyncio.timeout(REQUEST_HEAD_TIMEOUT):
+                await visitor.account.turn()  # who waits costs nothing: its place is no fault
             if begins not in (_HANDSHAKE, b""):
+                visitor.account.left(encrypted=False)
                 _refuse_cleartext(accepted)
                 log.info(
                     LogLine("no TLS handshake", peer=peer, reason="the client speaks in clear")
                 )
                 return False
-            await loop.connect_accepted_socket(
+            begun = True
+            await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._factory(visitor),
                 accepted,
                 ssl=self._context,
-                ssl_handshake_timeout=max(deadline - loop.time(), 0.001),  # 0 is refused
+                ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT,
             )
         except OSError as error:  # an SSLError is one, and so is the timeout
             reason = getattr(error, "reason", None) or type(error).__name__
-            visitor.account.left(encrypted=True)
+            if begun:
+                visitor.account.left(encrypted=True)
             log.info(LogLine("no TLS handshake", peer=peer, reason=reason))
             accepted.close()
             return False

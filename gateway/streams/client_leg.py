@@ -282,6 +282,8 @@ class JsonClientLeg(EnvelopeClientLeg):
         self._may_read = True
         if not self._decoding.under_way:
             super().resume_reading()
+        else:
+            self._pings.reading_resumed()
 
     def _event(self, message: bytes) -> None:
         if len(message) <= JSON_AT_ONCE:

@@ -112,13 +112,15 @@ class Streams:
     def _look(self) -> None:
         """End the streams of those whose key, token or leave has been taken away."""
         self._looking = None
-        for session, stands in list(self._stands.items()):
-            if session in self.sessions and not stands():
-                line = "what opened the stream has been taken away"
-                stream_log.info(LogLine(line, request_id=session.request_id))
-                session.client_failed(_TAKEN_AWAY)
-        if self._stands:
-            self._look_soon()
+        try:
+            for session, stands in list(self._stands.items()):
+                if session in self.sessions and not stands():
+                    line = "what opened the stream has been taken away"
+                    stream_log.info(LogLine(line, request_id=session.request_id))
+                    session.client_failed(_TAKEN_AWAY)
+        finally:
+            if self._stands:
+                self._look_soon()
 
     def _count(self, principal: str | None, more: int) -> None:
         """Count one stream more, or one less, of a principal."""

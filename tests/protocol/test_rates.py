@@ -60,6 +60,12 @@ def test_an_allowance_never_holds_more_than_at_the_beginning():
     assert allowance.overdrawn_for(100) == 1
 
 
+def test_an_allowance_owes_no_more_than_its_debt():
+    allowance = Allowance(3, 2, now=0, debt=10)
+    allowance.draw(1000, 0)
+    assert allowance.overdrawn_for(0) == 5
+
+
 @given(st.lists(st.tuples(st.floats(0, 0.5), st.floats(0, 3))), st.floats(0, 9), st.floats(0.1, 9))
 def test_who_waits_as_long_as_an_allowance_says_spends_no_more_than_it_allows(steps, burst, rate):
     """But for what was spent last."""

@@ -7,8 +7,9 @@ import ssl
 from collections import Counter
 
 import pytest
+from hyperframe.frame import HeadersFrame
 
-from partway.gateway.limits import STRANGER_REQUEST
+from partway.gateway.limits import STRANGER_CONNECTION, STRANGER_REQUEST
 from tests.frame_factory import TEXT, frame
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.event_messages import part_event
@@ -191,3 +192,27 @@ async def test_a_tls_handshake_waits_too(gateway, clock):
 async def test_without_authentication_what_is_asked_in_vain_counts_too(gateway_for, clock):
     gateway = await gateway_for()
     await overdraw(gateway, clock, http1("/endpoints/none/invocations-bidirectional-stream"))
+
+
+async def test_a_connection_that_says_nothing_draws_on_the_address(gateway, clock):
+    for _ in range(round(BURST / STRANGER_CONNECTION) + 2):
+        client = await gateway.connect()
+        client.writer.close()
+        await client.writer.wait_closed()
+    await eventually(lambda: len(gateway.gateway._listener.crowd) == 0)
+    assert not await asks(gateway, clock, HEALTHZ)
+
+
+@pytest.mark.parametrize("end", ["a request", "a fault"])
+async def test_a_header_block_that_is_dear_to_read_is_drawn(gateway, clock, end):
+    """References of a byte each take milliseconds, and no request need come of them."""
+    client = await RawHttp2Client.connect(gateway.port)
+    client.start_reading()
+    gateway.clients.append(client)
+    await client.ready()
+    allowance = gateway.gateway._listener.crowd._account_from("127.0.0.1")._address.allowance
+    begun = bytes.fromhex("828684") + b"\x41\x01a" + b"\x40\x01a\x00" + b"\xbe" * 1900
+    upper = b"\x40\x01A\x00" if end == "a fault" else b""
+    client.send_bytes(HeadersFrame(1, begun + upper, flags=["END_HEADERS"]).serialize())
+    # Seven requests' worth, where the head of one that is cheap to read is a fourteenth of it.
+    await eventually(lambda: allowance._left < BURST - 7 * STRANGER_REQUEST)

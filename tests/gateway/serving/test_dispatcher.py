@@ -201,6 +201,9 @@ class Counted:
     def recognised(self):
         self.said.append("known")
 
+    def in_vain(self):
+        self.said.append("in vain")
+
     def cost(self, seconds):
         assert seconds >= 0
         self.said.append("cost")
@@ -243,7 +246,7 @@ async def test_what_is_answered_to_nobody_known_has_its_cost(steps, exchange):
     ("error", "said"),
     [
         (None, ["known"]),
-        (AccessDenied("no"), ["known", "cost"]),
+        (AccessDenied("no"), ["known", "in vain", "cost"]),
         (ContainerError("no"), ["known"]),
         (ZeroDivisionError(), ["known"]),
     ],

@@ -10,7 +10,8 @@ from partway.gateway.limits import HTTP1_BYTES_PER_TURN
 from partway.gateway.serving import http1_connection
 from partway.gateway.serving.crowd import uncounted
 from partway.gateway.serving.http1 import Http1Server
-from partway.gateway.serving.strangers import Account
+from partway.gateway.serving.strangers import Account, Strangers
+from tests.gateway.streams.fakes import FakeClock
 
 HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -21,12 +22,13 @@ class Transport(asyncio.Transport):
     def __init__(self, **extra):
         super().__init__(extra)
         self.closed = False
+        self.reading = True
 
     def pause_reading(self):
-        pass
+        self.reading = False
 
     def resume_reading(self):
-        pass
+        self.reading = True
 
     def is_closing(self):
         return self.closed
@@ -79,6 +81,25 @@ async def test_a_stranger_has_its_turn_in_a_round(reading):
     assert pieces == []
     await asyncio.sleep(0)
     assert pieces == [len(HEALTHZ)]
+    protocol.connection_lost(None)
+    await server.shutdown(0)
+
+
+async def test_a_read_that_comes_while_one_waits_is_the_last():
+    """aiohttp resumes the transport when a body is read, whoever has paused it."""
+    clock = FakeClock()
+    strangers = Strangers(clock)
+    stranger = strangers.account("192.0.2.1")
+    stranger.draw(10.0)
+    server = Http1Server(lambda exchange: asyncio.Event().wait())
+    protocol, transport = server.protocol(uncounted(stranger)), Transport()
+    protocol.connection_made(transport)
+    protocol.data_received(HEALTHZ)
+    await asyncio.sleep(0)
+    assert not transport.reading
+    transport.resume_reading()
+    protocol.data_received(b"x" * 1000)
+    assert not transport.reading
     protocol.connection_lost(None)
     await server.shutdown(0)
 

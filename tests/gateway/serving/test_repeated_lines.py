@@ -51,6 +51,12 @@ def test_a_flood_of_refusals_is_a_few_lines_and_their_number(repeated, clock, ca
     assert sum(len(form(record)) for record in caplog.records) < 4000
 
 
+def test_an_ipv6_site_is_one_address(repeated, caplog):
+    for number in range(100):
+        log.info(refused(peer=f"2001:db8::{number:x}"))
+    assert len(caplog.records) == REPEATED_LINES
+
+
 def test_the_first_of_each_kind_is_written(repeated, caplog):
     kinds = [
         refused(),

@@ -10,6 +10,7 @@ import pytest
 from partway.gateway.limits import (
     STRANGER_BURST,
     STRANGER_CONNECTION,
+    STRANGER_DEBT,
     STRANGER_MOST,
     STRANGER_REQUEST,
     STRANGER_SHARE,
@@ -103,6 +104,54 @@ def test_who_comes_while_others_wait_goes_behind_them(gate):
     gate.clock.advance(10)
     assert gate.let_on == [first, second]
     assert not gate.clock.armed
+
+
+def test_who_was_let_on_and_is_still_unknown_goes_behind_those_who_were_not(gate):
+    """So a thousand connections that go on asking in vain do not stand before a newcomer."""
+    stranger, newcomer = gate.account(), gate.account()
+    gate.spend(stranger, STRANGER_BURST + 0.1)
+    assert gate.waits(stranger)
+    gate.clock.advance(0.1 / STRANGER_SHARE + 0.01)
+    assert not gate.waits(stranger)
+    gate.spend(stranger, 0.1)
+    assert gate.waits(stranger)
+    assert gate.waits(newcomer)
+    gate.clock.advance(10)
+    assert gate.let_on == [stranger, newcomer, stranger]
+
+
+def test_what_is_wrong_with_one_connection_does_not_hold_the_others(gate):
+    first, second = gate.account(), gate.account()
+    gate.spend(first, STRANGER_BURST + 0.1)
+
+    def fail():
+        raise ZeroDivisionError
+
+    assert first.has_to_wait(fail)
+    assert gate.waits(second)
+    with pytest.raises(ZeroDivisionError):
+        gate.clock.advance(10)
+    gate.clock.advance(1)
+    assert gate.let_on == [second]
+
+
+def test_an_address_goes_on_soon_after_however_long_an_attack_was(gate):
+    for _ in range(10_000):
+        gate.account().left(encrypted=True)
+    account = gate.account()
+    assert gate.waits(account)
+    gate.clock.advance(STRANGER_DEBT / STRANGER_SHARE + 0.01)
+    assert gate.let_on == [account]
+
+
+def test_who_asks_in_vain_without_a_name_is_not_known_for_it(gate):
+    account = gate.account()
+    gate.spend(account, STRANGER_BURST + 0.1)
+    visit = account.asked()
+    visit.recognised()
+    assert not gate.waits(account)
+    visit.in_vain()
+    assert gate.waits(account)
 
 
 def test_a_place_can_be_given_up(gate):
