@@ -7,7 +7,6 @@ else a file of the archive is, or says of itself, is passed over.
 
 from __future__ import annotations
 
-import gzip
 import os
 import posixpath
 import re
@@ -15,9 +14,10 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, cast
 
 from partway.gateway.files import open_regular
+from partway.gateway.workbench.conformance.inflating import Inflating, PackedTooMuch
 
 #: Bytes of one JSON document, and of all files that might be one. A configuration has some
 #: kilobytes.
@@ -70,10 +70,12 @@ def read_documents(path: Path) -> dict[str, bytes]:
     with open_regular(path) as file:
         packed = file.read(len(_GZIP)) == _GZIP
         file.seek(0)
-        source: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if packed else file
+        source = Inflating(file) if packed else file
         try:
             return _documents(_Tape(source, None if packed else os.fstat(file.fileno()).st_size))
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except PackedTooMuch as error:
+            raise ArchiveError(f"the archive has {error}: unpack it, and give the .tar") from error
+        except (EOFError, zlib.error) as error:
             raise ArchiveError(f"the file is not a tar archive, or is damaged ({error})") from error
 
 
@@ -198,7 +200,7 @@ class _Tape:
         at: how many bytes have been read, or passed over.
     """
 
-    def __init__(self, source: BinaryIO | gzip.GzipFile, size: int | None) -> None:
+    def __init__(self, source: BinaryIO | Inflating, size: int | None) -> None:
         self.at = 0
         self._source = source
         self._size = size
@@ -240,7 +242,7 @@ class _Tape:
         elif end > self._size:
             raise EOFError("it ends too early")
         else:
-            self._source.seek(end)
+            cast("BinaryIO", self._source).seek(end)
             self.at = end
 
     def _bound(self, end: int) -> None:
