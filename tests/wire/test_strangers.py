@@ -59,11 +59,11 @@ async def asks(gateway, clock, request) -> bool:
     client.send(request)
     answer = asyncio.create_task(client.response())
     await eventually(lambda: answer.done() or clock.armed)
-    if not answer.done():
-        answer.cancel()
+    answered = answer.done()
+    answer.cancel()
     client.writer.close()
     await client.writer.wait_closed()
-    return answer.done()
+    return answered
 
 
 async def overdraw(gateway, clock, request=b"") -> None:
