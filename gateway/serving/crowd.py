@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 
 from partway.gateway.limits import CONNECTION_BYTES, PEER_BYTES, RESERVED_CONNECTIONS
+from partway.gateway.serving.fullest import Fullest
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.strangers import Account, AccountFrom, uncharged
 from partway.log_lines import LogLine
@@ -167,7 +168,7 @@ class Crowd:
         self._account_from = account_from
         self._peers: dict[str, _Peer] = {}
         self._reserve: dict[Visitor, None] = {}
-        self._ranks = _Ranks()
+        self._fullest = Fullest[str]()  # by peers' idle connections
         self._mentions = TokenBucket(1, 1.0, 0.0)
         self._dropped = 0
 
@@ -250,7 +251,7 @@ class Crowd:
         if not visitor.trusted and peer is not None and peer.connections >= self._share:
             if not self._drop_oldest(visitor.peer, "share"):
                 return False
-        elif self.connections >= self._most and not self._drop_oldest(self._ranks.top(), "full"):
+        elif self.connections >= self._most and not self._drop_oldest(self._fullest.top(), "full"):
             return False
         peer = self._peers.setdefault(visitor.peer, _Peer())
         peer.connections += 1
@@ -300,36 +301,10 @@ class Crowd:
             return
         peer.idle[visitor] = None
         peer.held += visitor.held
-        self._ranks.move(visitor.peer, len(peer.idle) - 1, len(peer.idle))
+        self._fullest.has(visitor.peer, len(peer.idle))
         self._bound_memory(peer)
 
     def _unlist(self, visitor: Visitor, peer: _Peer) -> None:
         del peer.idle[visitor]
         peer.held -= visitor.held
-        self._ranks.move(visitor.peer, len(peer.idle) + 1, len(peer.idle))
-
-
-class _Ranks:
-    """Peers by how many idle connections they have, so that the fullest is found at once."""
-
-    def __init__(self) -> None:
-        self._by_number: dict[int, dict[str, None]] = {}
-        self._most = 0
-
-    def move(self, peer: str, before: int, now: int) -> None:
-        """Note that a peer has one idle connection more, or one less."""
-        if before:
-            rank = self._by_number[before]
-            del rank[peer]
-            if not rank:
-                del self._by_number[before]
-        if now:
-            self._by_number.setdefault(now, {})[peer] = None
-        # By one more or less: the fullest moved to where it is now, or has others beside it.
-        if now > self._most or (before == self._most and before not in self._by_number):
-            self._most = now
-
-    def top(self) -> str | None:
-        """The peer with the most; of several, the one that has had so many for longest."""
-        rank = self._by_number.get(self._most)
-        return next(iter(rank)) if rank else None
+        self._fullest.has(visitor.peer, len(peer.idle))

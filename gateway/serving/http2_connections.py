@@ -13,6 +13,7 @@ from partway.gateway.limits import (
 )
 from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.fullest import Fullest
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
@@ -42,38 +43,6 @@ class Unended(Protocol):
         """Reset the one that is over for longest."""
 
 
-class Fullest:
-    """Connections by how many such streams they have.
-
-    Who has most of them is found without a look at thousands of connections.
-    """
-
-    def __init__(self) -> None:
-        self._counts: dict[Unended, int] = {}
-        self._by_count: dict[int, dict[Unended, None]] = {}
-
-    def changed(self, connection: Unended) -> None:
-        """Note that a connection has more of them, or fewer, or none."""
-        before = self._counts.pop(connection, 0)
-        if before:
-            same = self._by_count[before]
-            del same[connection]
-            if not same:
-                del self._by_count[before]
-        count = len(connection)
-        if count:
-            self._counts[connection] = count
-            self._by_count.setdefault(count, {})[connection] = None
-
-    def most(self) -> Unended:
-        """The connection with most of them; of several the one that came to it first.
-
-        Raises:
-            ValueError: no connection has any.
-        """
-        return next(iter(self._by_count[max(self._by_count)]))
-
-
 class Connections:
     """The connections of one server, and what they share.
 
@@ -87,7 +56,7 @@ class Connections:
         open: the open connections.
         streams: how many streams are open on all connections together.
         late: how many more are over but for their clients' ends of them.
-        unended: the connections that have some of those.
+        unended: the connections that have some of those, by how many.
         closed: set when a connection closes.
     """
 
@@ -106,7 +75,7 @@ class Connections:
         self.streams = 0
         self._streams_of: dict[str, int] = {}  # by peer
         self.late = 0
-        self.unended = Fullest()
+        self.unended = Fullest[Unended]()
         self.closed = asyncio.Event()
 
     def full(self, visitor: Visitor, *, reserved: bool) -> bool:

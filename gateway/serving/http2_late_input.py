@@ -87,14 +87,16 @@ class LateInput:
         quiet = HTTP2_LATE_QUIET_UNBEGUN if unbegun else HTTP2_LATE_QUIET
         stream = self._streams[stream_id] = _LateStream(self._clock.time(), owed, quiet)
         self._siblings.late += 1
-        self._siblings.unended.changed(self)
+        self._siblings.unended.has(self, len(self))
         self._credit(stream_id, stream)
         first = min(quiet, HTTP2_LATE_QUIET_AT_CLOSE) if self._closing else quiet
         self._look_after(stream_id, stream, first)
         if len(self) > self._at_most:  # rule 4
             self.reset_oldest()
         elif self._siblings.late > HTTP2_LATE_STREAMS_IN_ALL:
-            self._siblings.unended.most().reset_oldest()
+            fullest = self._siblings.unended.top()
+            assert fullest is not None, "this one has some"
+            fullest.reset_oldest()
 
     def received(self, stream_id: int, size: int) -> None:
         """Drop DATA of a stream, if it is one of these (rules 1 and 3)."""
@@ -116,7 +118,7 @@ class LateInput:
         if stream is None:
             return False
         self._siblings.late -= 1
-        self._siblings.unended.changed(self)
+        self._siblings.unended.has(self, len(self))
         stream.timer.cancel()
         return True
 

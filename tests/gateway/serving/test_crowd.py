@@ -300,7 +300,7 @@ class AnyOrder(RuleBasedStateMachine):
         of_each = Counter(each.peer for each in placed if not each.trusted)
         assert all(number <= self.share for number in of_each.values())
         idle = Counter(each.peer for each in placed if not (each.busy or each.trusted))
-        top = self.on.crowd._ranks.top()
+        top = self.on.crowd._fullest.top()
         assert (idle[top] if top else 0) == max(idle.values(), default=0)
         for name, peer in self.on.crowd._peers.items():
             assert peer.held == sum(each.held for each in peer.idle)
