@@ -16,7 +16,7 @@ from typing import Protocol
 from multidict import CIMultiDict
 
 from partway.gateway.limits import REQUEST_BODY_PAUSE, REQUEST_BODY_TIMEOUT
-from partway.gateway.serving.crowd import uncounted
+from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.protocol.connection import Cancellable, FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
@@ -152,7 +152,8 @@ class Exchange(ABC):
         version: HTTP's version: ``1.0``, ``1.1`` or ``2``.
         peer: address of the client, for logs.
         request_id: the exchange's id, sent back as ``x-amzn-requestid``.
-        visitor: the client's connection, as the crowd has it.
+        visitor: the client's connection, as the crowd has it; one that nobody counts unless it is
+            given.
         encrypted: whether it has TLS, here and not only at a proxy's.
         visit: what the request costs as long as it is not known who sends it.
         noted: what the operation has found out and the operator's log says of the exchange besides,
@@ -167,6 +168,9 @@ class Exchange(ABC):
         raw_headers: Sequence[tuple[str, str]],
         version: str,
         peer: str,
+        *,
+        visitor: Visitor | None = None,
+        encrypted: bool = False,
     ) -> None:
         self.method = method
         self.path = path
@@ -176,8 +180,8 @@ class Exchange(ABC):
         self.version = version
         self.peer = peer
         self.request_id = str(uuid.uuid4())
-        self.visitor = uncounted()
-        self.encrypted = False
+        self.visitor = visitor or uncounted()
+        self.encrypted = encrypted
         self.visit = self.visitor.account.asked()
         self.noted: dict[str, str] = {}
         #: The request's whole body, once it has been gathered.

@@ -77,7 +77,6 @@ class Http1Server:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         exchange = Http1Exchange(request)
-        exchange.visit = exchange.visitor.account.asked()
         try:
             await self._dispatch(exchange)
         finally:

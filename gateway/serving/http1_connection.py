@@ -211,5 +211,4 @@ class Http1Connection(RequestHandler):
             error = unreadable(exc)
         else:
             error = InternalServerError()
-        self.visitor.account.asked().cost(0.0)
         return self._refuse(request, error)

@@ -31,11 +31,13 @@ class Http1Exchange(UpgradableExchange):
         path, _, query = origin_form(request.raw_path).partition("?")
         version = f"{request.version.major}.{request.version.minor}"
         headers = tuple(request.headers.items())
-        super().__init__(request.method, path, query, headers, version, request.remote or "")
         self._request = request
         self._protocol = cast("Http1Connection", request.protocol)
-        self.visitor = self._protocol.visitor
-        self.encrypted = request.secure
+        super().__init__(
+            *(request.method, path, query, headers, version, request.remote or ""),
+            visitor=self._protocol.visitor,
+            encrypted=request.secure,
+        )
         #: What aiohttp writes once the handler has returned.
         self.response: web.StreamResponse = web.Response(status=500)
         self._handed_over = False
@@ -162,6 +164,7 @@ class Http1Exchange(UpgradableExchange):
 def refusal(request: web.BaseRequest, error: ApiError) -> web.StreamResponse:
     """Make the response to a request that ends its connection."""
     exchange = Http1Exchange(request)
+    exchange.visit.cost(0.0)
     exchange.fail(error)
     exchange.response.force_close()
     return exchange.response

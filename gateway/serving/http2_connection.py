@@ -177,9 +177,8 @@ class Http2Connection(asyncio.Protocol):
             self._flush_library()  # h2 has put its GOAWAY there
             self._give_up()
         finally:
-            if (
-                began and not account.known
-            ):  # HPACK can be made dear, and no request need come of it
+            if began and not account.known:
+                # HPACK can be made dear, and no request need come of it.
                 account.draw(time.thread_time() - began)
             self._send_soon()
             if outermost:

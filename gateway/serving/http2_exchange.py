@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 
 from partway.gateway.serving.awaited_bodies import AwaitedBodies
+from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, Exchange
 from partway.gateway.serving.http2_stream import Carrier, Http2Stream
 
@@ -20,11 +21,18 @@ class Http2Exchange(Exchange):
         carrier: Carrier,
         raw_headers: Sequence[tuple[str, str]],
         peer: str,
+        *,
+        visitor: Visitor | None = None,
+        encrypted: bool = False,
     ) -> None:
         pseudo = {name: value for name, value in raw_headers if name.startswith(":")}
         path, _, query = pseudo.get(":path", "").partition("?")
         fields = [pair for pair in raw_headers if pair[0] == ":authority" or pair[0][:1] != ":"]
-        super().__init__(pseudo.get(":method", ""), path, query, fields, "2", peer)
+        super().__init__(
+            *(pseudo.get(":method", ""), path, query, fields, "2", peer),
+            visitor=visitor,
+            encrypted=encrypted,
+        )
         self._stream = stream
         self._carrier = carrier
         self._awaited: AwaitedBodies | None = None

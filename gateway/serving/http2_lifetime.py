@@ -14,7 +14,7 @@ from partway.gateway.limits import (
     HTTP2_PREMATURE_SECONDS,
     HTTP2_PREMATURE_SHARE,
 )
-from partway.gateway.serving.crowd import Visitor, uncounted
+from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.outlet import Outlet
 from partway.log_lines import LogLine
@@ -73,10 +73,10 @@ class Http2Lifetime:
         flush: Callable[[], None],
         on_closing: Callable[[], None],
         call_later: Callable[..., Cancellable],
-        visitor: Visitor | None = None,
+        visitor: Visitor,
     ) -> None:
         self.closing = False
-        self.visitor = visitor or uncounted()
+        self.visitor = visitor
         self._gate = gate
         self._out = out
         self._siblings = siblings

@@ -205,10 +205,11 @@ class Http2Streams:
         stream.opened_at = now
         stream.uncut = self._uncut
         self._lifetime.stream_began()
-        exchange = Http2Exchange(stream, self, headers, self._out.peer)
-        exchange.visit = self._lifetime.visitor.account.asked()
-        exchange.visitor = self._lifetime.visitor
-        exchange.encrypted = self._out.encrypted
+        exchange = Http2Exchange(
+            *(stream, self, headers, self._out.peer),
+            visitor=self._lifetime.visitor,
+            encrypted=self._out.encrypted,
+        )
         stream.task = self._loop.create_task(self._answer(exchange, stream))
 
     def _in_reserve(self, headers: Sequence[tuple[str | bytes, str | bytes]]) -> bool:
