@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from partway.gateway.access.principals import Key, Principal, Principals
+from partway.gateway.access.principals import Principal, Principals
 from partway.gateway.access.used_signatures import ONCE, UsedSignatures
 from partway.protocol.errors import (
     AccessDenied,
@@ -95,6 +95,23 @@ class NoAuthentication(Authenticator):
         return ANYBODY
 
 
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    """Who sent a request, before it is known whether they may.
+
+    Attributes:
+        principal: the sender.
+        stands: whether the key or token has not been taken away, given the chain of its events.
+        event_chain: as of :class:`Identity`.
+        claim: what the request says of its signature; None if it brought a token.
+    """
+
+    principal: Principal
+    stands: Callable[[EventChain | None], bool]
+    event_chain: Callable[[], EventChain | None] = _unsigned
+    claim: Claim | None = None
+
+
 class SigV4Authentication(Authenticator):
     """Principals sign with their keys; where it is allowed they may bring a token instead.
 
@@ -121,44 +138,21 @@ class SigV4Authentication(Authenticator):
     ) -> Identity:
         token = _bearer_token(request) if bearer_allowed else None
         if token is None:
-            claim, principal, key = await self._by_signature(request, payload_hash)
+            sender = await self._by_signature(request, payload_hash)
         else:
-            principal = self._by_token(token)
-        if not principal.allows(operation, endpoint):
+            sender = self._by_token(token)
+        name = sender.principal.name
+        if not sender.principal.allows(operation, endpoint):
             at = f" at endpoint {endpoint[:64]!r}" if endpoint else ""
-            raise AccessDenied(f"{principal.name!r} may not call {operation}{at}")
+            raise AccessDenied(f"{name!r} may not call {operation}{at}")
+        if sender.claim is not None:
+            self._use_once(request, sender.claim)
 
-        def may_still() -> bool:
-            now = self._principals.by_name(principal.name)
-            return now is not None and now.allows(operation, endpoint)
+        def stands(chain: EventChain | None) -> bool:
+            now = self._principals.by_name(name)
+            return sender.stands(chain) and now is not None and now.allows(operation, endpoint)
 
-        if token is not None:
-            own = token
-
-            def has_token(_: EventChain | None) -> bool:
-                owner = self._principals.by_token(own)
-                return owner is not None and owner.name == principal.name and may_still()
-
-            return Identity(principal.name, stands=has_token)
-        self._use_once(request, claim)
-        secret = key.credentials.secret_access_key
-
-        def has_key(chain: EventChain | None) -> bool:
-            its = self._has_secret(principal.name, secret) if chain is None else chain.stands
-            return its and may_still()
-
-        return Identity(principal.name, self._chain_of(principal.name, secret, claim), has_key)
-
-    def _chain_of(self, name: str, secret: str, claim: Claim) -> Callable[[], EventChain]:
-        return lambda: EventChain(
-            [secret],
-            self._region,
-            claim.timestamp,
-            claim.signature,
-            # Those of the moment: a client may have changed to a key that came meanwhile.
-            lambda: self._secrets_now(name),
-            lambda its: self._has_secret(name, its),
-        )
+        return Identity(name, sender.event_chain, stands)
 
     def _use_once(self, request: SignableRequest, claim: Claim) -> None:
         """Refuse a request that says it is to be used once, and has been (clause 3-5)."""
@@ -166,15 +160,20 @@ class SigV4Authentication(Authenticator):
             good_until = claim.timestamp + (claim.expires or MAX_CLOCK_SKEW)
             self._used.use(claim.signature, good_until, self._clock())
 
-    def _by_token(self, token: str) -> Principal:
+    def _by_token(self, token: str) -> _Sender:
         principal = self._principals.by_token(token)
         if principal is None:
             raise UnrecognizedClient("The bearer token included in the request is invalid.")
-        return principal
+
+        def stands(_: EventChain | None) -> bool:
+            owner = self._principals.by_token(token)
+            return owner is not None and owner.name == principal.name
+
+        return _Sender(principal, stands)
 
     async def _by_signature(
         self, request: SignableRequest, payload_hash: Callable[[], Awaitable[str]]
-    ) -> tuple[Claim, Principal, Key]:
+    ) -> _Sender:
         claim = read_claim(request)
         now = self._clock()
         found = self._principals.by_access_key(claim.access_key_id)
@@ -191,8 +190,23 @@ class SigV4Authentication(Authenticator):
             region=self._region,
             now=now,
         )
+        name, secret = principal.name, key.credentials.secret_access_key
 
-        return claim, principal, key
+        def chain() -> EventChain:
+            return EventChain(
+                [secret],
+                self._region,
+                claim.timestamp,
+                claim.signature,
+                # Those of the moment: a client may have changed to a key that came meanwhile.
+                lambda: self._secrets_now(name),
+                lambda its: self._has_secret(name, its),
+            )
+
+        def stands(of_events: EventChain | None) -> bool:
+            return self._has_secret(name, secret) if of_events is None else of_events.stands
+
+        return _Sender(principal, stands, chain, claim)
 
     def _secrets_now(self, name: str) -> list[str]:
         principal = self._principals.by_name(name)
