@@ -18,8 +18,8 @@ from types import MappingProxyType
 
 from hyperframe.frame import ContinuationFrame, HeadersFrame, SettingsFrame
 
-from benchmarks.floods import Meter
 from benchmarks.peers import Peer, StartError, gateway
+from benchmarks.process_meter import Meter
 from tests.wire.floods import FRAME, PREFACE, raw
 
 _START = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"

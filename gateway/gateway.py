@@ -93,7 +93,7 @@ class Gateway:
             "1.1": lambda: self._http1.open_connections,
             "2": lambda: self._http2.open_connections,
         }
-        self._repeated: RepeatedLines | None = None  # while it listens
+        self._repeated = RepeatedLines(LoopClock())
         trusted = TrustedProxies(settings.trusted_proxies)
         crowd = Crowd(
             settings.max_connections,
@@ -122,7 +122,6 @@ class Gateway:
             except OSError:
                 self._listener.stop()
                 raise
-        self._repeated = RepeatedLines(LoopClock())
         self._repeated.open()
         return Listening(host, port, tls_port)
 
@@ -143,8 +142,7 @@ class Gateway:
         try:
             await self._drain()
         finally:
-            if self._repeated is not None:
-                self._repeated.close()
+            self._repeated.close()
         log.info("drained")
 
     async def _drain(self) -> None:

@@ -105,28 +105,6 @@ class Streams:
             self._count(principal, -1)
             self._check_idle()
 
-    def _look_soon(self) -> None:
-        if self._looking is None:
-            self._looking = self._clock.call_later(STANDING_CHECK_INTERVAL, self._look)
-
-    def _look(self) -> None:
-        """End the streams of those whose key, token or leave has been taken away."""
-        self._looking = None
-        try:
-            for session, stands in list(self._stands.items()):
-                if session in self.sessions and not stands():
-                    line = "what opened the stream has been taken away"
-                    stream_log.info(LogLine(line, request_id=session.request_id))
-                    session.client_failed(_TAKEN_AWAY)
-        finally:
-            if self._stands:
-                self._look_soon()
-
-    def _count(self, principal: str | None, more: int) -> None:
-        """Count one stream more, or one less, of a principal."""
-        if count := self._of_principals.pop(principal, 0) + more:
-            self._of_principals[principal] = count
-
     def started(
         self,
         session: Session,
@@ -178,6 +156,28 @@ class Streams:
                 cause=ending.cause.value,
             )
         )
+
+    def _look_soon(self) -> None:
+        if self._looking is None:
+            self._looking = self._clock.call_later(STANDING_CHECK_INTERVAL, self._look)
+
+    def _look(self) -> None:
+        """End the streams of those whose key, token or leave has been taken away."""
+        self._looking = None
+        try:
+            for session, stands in list(self._stands.items()):
+                if session in self.sessions and not stands():
+                    line = "what opened the stream has been taken away"
+                    stream_log.info(LogLine(line, request_id=session.request_id))
+                    session.client_failed(_TAKEN_AWAY)
+        finally:
+            if self._stands:
+                self._look_soon()
+
+    def _count(self, principal: str | None, more: int) -> None:
+        """Count one stream more, or one less, of a principal."""
+        if count := self._of_principals.pop(principal, 0) + more:
+            self._of_principals[principal] = count
 
     def _check_idle(self) -> None:
         if self.idle:

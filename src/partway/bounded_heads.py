@@ -45,7 +45,6 @@ class BoundedParser:
 
     Args:
         parser: aiohttp's, of one connection.
-
     """
 
     def __init__(self, parser: Any) -> None:
