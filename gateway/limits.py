@@ -40,6 +40,36 @@ PING_TIMEOUT: Final = 2.0
 #: Endpoints that are pinged at a time when the gateway starts.
 PINGS_AT_ONCE: Final = 16
 
+#: Between two pings of an instance in service ("every few seconds"; Kubernetes: 10 s), and how many
+#: in a row without 200 take it out of rotation (Kubernetes ``failureThreshold``: 3).
+HEALTH_PING_INTERVAL: Final = 5.0
+HEALTH_PINGS_MISSED: Final = 3
+
+#: For what is open on an instance that is to stop, to end by itself (an AWS load balancer's
+#: deregistration delay: 300 s; a stream lives 1,800 at most, clause 1.4-5).
+INSTANCE_DRAIN_TIMEOUT: Final = 300.0
+
+#: The first wait before an instance is started in the place of one that failed, and the longest;
+#: each is twice the one before (Kubernetes ``CrashLoopBackOff``: 10 s to 5 min).
+RESTART_SHORTEST: Final = 0.5
+RESTART_LONGEST: Final = 60.0
+
+#: Starts in a row that do not bring an instance into service, after which no more are tried.
+STARTS_IN_VAIN: Final = 8
+
+#: An instance that has been in service for so long has proved itself: if it fails then, the waits
+#: begin anew.
+PROVEN_AFTER: Final = 60.0
+
+#: Lines of what an instance has printed last that are told with its failure.
+LAST_LINES: Final = 20
+
+#: Session ids whose instance is remembered, of one endpoint.
+STICKY_SESSIONS: Final = 65_536
+
+#: Until the gateway says that it listens though not every endpoint is settled.
+SETTLING_TIMEOUT: Final = 30.0
+
 #: For the TLS of a container's connection, once that is accepted, for which the endpoint's
 #: ``connect_timeout`` is: two round trips and a signature, where a stream's cleartext has one.
 CONTAINER_TLS_TIMEOUT: Final = 5.0

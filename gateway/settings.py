@@ -35,7 +35,13 @@ from partway.gateway.configuration.expected import (
 )
 from partway.gateway.configuration.messages import SettingsError, error_of, given
 from partway.gateway.configuration.reader import checked, read_toml
-from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Endpoint, container_address, is_tls
+from partway.gateway.fleet.endpoints import (
+    DEFAULT_VARIANT,
+    Attached,
+    Endpoint,
+    container_address,
+    is_tls,
+)
 from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS, SHARE_OF_ONE
 from partway.gateway.serving.peers import network_of
 from partway.gateway.streams.policy import StreamPolicy
@@ -302,15 +308,18 @@ def _trusting(endpoint: Endpoint, otherwise: Trust) -> Endpoint:
     Raises:
         SettingsError: its roots cannot be read.
     """
-    if endpoint.tls is None:
+    (variant,) = endpoint.variants
+    source = variant.source
+    if not isinstance(source, Attached) or source.tls is None:
         return endpoint
-    tls = otherwise if endpoint.tls.ca is None else endpoint.tls
+    tls = otherwise if source.tls.ca is None else source.tls
     try:
         tls.context()
     except TlsError as error:
         where = "container_ca" if tls is otherwise else f"endpoints.{endpoint.name}.ca"
         raise SettingsError(f"{where}: {error}") from None
-    return dataclasses.replace(endpoint, tls=tls)
+    trusting = dataclasses.replace(variant, source=dataclasses.replace(source, tls=tls))
+    return dataclasses.replace(endpoint, variants=(trusting,))
 
 
 def _endpoint(
@@ -318,12 +327,12 @@ def _endpoint(
 ) -> Endpoint:
     """An endpoint of the file, with the policy of all where its own table says nothing."""
     own = {key: getattr(table, key) for key in members if key in _OF_STREAMS}
-    return Endpoint(
+    return Endpoint.attached(
         name,
         container_address(table.url, tls=True),
         dataclasses.replace(policy, **own),
-        table.variant,
-        Trust(table.ca) if is_tls(table.url) else None,
+        variant=table.variant,
+        tls=Trust(table.ca) if is_tls(table.url) else None,
     )
 
 
@@ -337,7 +346,7 @@ def _of_the_command_line(texts: Iterable[str], policy: StreamPolicy) -> Iterator
         checked(_Name, name, f"--endpoint {each}")
         checked(_ContainerUrl, url, f"--endpoint {name}")
         tls = Trust() if is_tls(url) else None
-        yield Endpoint(name, container_address(url, tls=True), policy, tls=tls)
+        yield Endpoint.attached(name, container_address(url, tls=True), policy, tls=tls)
 
 
 def changed_policy(base: StreamPolicy, table: Mapping[str, Any], where: str) -> StreamPolicy:

@@ -20,7 +20,6 @@ from partway.container.cli import new as container_new
 from partway.container.cli import serve as container_serve
 from partway.gateway.access.principals import Principals
 from partway.gateway.cli import certs, conform, dev, invoke, replay, serve
-from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
 from partway.gateway.streams.metrics import Metrics
@@ -373,9 +372,3 @@ PUBLIC_METHODS = (
     *("send", "send_text", "send_bytes", "end_input"),
     *("receive", "messages", "ask", "close"),
 )
-
-
-def test_an_endpoint_has_no_setting_that_the_pages_do_not_know():
-    """What can be set on an endpoint is its URL, whom to believe there, and its policy."""
-    fields = {field.name for field in dataclasses.fields(Endpoint)}
-    assert fields == {"name", "container", "policy", "variant", "tls"}

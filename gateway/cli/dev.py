@@ -12,6 +12,7 @@ from partway.documentation import page
 from partway.gateway import settings
 from partway.gateway.cli.process import raise_descriptor_limit, run_loop, stop_on_signals
 from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.fleet.endpoints import places
 from partway.gateway.fleet.launchers.process import Command, free_port
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.gateway import Gateway
@@ -102,10 +103,10 @@ async def develop(loaded: Settings, command: Command, changes: Changes | None, s
         changes: the changes that have the container started again; None to start it only once.
         shown: what the page calls the model.
     """
-    (endpoint,) = loaded.endpoints
-    gateway = Gateway(loaded, further_routes=(Page(endpoint.name, shown).route,))
+    (place,) = places(loaded.endpoints[0])
+    gateway = Gateway(loaded, further_routes=(Page(place.endpoint, shown).route,))
     with contextlib.closing(Leash()) as leash:
-        ready_line = f"listening on http://{endpoint.container}"
+        ready_line = f"listening on http://{place.container}"
         supervisor = Supervisor(command, ready_line, leash, changes, _say)
         stop = stop_on_signals(again=supervisor.kill)
         try:
@@ -116,8 +117,8 @@ async def develop(loaded: Settings, command: Command, changes: Changes | None, s
             )
         url = f"http://{listening.host}:{listening.port}"
         _say(f"page       {url}/")
-        _say(f"endpoint   {url}/endpoints/{endpoint.name}/invocations-bidirectional-stream")
-        _say(f"container  http://{endpoint.container}")
+        _say(f"endpoint   {url}/endpoints/{place.endpoint}/invocations-bidirectional-stream")
+        _say(f"container  http://{place.container}")
         try:
             async with changes or contextlib.nullcontext():
                 return await supervisor.run(stop)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Protocol
 
 from partway.gateway.dialling import Upgraded
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoints import Place
 from partway.gateway.streams.container_leg import dial
 
 
 class Dialler(Protocol):
-    """Opens a stream's connection with its endpoint's container; asked once for each stream.
+    """Opens a stream's connection with its container; asked once for each stream.
 
-    The endpoint is the one that has just been found for the stream, so a dialler needs no list of
+    The place is the one that has just been found for the stream, so a dialler needs no list of
     endpoints and holds for those too that appear while the gateway runs.
     """
 
-    async def __call__(self, endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
-        """Connect to the endpoint's container, and upgrade the connection to a WebSocket.
+    async def __call__(self, place: Place, target: str, request_id: str) -> Upgraded:
+        """Connect to the container, and upgrade the connection to a WebSocket.
 
         Args:
-            endpoint: whose container is wanted.
+            place: where the container is.
             target: path and query asked of the container.
             request_id: the stream's id, which the container is told.
 
@@ -30,7 +30,7 @@ class Dialler(Protocol):
         """
 
 
-async def dial_container(endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
-    """Connect to the endpoint's container itself; see :class:`Dialler`."""
-    tls = None if endpoint.tls is None else endpoint.tls.context()
-    return await dial(endpoint.container, target, request_id, endpoint.policy, tls)
+async def dial_container(place: Place, target: str, request_id: str) -> Upgraded:
+    """Connect to the container itself; see :class:`Dialler`."""
+    tls = None if place.tls is None else place.tls.context()
+    return await dial(place.container, target, request_id, place.policy, tls)

@@ -1,12 +1,25 @@
-"""Which endpoints there are: names, and URLs of running containers."""
+"""What an endpoint is: its name, its variants, and what runs their instances.
+
+All of it is what an operator has asked for, as values; what runs is the fleet's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from partway.gateway.dialling import HTTPS_PORT, Address
+from partway.gateway.limits import (
+    HEALTH_PING_INTERVAL,
+    HEALTH_PINGS_MISSED,
+    INSTANCE_DRAIN_TIMEOUT,
+    PING_TIMEOUT,
+    START_TIMEOUT,
+    STOP_GRACE,
+)
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import InputValidationError
@@ -15,21 +28,153 @@ from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
 #: What SageMaker's own tools call an endpoint's only production variant.
 DEFAULT_VARIANT = "AllTraffic"
 
+#: When an engine is to pull an image.
+Pull: TypeAlias = Literal["missing", "never", "always"]
+
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One endpoint.
+class Attached:
+    """Containers that somebody else runs, one for each instance.
 
     Attributes:
-        name: the name by which clients call the endpoint (clause 4-7).
-        container: where the endpoint's container listens.
-        tls: whom to believe that the container is who it says; None without TLS.
-        policy: what the endpoint's streams may do.
-        variant: the one production variant: reported as ``x-amzn-invoked-production-variant``, and
-            the only one that ``TargetVariant`` may name.
+        addresses: where they listen.
+        tls: whom to believe that they are who they say; None without TLS.
+    """
+
+    addresses: tuple[Address, ...]
+    tls: Trust | None = None
+
+    def url(self, address: Address) -> str:
+        """The URL of one of them, for the operator to read."""
+        return f"{'http' if self.tls is None else 'https'}://{address}"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A command of this machine, started once for each instance.
+
+    Attributes:
+        command: program and arguments; nothing is appended, and no shell has a say in it.
+        cwd: the folder in which it runs; None for the gateway's own.
+    """
+
+    command: tuple[str, ...]
+    cwd: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image of a container engine, from which each instance is made (clause 1.1-1).
+
+    Attributes:
+        name: as the engine knows it, such as ``registry.example/echo:1``.
+        pull: when the engine is to pull it.
     """
 
     name: str
+    pull: Pull = "missing"
+
+
+#: What runs the instances of a variant.
+Source: TypeAlias = Attached | Program | Image
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceTimes:
+    """What an instance's life is measured by; seconds, but for the last.
+
+    Attributes:
+        startup_timeout: from the start until ``/ping`` is answered with 200 (clause 1.1-3).
+        ping_interval: between two pings of one that is in service.
+        ping_timeout: for the answer to a ping (clause 1.1-2).
+        drain_timeout: for the streams and requests of one that is to stop, to end by themselves.
+        stop_timeout: from SIGTERM to SIGKILL (clause 1.1-1).
+        pings_missed: in a row, after which an instance takes no more streams.
+    """
+
+    startup_timeout: float = START_TIMEOUT
+    ping_interval: float = HEALTH_PING_INTERVAL
+    ping_timeout: float = PING_TIMEOUT
+    drain_timeout: float = INSTANCE_DRAIN_TIMEOUT
+    stop_timeout: float = STOP_GRACE
+    pings_missed: int = HEALTH_PINGS_MISSED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A production variant: instances that are all alike.
+
+    Attributes:
+        source: what runs the instances.
+        name: reported as ``x-amzn-invoked-production-variant``, and what ``TargetVariant`` names.
+        instances: how many there are to be; of attached ones as many as there are addresses.
+        weight: the variant's share of the endpoint's streams and requests is its weight's share of
+            all weights.
+        model_data: a folder, a ``tar.gz``, or either at ``s3://``, seen by an instance as its model
+            directory; None for an empty one.
+        environment: further variables of the instances, as pairs in the order of their names.
+        gpus: of each instance.
+        cpus: of each instance, as an engine limits them; None for no limit.
+        memory: of each instance, in bytes; None for no limit.
+        container_hostname: the instance's own DNS name (clause 1.1-7); None for the engine's
+            choice.
+        times: what an instance's life is measured by.
+    """
+
+    source: Source
+    name: str = DEFAULT_VARIANT
+    instances: int = 1
+    weight: float = 1.0
+    model_data: str | None = None
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
+    gpus: int = 0
+    cpus: float | None = None
+    memory: int | None = None
+    container_hostname: str | None = None
+    times: InstanceTimes = InstanceTimes()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One endpoint, as it is to be.
+
+    Attributes:
+        name: the name by which clients call the endpoint (clause 4-7).
+        policy: what the endpoint's streams may do.
+        variants: by which it is answered, one at least; each name is there once.
+    """
+
+    name: str
+    policy: StreamPolicy
+    variants: tuple[Variant, ...]
+
+    @classmethod
+    def attached(
+        cls,
+        name: str,
+        address: Address,
+        policy: StreamPolicy,
+        *,
+        variant: str = DEFAULT_VARIANT,
+        tls: Trust | None = None,
+    ) -> Endpoint:
+        """Make an endpoint of one container that somebody else runs."""
+        return cls(name, policy, (Variant(source=Attached((address,), tls), name=variant),))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one stream or request goes: an instance of an endpoint.
+
+    Attributes:
+        endpoint: the endpoint's name.
+        container: where the instance listens.
+        policy: what the endpoint's streams may do.
+        variant: the name of the instance's variant.
+        tls: whom to believe that the instance is who it says; None without TLS.
+    """
+
+    endpoint: str
     container: Address
     policy: StreamPolicy
     variant: str = DEFAULT_VARIANT
@@ -37,7 +182,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Where the container is, for the operator to read."""
+        """Where the instance is, for the operator to read."""
         return f"{'http' if self.tls is None else 'https'}://{self.container}"
 
 
@@ -47,28 +192,41 @@ class Endpoints:
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._by_name = {endpoint.name: endpoint for endpoint in endpoints}
 
-    def __iter__(self) -> Iterator[Endpoint]:
-        return iter(self._by_name.values())
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    def find(self, name: str) -> Endpoint:
-        """Return the endpoint of a name.
+    def find(self, name: str) -> Place:
+        """Return where the endpoint of a name is.
 
         Raises:
             InputValidationError: no endpoint has the name, or it cannot be a name (4-6, 4-7).
         """
-        if not is_name(name):
-            raise InputValidationError(
-                f"an endpoint's name must be up to {MAX_ENDPOINT_NAME} letters, digits and "
-                "hyphens, and neither begin nor end with a hyphen",
-                "InvalidEndpointName",
-            )
+        check_name(name)
         endpoint = self._by_name.get(name)
         if endpoint is None:
             raise InputValidationError(f"there is no endpoint {name!r}", "EndpointNotFound")
-        return endpoint
+        return places(endpoint)[0]
+
+
+def places(endpoint: Endpoint) -> list[Place]:
+    """Where the attached containers of an endpoint are."""
+    return [
+        Place(endpoint.name, address, endpoint.policy, variant.name, variant.source.tls)
+        for variant in endpoint.variants
+        if isinstance(variant.source, Attached)
+        for address in variant.source.addresses
+    ]
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be an endpoint's name (clause 4-7).
+
+    Raises:
+        InputValidationError: it cannot.
+    """
+    if not is_name(name):
+        raise InputValidationError(
+            f"an endpoint's name must be up to {MAX_ENDPOINT_NAME} letters, digits and "
+            "hyphens, and neither begin nor end with a hyphen",
+            "InvalidEndpointName",
+        )
 
 
 def is_tls(url: str) -> bool:

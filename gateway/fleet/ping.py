@@ -14,7 +14,7 @@ import aiohttp
 
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import without_tls
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoints import Endpoint, Place, places
 from partway.gateway.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
@@ -95,14 +95,14 @@ async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None
         endpoints: those that there are.
         clock: measures the time of each ping.
     """
-    places = asyncio.Semaphore(PINGS_AT_ONCE)
+    turns = asyncio.Semaphore(PINGS_AT_ONCE)
 
-    async def tell(session: aiohttp.ClientSession, endpoint: Endpoint) -> None:
-        whose = {"endpoint": endpoint.name, "container": endpoint.url}
-        async with places:
+    async def tell(session: aiohttp.ClientSession, place: Place) -> None:
+        whose = {"endpoint": place.endpoint, "container": place.url}
+        async with turns:
             try:
-                tls = None if endpoint.tls is None else endpoint.tls.context()
-                trouble = await ping(session, endpoint.url, clock, tls)
+                tls = None if place.tls is None else place.tls.context()
+                trouble = await ping(session, place.url, clock, tls)
             except Exception:  # one that nobody has thought of is not to silence the others' lines
                 log.exception(LogLine("endpoint was not asked", **whose))
                 return
@@ -113,4 +113,5 @@ async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None
 
     async with ping_session() as session, asyncio.TaskGroup() as asking:
         for endpoint in endpoints:
-            asking.create_task(tell(session, endpoint))
+            for place in places(endpoint):
+                asking.create_task(tell(session, place))

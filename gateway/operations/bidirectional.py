@@ -72,21 +72,21 @@ class BidirectionalStream:
         """Answer one request; returns when its stream is over."""
         chain = identity.event_chain() if _is_event_stream(exchange) else None
         front = self._front(exchange, chain)
-        endpoint = self._endpoints.find(named["endpoint"])
+        place = self._endpoints.find(named["endpoint"])
         # Where the container runs is for the operator to see, not for the client.
-        exchange.noted |= {"endpoint": endpoint.name, "container": endpoint.url}
+        exchange.noted |= {"endpoint": place.endpoint, "container": place.url}
         asked = front.asked
         target = container_target(asked)
-        check_variant(asked, endpoint.variant)
+        check_variant(asked, place.variant)
 
         with self._streams.opening(identity.principal):
-            upgraded = await self._dialler(endpoint, target, exchange.request_id)
+            upgraded = await self._dialler(place, target, exchange.request_id)
             try:
                 # Clause 2.2-2: the client's answer follows the container's.
                 await front.open(
                     {
-                        "x-amzn-invoked-production-variant": endpoint.variant,
-                        INPUT_END_HEADER: _input_end(endpoint.policy, upgraded),
+                        "x-amzn-invoked-production-variant": place.variant,
+                        INPUT_END_HEADER: _input_end(place.policy, upgraded),
                     }
                 )
             except BaseException:
@@ -94,11 +94,11 @@ class BidirectionalStream:
                 raise
             clock = LoopClock()
             session = Session(
-                endpoint=endpoint.name,
+                endpoint=place.endpoint,
                 request_id=exchange.request_id,
-                client=front.leg(endpoint.policy, clock),
-                container=WebSocketContainerLeg(upgraded, endpoint.policy, clock),
-                policy=endpoint.policy,
+                client=front.leg(place.policy, clock),
+                container=WebSocketContainerLeg(upgraded, place.policy, clock),
+                policy=place.policy,
                 clock=clock,
                 on_end=self._streams.ended,
             )

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoints import Endpoint, places
 from partway.gateway.settings import VARIABLES, Settings, changed_policy, is_loopback, load
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.local_ca import LocalCa
@@ -248,8 +248,10 @@ def test_endpoints_inherit_what_they_do_not_set(toml):
         ),
     )
     assert loaded.endpoints == (
-        Endpoint("a", Address("127.0.0.1", 1), StreamPolicy(lifetime=60.0, input_end="drain")),
-        Endpoint(
+        Endpoint.attached(
+            "a", Address("127.0.0.1", 1), StreamPolicy(lifetime=60.0, input_end="drain")
+        ),
+        Endpoint.attached(
             "b",
             Address("::1", 2),
             StreamPolicy(lifetime=61.5, input_end="drain", normal_close="end"),
@@ -278,7 +280,7 @@ def test_containers_behind_tls_and_their_roots(toml, ca):
 
     def trusts(**further):
         loaded = load(flags | further, {}, config)
-        return {endpoint.name: endpoint.tls for endpoint in loaded.endpoints}
+        return {place.endpoint: place.tls for each in loaded.endpoints for place in places(each)}
 
     assert trusts() == {
         "own": Trust(ca), "systems": Trust(), "clear": None, "flagged": Trust(),
@@ -288,8 +290,8 @@ def test_containers_behind_tls_and_their_roots(toml, ca):
     assert trusts(container_ca=other) == {
         "own": Trust(ca), "systems": Trust(other), "clear": None, "flagged": Trust(other),
     }  # fmt: skip
-    assert load(flags, {"PARTWAY_CONTAINER_CA": str(ca)}).endpoints[0].tls == Trust(ca)
-    assert str(load(flags, {}).endpoints[0].container) == "d:443"
+    assert places(load(flags, {"PARTWAY_CONTAINER_CA": str(ca)}).endpoints[0])[0].tls == Trust(ca)
+    assert str(places(load(flags, {}).endpoints[0])[0].container) == "d:443"
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,7 @@ def test_an_endpoint_of_the_command_line_takes_the_place_of_its_namesake(toml):
     )
     loaded = load({"endpoints": ["a=http://other:2", "c=http://c:3"]}, {}, config)
     found = {endpoint.name: endpoint for endpoint in loaded.endpoints}
-    assert {name: str(endpoint.container) for name, endpoint in found.items()} == {
+    assert {name: str(places(endpoint)[0].container) for name, endpoint in found.items()} == {
         "a": "other:2",
         "b": "b:1",
         "c": "c:3",

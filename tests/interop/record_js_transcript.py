@@ -52,7 +52,7 @@ async def converse(directory: Path) -> dict[str, Any]:
     principals.write_text(principals_of(KEY._asdict()), "utf-8")
     principals.chmod(0o600)
     async with RawContainer() as container:
-        endpoint = Endpoint("model", Address("127.0.0.1", container.port), StreamPolicy())
+        endpoint = Endpoint.attached("model", Address("127.0.0.1", container.port), StreamPolicy())
         gateway = Gateway(
             Settings(
                 port=0, auth="sigv4", principals=principals, region=REGION, endpoints=(endpoint,)

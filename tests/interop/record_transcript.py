@@ -108,7 +108,7 @@ async def converse(python: str, directory: Path) -> dict[str, Any]:
     principals.chmod(0o600)
     record = Record()
     async with RawContainer() as container:
-        endpoint = Endpoint("model", Address("127.0.0.1", container.port), StreamPolicy())
+        endpoint = Endpoint.attached("model", Address("127.0.0.1", container.port), StreamPolicy())
         gateway = Gateway(
             Settings(
                 port=0, auth="sigv4", principals=principals, region=REGION, endpoints=(endpoint,)

@@ -115,7 +115,9 @@ async def port(
         auth="sigv4",
         principals=principals,
         region=transcript.told["region"],
-        endpoints=(Endpoint("model", Address("127.0.0.1", container.port), StreamPolicy()),),
+        endpoints=(
+            Endpoint.attached("model", Address("127.0.0.1", container.port), StreamPolicy()),
+        ),
         shutdown_hard=1.0,
     )
     gateway = Gateway(settings, wall_clock=lambda: transcript.time)

@@ -258,7 +258,7 @@ async def test_the_container_gets_the_same_frames(
     principals.chmod(0o600)
     # It was said over TLS, where version 0.4 for Python need not sign its end (clause 2.3-2).
     policy = StreamPolicy(signed_end="optional")
-    endpoint = Endpoint("model", Address("127.0.0.1", container.port), policy)
+    endpoint = Endpoint.attached("model", Address("127.0.0.1", container.port), policy)
     settings = Settings(
         port=0,
         auth="sigv4",

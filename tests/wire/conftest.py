@@ -92,7 +92,7 @@ async def gateway_for(
             stopping = {"shutdown_grace": 0.0, "shutdown_spread": 0.0, "shutdown_hard": 1.0}
             settings = {
                 "port": 0,
-                "endpoints": (Endpoint(ENDPOINT, where, policy, tls=container_tls),),
+                "endpoints": (Endpoint.attached(ENDPOINT, where, policy, tls=container_tls),),
                 **stopping,
                 **settings,
             }

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from partway.gateway.dialling import Address, Upgraded
 from partway.gateway.fleet.dialler import dial_container
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoints import Place
 from partway.gateway.workbench.intermediary.faults import Rules
 from partway.gateway.workbench.intermediary.observer import Observe
 from partway.gateway.workbench.intermediary.relay import Intermediary
@@ -59,7 +59,7 @@ class InterposingDialler:
         self._observe = observe
         self._max_idle = max_idle
         #: By what they stand before; the one that was dialled longest ago is the first.
-        self._standing: dict[Endpoint, _Standing] = {}
+        self._standing: dict[Place, _Standing] = {}
         self._starting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -78,26 +78,26 @@ class InterposingDialler:
             self._standing.clear()
             await asyncio.gather(*ending)
 
-    async def __call__(self, endpoint: Endpoint, target: str, request_id: str) -> Upgraded:
+    async def __call__(self, place: Place, target: str, request_id: str) -> Upgraded:
         """See :class:`~partway.gateway.fleet.dialler.Dialler`."""
         async with self._starting:  # of two streams that are the first, one starts what both use
-            standing = self._standing.pop(endpoint, None) or await self._start(endpoint)
-            self._standing[endpoint] = standing
+            standing = self._standing.pop(place, None) or await self._start(place)
+            self._standing[place] = standing
             standing.dials += 1
         try:
-            before = dataclasses.replace(endpoint, container=standing.address, tls=None)
+            before = dataclasses.replace(place, container=standing.address, tls=None)
             return await dial_container(before, target, request_id)
         finally:
             standing.dials -= 1
 
-    async def _start(self, endpoint: Endpoint) -> _Standing:
+    async def _start(self, place: Place) -> _Standing:
         intermediary = Intermediary(
-            endpoint.name,
-            endpoint.container,
+            place.endpoint,
+            place.container,
             self._rules,
             self._observe,
-            endpoint.policy,
-            endpoint.tls,
+            place.policy,
+            place.tls,
         )
         await self._end_idle()
         try:
@@ -113,6 +113,6 @@ class InterposingDialler:
 
     async def _end_idle(self) -> None:
         """Make room for one more intermediary: end those dialled longest ago that are unused."""
-        idle = [endpoint for endpoint, standing in self._standing.items() if standing.idle]
-        for endpoint in idle[: max(0, len(idle) + 1 - self._max_idle)]:
-            await self._standing.pop(endpoint).intermediary.aclose()
+        idle = [place for place, standing in self._standing.items() if standing.idle]
+        for place in idle[: max(0, len(idle) + 1 - self._max_idle)]:
+            await self._standing.pop(place).intermediary.aclose()

@@ -333,7 +333,7 @@ class RunningGateway:
                 shutdown_spread=0.0,
                 shutdown_hard=_LAST_BYTES,
                 region=self.region,
-                endpoints=(Endpoint(self.endpoint_name, container, self._policy),),
+                endpoints=(Endpoint.attached(self.endpoint_name, container, self._policy),),
             )
             gateway = Gateway(settings, server_context(files), dialler=dialler)
             listening = await gateway.start()

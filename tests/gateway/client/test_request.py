@@ -78,7 +78,7 @@ async def tls_gateway(container: RawContainer, certificate: TlsFiles) -> AsyncIt
             settings = Settings(
                 port=0,
                 tls_port=0,
-                endpoints=(Endpoint(ENDPOINT, address, StreamPolicy()),),
+                endpoints=(Endpoint.attached(ENDPOINT, address, StreamPolicy()),),
                 shutdown_grace=0.0,
                 shutdown_spread=0.0,
                 **more,

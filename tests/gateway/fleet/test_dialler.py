@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.dialler import dial_container
-from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.endpoints import Place
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import ContainerError
 from tests.wire.conftest import PATIENT
@@ -26,13 +26,13 @@ async def test_each_stream_is_dialled_by_the_gateways_dialler(gateway_for, conta
 
     gateway = await gateway_for(dialler=dialler)
     _, model = await gateway.open(how, STREAM_PATH)
-    endpoint = Endpoint(ENDPOINT, Address("127.0.0.1", container.port), PATIENT)
+    endpoint = Place(ENDPOINT, Address("127.0.0.1", container.port), PATIENT)
     request_id = model.header("x-amzn-sagemaker-request-id")
     assert asked == [(endpoint, "/invocations-bidirectional-stream", request_id)]
 
 
 async def test_the_plain_one_goes_to_the_endpoints_container(container):
-    endpoint = Endpoint("model", Address("127.0.0.1", container.port), PATIENT)
+    endpoint = Place("model", Address("127.0.0.1", container.port), PATIENT)
     upgraded = await soon(dial_container(endpoint, "/v1/listen?a=1", "an-id"))
     model = await container.stream()
     assert model.target == "/v1/listen?a=1"
@@ -43,7 +43,7 @@ async def test_the_plain_one_goes_to_the_endpoints_container(container):
 async def test_the_plain_one_keeps_to_the_endpoints_times():
     async with RawContainer(lambda _: None) as silent:
         policy = StreamPolicy(connect_timeout=5, handshake_timeout=0.05)
-        endpoint = Endpoint("model", Address("127.0.0.1", silent.port), policy)
+        endpoint = Place("model", Address("127.0.0.1", silent.port), policy)
         with pytest.raises(ContainerError) as caught:
             await soon(dial_container(endpoint, "/", "id"))
     assert "no answer to the upgrade within 0.05 s" in caught.value.message

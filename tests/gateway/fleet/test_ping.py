@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from datetime import UTC, datetime
 
@@ -117,7 +116,7 @@ async def test_tls_at_a_server_without():
 
 
 def endpoint(name, port):
-    return Endpoint(name, Address(HOST, port), StreamPolicy())
+    return Endpoint.attached(name, Address(HOST, port), StreamPolicy())
 
 
 async def test_each_endpoint_has_one_line(caplog):
@@ -141,7 +140,7 @@ async def test_a_fault_of_one_is_told_and_silences_no_other(caplog, monkeypatch)
 
     monkeypatch.setattr(Trust, "context", no_context)
     async with Answering(OK) as well:
-        spoilt = dataclasses.replace(endpoint("a", well.port), tls=Trust())
+        spoilt = Endpoint.attached("a", Address(HOST, well.port), StreamPolicy(), tls=Trust())
         with caplog.at_level(logging.INFO, "partway.fleet"):
             await soon(tell_which_answer([spoilt, endpoint("b", well.port)], FakeClock()))
     first, second = caplog.records

@@ -56,7 +56,7 @@ async def reply_in_parts(gateway_port: int, request: str) -> list[bytes]:
 
 
 async def through_gateway(port: int, request: str) -> list[bytes]:
-    endpoint = Endpoint("text", Address("127.0.0.1", port), StreamPolicy())
+    endpoint = Endpoint.attached("text", Address("127.0.0.1", port), StreamPolicy())
     gateway = Gateway(Settings(port=0, endpoints=(endpoint,)))
     listening = await gateway.start()
     try:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint, Endpoints
+from partway.gateway.fleet.endpoints import Endpoints, Place
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Refuse, Rule, Rules
 from partway.gateway.workbench.recording.recorder import Recorder
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 def endpoint_of(container):
     """Endpoints of the one container, by their names."""
 
-    def endpoint(name: str) -> Endpoint:
-        return Endpoint(name, Address("127.0.0.1", container.port), PATIENT)
+    def endpoint(name: str) -> Place:
+        return Place(name, Address("127.0.0.1", container.port), PATIENT)
 
     return endpoint
 
 
-async def dialled(dialler: InterposingDialler, endpoint: Endpoint) -> tuple[asyncio.Transport, int]:
+async def dialled(dialler: InterposingDialler, endpoint: Place) -> tuple[asyncio.Transport, int]:
     """A stream's connection, and the port of the intermediary that it goes through."""
     upgraded = await soon(dialler(endpoint, "/x", "id"))
     return upgraded.transport, upgraded.transport.get_extra_info("peername")[1]
@@ -58,7 +58,7 @@ async def test_an_endpoint_that_appears_later_is_recorded_and_spoiled(
     ):
         gateway = await gateway_for(dialler=dialler)
         await gateway.open(RAW)
-        later = Endpoint("later", Address("127.0.0.1", another.port), PATIENT)
+        later = Place("later", Address("127.0.0.1", another.port), PATIENT)
         known = Endpoints.find
         monkeypatch.setattr(
             Endpoints, "find", lambda table, name: later if name == "later" else known(table, name)
@@ -110,7 +110,7 @@ async def test_an_endpoint_whose_container_has_moved_is_followed(container, endp
     async with InterposingDialler(Rules()) as dialler, RawContainer() as moved:
         before, _ = await dialled(dialler, endpoint_of("a"))
         await container.stream()
-        after, _ = await dialled(dialler, Endpoint("a", Address("127.0.0.1", moved.port), PATIENT))
+        after, _ = await dialled(dialler, Place("a", Address("127.0.0.1", moved.port), PATIENT))
         await moved.stream()
         before.abort()
         after.abort()

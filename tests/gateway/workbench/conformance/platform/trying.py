@@ -61,7 +61,10 @@ async def tried(
             hurried = replace(hurried, connect_timeout=5.0)
         settings = Settings(
             port=0,
-            endpoints=(Endpoint("model", where, _PATIENT), Endpoint("hurried", where, hurried)),
+            endpoints=(
+                Endpoint.attached("model", where, _PATIENT),
+                Endpoint.attached("hurried", where, hurried),
+            ),
             shutdown_grace=0.0,
             shutdown_spread=0.0,
             shutdown_hard=1.0,

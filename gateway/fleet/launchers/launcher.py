@@ -1,0 +1,84 @@
+"""What the fleet expects of whatever launches containers, be it a process or an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Variant
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One instance that is to be launched.
+
+    Attributes:
+        instance: its id, of letters, digits and hyphens; no other instance of any time has it.
+        endpoint: the name of its endpoint.
+        variant: what it is an instance of.
+        number: which of the variant's instances it is, from 0; attached ones have an address each.
+        model_dir: the folder with the model's artifacts, not to be written to; None for none.
+        output: takes what it prints, as it comes.
+    """
+
+    instance: str
+    endpoint: str
+    variant: Variant
+    number: int
+    model_dir: Path | None
+    output: Callable[[bytes], None]
+
+
+class LaunchError(Exception):
+    """An instance cannot be launched; the message says why, and what to do.
+
+    Attributes:
+        passing: whether a later attempt may fare better: an engine that is away comes back, but no
+            program appears where there is none.
+    """
+
+    def __init__(self, why: str, *, passing: bool) -> None:
+        super().__init__(why)
+        self.passing = passing
+
+
+class RunningContainer(Protocol):
+    """A container that was launched: its caller's to end."""
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, or will."""
+
+    async def wait(self) -> object:
+        """Wait for its end, for as long as it lives.
+
+        Returns:
+            How it has ended; its text completes "the container …".
+        """
+
+    async def stop(self, grace: float) -> bool:
+        """End it: SIGTERM, and SIGKILL ``grace`` seconds later; returns when it has ended.
+
+        Returns:
+            Whether SIGTERM was enough.
+        """
+
+    def kill(self) -> None:
+        """Begin to end it at once; :meth:`wait` takes seconds at most from here on."""
+
+
+class Launcher(Protocol):
+    """Launches containers of one kind."""
+
+    async def launch(self, order: Order) -> RunningContainer:
+        """Start a container; returns as soon as it has an address, whether or not it is ready.
+
+        Raises:
+            LaunchError: it cannot be started. Nothing of it is left then, nor if this is cancelled.
+        """
+
+    async def aclose(self) -> None:
+        """Give back what the launcher itself holds, once all its containers have ended."""

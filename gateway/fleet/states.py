@@ -1,0 +1,73 @@
+"""The life of an instance, as a table: its states, and what leads from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class InstanceState(StrEnum):
+    """Where an instance is in its life."""
+
+    PENDING = "Pending"
+    STARTING = "Starting"
+    IN_SERVICE = "InService"
+    DRAINING = "Draining"
+    STOPPED = "Stopped"
+    FAILED = "Failed"
+
+
+class Happening(StrEnum):
+    """What leads an instance from one state to the next."""
+
+    LAUNCHED = "launched"
+    READY = "/ping answered with 200"
+    NOT_STARTED = "could not be started, or not in time"
+    ENDED = "its container ended by itself"
+    UNHEALTHY = "missed its pings"
+    TOLD_TO_STOP = "told to stop"
+    EMPTIED = "nothing is open on it, and its container has ended"
+
+
+#: By state and happening the next state; what is not here cannot be.
+TRANSITIONS: Final[Mapping[tuple[InstanceState, Happening], InstanceState]] = MappingProxyType(
+    {
+        (InstanceState.PENDING, Happening.LAUNCHED): InstanceState.STARTING,
+        (InstanceState.PENDING, Happening.NOT_STARTED): InstanceState.FAILED,
+        (InstanceState.PENDING, Happening.TOLD_TO_STOP): InstanceState.STOPPED,
+        (InstanceState.STARTING, Happening.READY): InstanceState.IN_SERVICE,  # clause 1.1-2
+        (InstanceState.STARTING, Happening.NOT_STARTED): InstanceState.FAILED,  # clause 1.1-3
+        (InstanceState.STARTING, Happening.ENDED): InstanceState.FAILED,
+        (InstanceState.STARTING, Happening.TOLD_TO_STOP): InstanceState.DRAINING,
+        (InstanceState.IN_SERVICE, Happening.ENDED): InstanceState.FAILED,
+        (InstanceState.IN_SERVICE, Happening.UNHEALTHY): InstanceState.DRAINING,
+        (InstanceState.IN_SERVICE, Happening.TOLD_TO_STOP): InstanceState.DRAINING,
+        (InstanceState.DRAINING, Happening.TOLD_TO_STOP): InstanceState.DRAINING,
+        (InstanceState.DRAINING, Happening.EMPTIED): InstanceState.STOPPED,
+    }
+)
+
+#: States in which an instance's life is over.
+OVER: Final = frozenset({InstanceState.STOPPED, InstanceState.FAILED})
+
+
+def after(state: InstanceState, happening: Happening) -> InstanceState:
+    """Return the state that follows.
+
+    Raises:
+        ValueError: that cannot happen in this state.
+    """
+    try:
+        return TRANSITIONS[state, happening]
+    except KeyError:
+        raise ValueError(f"an instance that is {state} cannot be: {happening}") from None
+
+
+def diagram() -> str:
+    """The table as a diagram of Mermaid's, for the documentation."""
+    lines = ["stateDiagram-v2", f"    [*] --> {InstanceState.PENDING}"]
+    lines += [f"    {old} --> {new} : {why}" for (old, why), new in TRANSITIONS.items()]
+    lines += [f"    {state} --> [*]" for state in InstanceState if state in OVER]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,95 @@
+"""What a fleet says of itself: endpoints, variants and instances as they are now, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from partway.gateway.fleet.states import InstanceState
+
+
+class EndpointState(StrEnum):
+    """How an endpoint is, in SageMaker's words of ``EndpointStatus``."""
+
+    CREATING = "Creating"
+    IN_SERVICE = "InService"
+    UPDATING = "Updating"
+    DELETING = "Deleting"
+    FAILED = "Failed"
+
+
+class InstanceHealth(StrEnum):
+    """What an instance's last pings said."""
+
+    UNKNOWN = "unknown"
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceStatus:
+    """One instance.
+
+    Attributes:
+        id: by which logs name it.
+        version: of its endpoint, counted from 1; two are there while an endpoint changes.
+        state: where it is in its life.
+        health: what its last pings said.
+        reason: why it is draining or has failed; empty otherwise.
+        since: when it came into its state, in epoch seconds.
+        container: its URL; empty as long as it has none.
+        streams: open on it.
+        requests: under way on it.
+        served: streams and requests that it has taken in all.
+    """
+
+    id: str
+    version: int
+    state: InstanceState
+    health: InstanceHealth
+    reason: str
+    since: float
+    container: str
+    streams: int
+    requests: int
+    served: int
+
+
+@dataclass(frozen=True, slots=True)
+class VariantStatus:
+    """One variant.
+
+    Attributes:
+        name: the variant's.
+        weight: as it is to be.
+        desired: how many instances there are to be.
+        restarts: instances that were started in the place of one that failed.
+        trouble: why its instances do not start; empty while there is none.
+        instances: those that are there, and the last that failed where none is.
+    """
+
+    name: str
+    weight: float
+    desired: int
+    restarts: int
+    trouble: str
+    instances: tuple[InstanceStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointStatus:
+    """One endpoint.
+
+    Attributes:
+        name: the endpoint's.
+        state: how it is.
+        reason: why it has failed, or why its last change has; empty otherwise.
+        since: when it came into its state, in epoch seconds.
+        variants: its variants.
+    """
+
+    name: str
+    state: EndpointState
+    reason: str
+    since: float
+    variants: tuple[VariantStatus, ...]
