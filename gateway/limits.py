@@ -49,13 +49,21 @@ HEALTH_PINGS_MISSED: Final = 3
 #: deregistration delay: 300 s; a stream lives 1,800 at most, clause 1.4-5).
 INSTANCE_DRAIN_TIMEOUT: Final = 300.0
 
+#: Then what is still open is told to end, and has so long for its last bytes.
+CUT_TIMEOUT: Final = 5.0
+
+#: An instance that a connection has just failed with is pinged at once, unless its last ping is not
+#: as old as this: whoever can make connections fail is not to make pings.
+EXTRA_PING_AFTER: Final = 1.0
+
 #: The first wait before an instance is started in the place of one that failed, and the longest;
 #: each is twice the one before (Kubernetes ``CrashLoopBackOff``: 10 s to 5 min).
 RESTART_SHORTEST: Final = 0.5
 RESTART_LONGEST: Final = 60.0
 
-#: Starts in a row that do not bring an instance into service, after which no more are tried.
-STARTS_IN_VAIN: Final = 8
+#: Starts in a row that do not bring an instance into service, or not for long, after which no more
+#: are tried: the waits between them are five minutes in all.
+STARTS_IN_VAIN: Final = 12
 
 #: An instance that has been in service for so long has proved itself: if it fails then, the waits
 #: begin anew.
