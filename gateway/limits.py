@@ -72,6 +72,29 @@ PROVEN_AFTER: Final = 60.0
 #: Lines of what an instance has printed last that are told with its failure.
 LAST_LINES: Final = 20
 
+#: Characters of each of them.
+LAST_LINE_CHARACTERS: Final = 500
+
+#: What is kept of an instance's output for them.
+LAST_OUTPUT_BYTES: Final = 32 * KIB
+
+#: An instance's log in the data directory, from which on a new one is begun; the one before is kept
+#: (the kubelet's ``containerLogMaxSize``: 10 MiB, of which it keeps five).
+OUTPUT_FILE_BYTES: Final = 5 * MIB
+
+#: Instances whose logs are kept after their end, those that wrote last.
+OUTPUTS_KEPT: Final = 50
+
+#: What is printed is written together so much later, or as soon as so much of one instance waits.
+OUTPUT_FLUSH_INTERVAL: Final = 0.1
+OUTPUT_FLUSH_BYTES: Final = 64 * KIB
+
+#: Of an instance's output so much waits for the disk; what comes beyond that is left out.
+OUTPUT_WAITING_BYTES: Final = 512 * KIB
+
+#: When the gateway stops, the last of all output is waited for by this time.
+OUTPUT_CLOSE_TIMEOUT: Final = 5.0
+
 #: Session ids whose instance is remembered, of one endpoint.
 STICKY_SESSIONS: Final = 65_536
 
@@ -97,6 +120,10 @@ KILL_TIMEOUT: Final = 5.0
 #: From a container's end until all that it has printed is read, should something that has left its
 #: process group hold its output open.
 LAST_OUTPUT_TIMEOUT: Final = 1.0
+
+#: For the list of this machine's GPUs: ``nvidia-smi`` takes seconds where the driver is not kept
+#: loaded.
+GPU_LIST_TIMEOUT: Final = 15.0
 
 #: For the leash's shell to end, which has nothing to wait for.
 LEASH_TIMEOUT: Final = 1.0

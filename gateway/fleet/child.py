@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.leash import MARK, Leash
 
 
 class Child(asyncio.SubprocessProtocol):
@@ -33,6 +33,7 @@ class Child(asyncio.SubprocessProtocol):
         self.status: int | None = None
         self._on_output = on_output
         self._leash = leash
+        self._mark = leash.new_mark()
         self._transport: asyncio.SubprocessTransport
 
     async def start(
@@ -61,7 +62,7 @@ class Child(asyncio.SubprocessProtocol):
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT if with_errors else None,
             start_new_session=True,  # the terminal's Ctrl-C is ours to pass on
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment, MARK: self._mark},
             cwd=cwd,
         )
         self._leash.hold(self.pid)
@@ -94,7 +95,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def release(self) -> None:
         """Let go of the group and of its output: after its end, or if it cannot be ended."""
-        self._leash.let_go()
+        self._leash.let_go(self.pid)
         with suppress(PermissionError):  # it tries to kill what still runs; the pipe is closed then
             self._transport.close()
 

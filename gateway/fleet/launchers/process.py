@@ -7,7 +7,7 @@ import logging
 import secrets
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,6 +102,7 @@ class ContainerProcess:
         readiness: Readiness | None,
         start_timeout: float,
         wait_for_all: bool,
+        on_end: Callable[[], None],
     ) -> None:
         self.address = address
         self.ready = asyncio.Event()
@@ -109,6 +110,7 @@ class ContainerProcess:
         self._child = child
         self._clock = clock
         self._wait_for_all = wait_for_all
+        self._on_end = on_end
         self._killed = asyncio.Event()
         self._given_up = asyncio.Event()
         self._giving_up: Timer | None = None
@@ -194,6 +196,7 @@ class ContainerProcess:
                 )
             self._child.release()
             self.ended = ProcessEnd(self._child.status, self._reason)
+            self._on_end()
         return self.ended
 
     async def _watch_start(self, readiness: Readiness | None, timeout: float) -> None:
@@ -224,13 +227,14 @@ async def launch(
     readiness: Readiness | None = None,
     start_timeout: float = START_TIMEOUT,
     wait_for_all: bool = False,
+    on_end: Callable[[], None] = lambda: None,
     clock: Clock | None = None,
 ) -> ContainerProcess:
     """Start a container as a process; returns at once, whether or not it is ready.
 
     Args:
         command: starts it.
-        leash: ends it should this process end before it; holds one container at a time.
+        leash: ends it should this process end before it; may hold others too.
         on_output: takes what it prints, as it comes.
         with_errors: whether what it says on standard error is output too, or goes to ours.
         readiness: finds out whether it is ready, as
@@ -241,6 +245,7 @@ async def launch(
         wait_for_all: whether its end is that of everything that holds its output. Otherwise it
             ends with the process that was started, and all the others are killed then, as by an
             engine.
+        on_end: called once it has ended.
         clock: measures all times; the running loop's by default.
 
     Raises:
@@ -261,20 +266,25 @@ async def launch(
         readiness=readiness,
         start_timeout=start_timeout,
         wait_for_all=wait_for_all,
+        on_end=on_end,
     )
 
 
-def free_port() -> int:
+def free_port(taken: Container[int] = ()) -> int:
     """A port that nobody listens on now; somebody else may take it before the container does.
 
     It is not one of those that the system hands out by itself, to whoever listens on any port or
     connects: on a busy machine one of them would soon be somebody's.
+
+    Args:
+        taken: ports that were given to others, whether or not they listen already.
     """
     for _ in range(_PORT_TRIALS):
         port = _PORTS[secrets.randbelow(len(_PORTS))]
-        with socket.socket() as taken, suppress(OSError):
-            taken.bind((HOST, port))
-            return port
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        return int(taken.getsockname()[1])
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind((HOST, port))
+            if port not in taken:
+                return port
+    with socket.socket() as given:
+        given.bind((HOST, 0))
+        return int(given.getsockname()[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import shlex
-import stat
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.process import (
     HOST,
     Command,
@@ -95,12 +95,8 @@ class Launched:
         self._environment = dict(environment or {})
         self._made: tempfile.TemporaryDirectory[str] | None = None
         if model_dir is None:
-            self._made = tempfile.TemporaryDirectory(
-                prefix="partway-model-",
-                ignore_cleanup_errors=True,  # the container may have had it
-            )
+            self._made = empty_model_dir()
             model_dir = Path(self._made.name)
-            model_dir.chmod(stat.S_IRUSR | stat.S_IXUSR | stat.S_IRGRP | stat.S_IXGRP)
         self.model_dir = model_dir
         self._before = _artifacts(model_dir)
         self._cwd = cwd
