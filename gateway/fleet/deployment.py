@@ -290,7 +290,9 @@ class Deployment:
             return
         self.state = state
         self._since = self._wall_clock()
-        level = logging.ERROR if state is EndpointState.FAILED else logging.INFO
+        level = logging.DEBUG if self.endpoint.is_attached else logging.INFO
+        if state is EndpointState.FAILED:
+            level = logging.ERROR
         fields = {"reason": self.reason} if self.reason else {}
         log.log(level, LogLine("endpoint", endpoint=self.endpoint.name, state=str(state), **fields))
 

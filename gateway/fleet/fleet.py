@@ -184,6 +184,7 @@ class Fleet:
     def start(self, endpoints: Iterable[Endpoint]) -> None:
         """Begin with these endpoints; returns at once."""
         for endpoint in endpoints:
+            self.is_ready = False
             self.apply(endpoint)
 
     async def settled(self, seconds: float) -> bool:

@@ -403,6 +403,12 @@ class Instance:
         return ("it printed last:", *lines) if lines else ()
 
     def _log(self, level: int, event: str, reason: str = "") -> None:
+        if (
+            self._is_attached
+            and level == logging.INFO
+            and self._rules.health is not InstanceHealth.HEALTHY
+        ):
+            level = logging.DEBUG  # nothing was launched, and nothing is known
         fields = {"reason": reason} if reason else {}
         where = {"container": self.place.url} if self.place is not None else {}
         log.log(

@@ -203,6 +203,14 @@ class Router:
         """Drop what is known of an instance that is over."""
         self._loads.pop(instance, None)
 
+    def check(self, endpoint: str) -> None:
+        """Refuse an endpoint that is not there.
+
+        Raises:
+            InputValidationError: no endpoint has the name, or it cannot be a name (4-6, 4-7).
+        """
+        self._route(endpoint)
+
     def lease(
         self, endpoint: str, variant: str = "", session: str = "", *, is_stream: bool = True
     ) -> Lease:
