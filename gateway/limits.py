@@ -98,6 +98,16 @@ OUTPUT_CLOSE_TIMEOUT: Final = 5.0
 #: Session ids whose instance is remembered, of one endpoint.
 STICKY_SESSIONS: Final = 65_536
 
+#: Instances of one variant, of which none is far to choose; a variant's instances on the platform
+#: number 20 at first.
+MAX_INSTANCES: Final = 1000
+
+#: Variants of one endpoint (``ProductionVariants`` of AWS's service model: 10).
+MAX_VARIANTS: Final = 10
+
+#: GPUs of one instance (the platform's largest have 16).
+MAX_GPUS: Final = 64
+
 #: Until the gateway says that it listens though not every endpoint is settled.
 SETTLING_TIMEOUT: Final = 30.0
 
@@ -127,6 +137,12 @@ GPU_LIST_TIMEOUT: Final = 15.0
 
 #: For the leash's shell to end, which has nothing to wait for.
 LEASH_TIMEOUT: Final = 1.0
+
+# --- Model data ----------------------------------------------------------------------------------
+
+#: Disk space of all model data that is unpacked or downloaded at a time; twice the 30 GB that an
+#: instance of the platform's has for its model where nobody asks for more.
+MODEL_DATA_QUOTA: Final = 64 * 1024 * MIB
 
 # --- Buffers -------------------------------------------------------------------------------------
 

@@ -69,15 +69,22 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--endpoint",
         action="append",
-        metavar="NAME=URL",
+        metavar="NAME=CONTAINER",
         dest="endpoints",
-        help="an endpoint and its running container, http:// or https://; may be repeated",
+        help="an endpoint, and its running container's http:// or https:// URL, a command that "
+        "starts one, or docker://IMAGE; may be repeated",
     )
     parser.add_argument(
         "--container-ca",
         type=Path,
         metavar="FILE",
         help="roots to trust at https:// containers, PEM (the system's, or SSL_CERT_FILE's)",
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder of what the gateway keeps (one of the user's, by the port)",
     )
     parser.add_argument(
         "--tls-port", type=int, help="port to listen on with TLS too, 0 for a free one (no TLS)"
