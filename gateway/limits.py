@@ -91,6 +91,9 @@ MODEL_DATA_FILES: Final = 100_000
 #: Bytes of one name in an archive; the system's bound is 4,096 for the whole path (Linux).
 MODEL_DATA_PATH: Final = 1 * KIB
 
+#: Folders within one another, which are removed with a descriptor open for each.
+MODEL_DATA_DEPTH: Final = 64
+
 #: Bytes of a member's pax records, and of all of them in an archive.
 MODEL_DATA_RECORDS: Final = 16 * KIB
 MODEL_DATA_RECORDS_IN_ALL: Final = 64 * MIB

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -138,7 +138,7 @@ class ObjectFiles:
                 )
         return sorted(found, key=lambda each: each.key)
 
-    async def pieces(self, file: ObjectFile) -> AsyncIterator[bytes]:
+    async def pieces(self, file: ObjectFile) -> AsyncGenerator[bytes, None]:
         """The content of a file, in pieces; of the content that was looked up, or it fails.
 
         Close the iterator (:func:`contextlib.aclosing`): the connection ends with it.
@@ -157,10 +157,12 @@ class ObjectFiles:
         came = 0
         while piece := await self._soon(file.key, lambda: anext(stream, b"")):
             came += len(piece)
+            if came > file.size:
+                break
             yield bytes(piece)
         if came != file.size:
             raise ObjectFilesError(
-                f"{self._url(file.key)} came with {came} bytes, and has {file.size}; try again",
+                f"{self._url(file.key)}: {came} bytes came, and it has {file.size}; try again",
                 passing=True,
             )
 
