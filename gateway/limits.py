@@ -138,11 +138,57 @@ GPU_LIST_TIMEOUT: Final = 15.0
 #: For the leash's shell to end, which has nothing to wait for.
 LEASH_TIMEOUT: Final = 1.0
 
+# --- Files at s3:// ------------------------------------------------------------------------------
+
+#: For a connection (botocore waits 60 s; a name that leads nowhere is to be heard of).
+OBJECT_CONNECT_TIMEOUT: Final = 5.0
+
+#: Nothing comes for so long, with all tries that are made meanwhile (botocore ``read_timeout``).
+OBJECT_PAUSE: Final = 60.0
+
+#: Tries after the first, for a connection, an answer of 5xx or a body that was cut (botocore's
+#: mode ``standard`` has two more).
+OBJECT_RETRIES: Final = 2
+
+#: Bytes of a body that are handed on at least, but for its end: 64 KiB in OBJECT_PAUSE are 1 KB/s.
+OBJECT_PIECE: Final = 64 * KIB
+
 # --- Model data ----------------------------------------------------------------------------------
 
 #: Disk space of all model data that is unpacked or downloaded at a time; twice the 30 GB that an
 #: instance of the platform's has for its model where nobody asks for more.
 MODEL_DATA_QUOTA: Final = 64 * 1024 * MIB
+
+#: Files, folders and links of one archive or prefix; an environment of Python's with PyTorch has
+#: 30,000.
+MODEL_DATA_FILES: Final = 100_000
+
+#: Bytes of one name in an archive; the system's bound is 4,096 for the whole path (Linux).
+MODEL_DATA_PATH: Final = 1 * KIB
+
+#: Folders within one another, which are removed with a descriptor open for each.
+MODEL_DATA_DEPTH: Final = 64
+
+#: Bytes of a member's pax records, and of all of them in an archive.
+MODEL_DATA_RECORDS: Final = 16 * KIB
+MODEL_DATA_RECORDS_IN_ALL: Final = 64 * MIB
+
+#: An archive holds no more than so many times its own bytes, once that is more than so much: gzip
+#: packs zeros 1,000 to 1, weights seldom 2 to 1.
+MODEL_DATA_RATIO: Final = 100
+MODEL_DATA_RATIO_FROM: Final = 256 * MIB
+
+#: What a file is counted as beside its content, which is counted in blocks of as much (ext4).
+MODEL_DATA_BLOCK: Final = 4 * KIB
+
+#: To download and unpack (the platform's ``ModelDataDownloadTimeoutInSeconds`` is 3,600 at most).
+MODEL_DATA_TIMEOUT: Final = 3600.0
+
+#: Model data that is fetched and unpacked at a time; each keeps a core busy.
+MODEL_DATA_AT_ONCE: Final = 2
+
+#: For a thread that works on files to see that it is not wanted any more.
+MODEL_DATA_STOP_TIMEOUT: Final = 5.0
 
 # --- Buffers -------------------------------------------------------------------------------------
 

@@ -19,8 +19,8 @@ from partway.gateway.fleet.group import MakeInstance
 from partway.gateway.fleet.instance import (
     CapturedOutput,
     Instance,
+    InstanceContext,
     Making,
-    Surroundings,
 )
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
 from partway.gateway.fleet.routing import Router
@@ -87,7 +87,7 @@ class Means:
     launcher: Callable[[Source], Launcher]
     output: Callable[[str], CapturedOutput]
     artifacts: Artifacts
-    around: Surroundings
+    around: InstanceContext
 
 
 class Fleet:

@@ -67,7 +67,7 @@ class CapturedOutput(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class InstanceContext:
     """What every instance of a fleet lives by.
 
     Attributes:
@@ -131,7 +131,7 @@ class Instance:
         variant: Variant,
         number: int,
         making: Making,
-        around: Surroundings,
+        around: InstanceContext,
         on_change: Callable[[Instance], object],
     ) -> None:
         self.id = id

@@ -11,7 +11,7 @@ import aiohttp
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.endpoints import Attached, Place, Program, Source
 from partway.gateway.fleet.fleet import ArtifactsError, HeldArtifacts, Means
-from partway.gateway.fleet.instance import Surroundings
+from partway.gateway.fleet.instance import InstanceContext
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
@@ -41,7 +41,7 @@ class Provisions:
         self._output = OutputFolder(None if folder is None else folder / "logs", clock)
         self._launchers: dict[type[Source], Launcher] = {}
         self._session: aiohttp.ClientSession | None = None
-        around = Surroundings(self._ping, clock, time.time, launched)
+        around = InstanceContext(self._ping, clock, time.time, launched)
         self.means = Means(self._launcher, self._output.open, _NoArtifacts(), around)
 
     async def aclose(self) -> None:

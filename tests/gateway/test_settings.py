@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.dialling import Address
+from partway.gateway.dialling import Address, is_loopback
 from partway.gateway.endpoint_settings.tables import InstanceTable
 from partway.gateway.fleet.endpoints import Endpoint, places
-from partway.gateway.settings import VARIABLES, Settings, changed_policy, is_loopback, load
+from partway.gateway.settings import VARIABLES, Settings, changed_policy, load
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust

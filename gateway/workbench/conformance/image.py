@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from partway.gateway.archives.heads import ArchiveError
 from partway.gateway.plain_text import cut
 from partway.gateway.workbench.conformance.archive import (
     MAX_DOCUMENT,
-    ArchiveError,
     read_documents,
 )
 from partway.gateway.workbench.conformance.check import Check, Checks, Need

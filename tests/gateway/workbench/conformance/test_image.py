@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from partway.gateway.workbench.conformance.archive import ArchiveError
+from partway.gateway.archives.heads import ArchiveError
 from partway.gateway.workbench.conformance.image import (
     CHECKS,
     LABEL,
