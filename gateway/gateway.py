@@ -77,7 +77,7 @@ class Gateway:
         self.settings = settings
         self.streams = Streams(settings.max_streams, per_principal=settings.streams_per_principal)
         self._tls = tls
-        self._provisions = Provisions(LoopClock(), folder)
+        self._provisions = Provisions(LoopClock(), folder, settings.model_data_quota)
         router = Router()
         self.fleet = Fleet(router, self._provisions.means)
         dispatcher = Dispatcher(

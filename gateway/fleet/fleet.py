@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import Address
@@ -23,6 +21,7 @@ from partway.gateway.fleet.instance import (
     Making,
 )
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
+from partway.gateway.fleet.model_data import HeldData, ModelDataError
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.waiting import time_limit
@@ -39,40 +38,6 @@ class FleetStopping(Exception):
     """The fleet takes no changes: it is being stopped."""
 
 
-class ArtifactsError(Exception):
-    """A variant's model data is not to be had; the message says why, and what to do.
-
-    Attributes:
-        passing: whether a later attempt may fare better.
-    """
-
-    def __init__(self, why: str, *, passing: bool) -> None:
-        super().__init__(why)
-        self.passing = passing
-
-
-class HeldArtifacts(Protocol):
-    """Model data in use."""
-
-    @property
-    def path(self) -> Path:
-        """The folder."""
-
-    def release(self) -> None:
-        """Say that it is in use no more."""
-
-
-class Artifacts(Protocol):
-    """Has model data where an instance can see it."""
-
-    async def acquire(self, source: str) -> HeldArtifacts:
-        """Have it there.
-
-        Raises:
-            ArtifactsError: it is not to be had.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Means:
     """By what a fleet has its instances.
@@ -80,13 +45,13 @@ class Means:
     Attributes:
         launcher: the launcher of a source.
         output: opens what takes an instance's output, by its id.
-        artifacts: has model data at hand.
+        model_data: has model data on disk, by what names it; raises ModelDataError.
         around: what all instances live by.
     """
 
     launcher: Callable[[Source], Launcher]
     output: Callable[[str], CapturedOutput]
-    artifacts: Artifacts
+    model_data: Callable[[str], Awaitable[HeldData]]
     around: InstanceContext
 
 
@@ -270,11 +235,11 @@ class Fleet:
         folder = None
         if variant.model_data is not None:
             try:
-                artifacts = await self._means.artifacts.acquire(variant.model_data)
-            except ArtifactsError as error:
+                data = await self._means.model_data(variant.model_data)
+            except ModelDataError as error:
                 raise LaunchError(f"model data: {error}", passing=error.passing) from None
-            held.callback(artifacts.release)
-            folder = artifacts.path
+            held.callback(data.release)
+            folder = data.path
         return Order(name, endpoint.name, variant, number, folder, output.feed)
 
 
