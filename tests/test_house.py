@@ -352,7 +352,7 @@ FLOORS = (
     {"serving"},
     {"streams"},
     {"fleet"},
-    {"endpoint_settings", "operations", "settings"},
+    {"changed_settings", "endpoint_settings", "operations", "settings"},
     {"gateway"},
     {"workbench"},
     {"cli"},
