@@ -38,9 +38,13 @@ class DiskRoom:
         """Bytes that are taken."""
         return self._used
 
-    def share(self) -> RoomShare:
-        """Begin to take space for something that goes as a whole."""
-        return RoomShare(self._take, self._give)
+    def share(self, beside: RoomShare | None = None) -> RoomShare:
+        """Begin to take space for something that goes as a whole.
+
+        Args:
+            beside: what is there only for its sake.
+        """
+        return RoomShare(self._take, self._give, beside)
 
     def _take(self, size: int, taken: int) -> None:
         with self._lock:
@@ -67,11 +71,18 @@ class RoomShare:
     Args:
         take: takes so many bytes, for one that has so many already.
         give: gives so many back.
+        beside: what is there only for its sake.
     """
 
-    def __init__(self, take: Callable[[int, int], None], give: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        take: Callable[[int, int], None],
+        give: Callable[[int], None],
+        beside: RoomShare | None,
+    ) -> None:
         self._take = take
         self._give = give
+        self._beside = beside
         self._taken = 0
 
     @property
@@ -86,7 +97,8 @@ class RoomShare:
             NoRoom: there is not so much.
         """
         blocks = -(-size // MODEL_DATA_BLOCK) + 1
-        self._take(blocks * MODEL_DATA_BLOCK, self._taken)
+        beside = 0 if self._beside is None else self._beside.taken
+        self._take(blocks * MODEL_DATA_BLOCK, self._taken + beside)
         self._taken += blocks * MODEL_DATA_BLOCK
 
     def give_back(self) -> None:

@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 from weakref import WeakValueDictionary
 
 from partway.gateway.archives.heads import ArchiveError
@@ -37,6 +37,7 @@ from partway.gateway.fleet.model_sources import (
     download_folder,
     find,
 )
+from partway.gateway.fleet.shared_work import SharedWork, WorkEnded
 from partway.gateway.limits import MODEL_DATA_AT_ONCE, MODEL_DATA_QUOTA, MODEL_DATA_TIMEOUT
 from partway.gateway.object_files import ObjectFilesError
 from partway.gateway.waiting import time_limit
@@ -46,7 +47,6 @@ log = logging.getLogger("partway.model_data")
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-_T = TypeVar("_T")
 _Unpackable = ArchiveInPlace | ArchiveAfar | FolderAfar
 #: Puts data into a new folder, and takes the space.
 _Fill = Callable[[Path, RoomShare], Awaitable[None]]
@@ -102,21 +102,6 @@ class _Unpacked:
     identities: set[str] = field(default_factory=set)
 
 
-@dataclass(eq=False)
-class _Job:
-    """Something on its way to be unpacked.
-
-    Attributes:
-        task: makes it, and holds it.
-        wanted: how many wait.
-        settled: whether the task's own hold has been let go.
-    """
-
-    task: asyncio.Task[_Unpacked]
-    wanted: int = 0
-    settled: bool = False
-
-
 class ModelData:
     """All model data of one gateway. Made where a loop runs.
 
@@ -138,8 +123,8 @@ class ModelData:
         self._turns: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self._by_path: dict[Path, _Unpacked] = {}
         self._by_identity: dict[str, _Unpacked] = {}
-        self._jobs: dict[str, _Job] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._work = SharedWork(self._let_go)
+        self._removals: set[asyncio.Task[None]] = set()
         self._closing = False
 
     @property
@@ -163,7 +148,7 @@ class ModelData:
         """
         kept = set(in_use)
         async with self._taking_over:
-            if self._taken_over:
+            if self._taken_over or self._closing:
                 return {}
             try:
                 found = await on_thread(
@@ -183,6 +168,10 @@ class ModelData:
     async def acquire(self, source: str) -> HeldData:
         """Have model data on disk, and keep it there.
 
+        The source is asked what it has now. So a version of an endpoint is to hold its data for as
+        long as it is there: its instances can then start again while S3 is out of reach, and all of
+        them have the same.
+
         Args:
             source: a folder, a ``*.tar.gz``, ``s3://BUCKET/KEY.tar.gz`` or ``s3://BUCKET/PREFIX/``.
 
@@ -192,14 +181,20 @@ class ModelData:
         Raises:
             ModelDataError: it cannot be had.
         """
-        if self._closing:
-            raise _stopping(source)
         try:
             found = await find(source, self._clock)
             if isinstance(found, FolderInPlace):
                 return HeldData(found.path, lambda: None)
             await self.take_over()
-            return await self._hold(source, found)
+            if self._closing:
+                raise _stopping(source)
+            if (data := self._by_identity.get(found.identity)) is not None:
+                return self._held(data)
+            return await self._work.done(
+                found.identity, lambda: self._make(source, found), self._held
+            )
+        except WorkEnded:
+            raise _stopping(source) from None
         except (ArchiveError, SourceError) as error:
             raise ModelDataError(f"{source}: {error}") from error
         except NoRoom as error:
@@ -212,47 +207,12 @@ class ModelData:
     async def aclose(self) -> None:
         """Break off what is under way, and remove what nobody holds; what is held stays."""
         self._closing = True
-        for job in self._jobs.values():
-            job.task.cancel()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._work.aclose()
+        while self._removals:
+            await asyncio.wait(self._removals)
         async with self._taking_over:
             self._taken_over = False
             self._folder.close()
-
-    # --- Sharing ------------------------------------------------------------------------------
-
-    async def _hold(self, source: str, found: _Unpackable) -> HeldData:
-        data = self._by_identity.get(found.identity)
-        if data is not None:
-            return self._held(data)
-        job = self._jobs.get(found.identity)
-        if job is None:
-            job = self._jobs[found.identity] = _Job(self._task(self._make(source, found)))
-            job.task.add_done_callback(lambda _: self._settle(job))
-        job.wanted += 1
-        try:
-            return self._held(await asyncio.shield(job.task))
-        except asyncio.CancelledError:
-            if self._closing and job.task.cancelled():
-                raise _stopping(source) from None
-            raise
-        finally:
-            job.wanted -= 1
-            if not job.wanted:
-                if self._jobs.get(found.identity) is job:
-                    del self._jobs[found.identity]
-                self._settle(job)
-                if not job.task.done():
-                    job.task.cancel()
-                    await asyncio.wait([job.task])
-
-    def _settle(self, job: _Job) -> None:
-        """Let go of what a job has made, once nobody waits for it."""
-        if not job.wanted and job.task.done() and not job.settled:
-            job.settled = True
-            if not job.task.cancelled() and job.task.exception() is None:
-                self._let_go(job.task.result())
 
     def _held(self, data: _Unpacked) -> HeldData:
         data.holders += 1
@@ -261,13 +221,9 @@ class ModelData:
     def _let_go(self, data: _Unpacked) -> None:
         data.holders -= 1
         if not data.holders and self._taken_over:
-            self._task(self._remove(data))
-
-    def _task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+            removal = asyncio.create_task(self._remove(data))
+            self._removals.add(removal)
+            removal.add_done_callback(self._removals.discard)
 
     # --- Making and removing ------------------------------------------------------------------
 
@@ -294,7 +250,7 @@ class ModelData:
         path, share = self._folder.temporary(), self._folder.room.share()
         try:
             await download(found.files, found.file, path, share, self._clock)
-            return await self._from_archive(source, path, found.identity)
+            return await self._from_archive(source, path, found.identity, share)
         finally:
             await self._discard(path, share)
 
@@ -304,7 +260,9 @@ class ModelData:
 
         return await self._unpacked(source, found.identity, found.identity, fill)
 
-    async def _from_archive(self, source: str, archive: Path, identity: str) -> _Unpacked:
+    async def _from_archive(
+        self, source: str, archive: Path, identity: str, beside: RoomShare | None = None
+    ) -> _Unpacked:
         digest = await on_thread(self._clock, lambda wanted: digest_of(archive, wanted))
 
         async def fill(into: Path, share: RoomShare) -> None:
@@ -316,16 +274,23 @@ class ModelData:
                     f"{source}: it has changed while it was read; try again", passing=True
                 )
 
-        return await self._unpacked(source, digest, identity, fill)
+        return await self._unpacked(source, digest, identity, fill, beside)
 
-    async def _unpacked(self, source: str, name: str, identity: str, fill: _Fill) -> _Unpacked:
+    async def _unpacked(
+        self,
+        source: str,
+        name: str,
+        identity: str,
+        fill: _Fill,
+        beside: RoomShare | None = None,
+    ) -> _Unpacked:
         """What has a name, made unless it is there; held."""
         path = self._folder.path / name
         async with self._turn(path):
             data = self._by_path.get(path)
             if data is None:
                 began = self._clock.time()
-                data = self._by_path[path] = await self._filled(path, fill)
+                data = self._by_path[path] = await self._filled(path, fill, beside)
                 seconds = round(self._clock.time() - began, 3)
                 log.info(
                     LogLine(
@@ -341,8 +306,8 @@ class ModelData:
             data.holders += 1
             return data
 
-    async def _filled(self, path: Path, fill: _Fill) -> _Unpacked:
-        into, share = self._folder.temporary(), self._folder.room.share()
+    async def _filled(self, path: Path, fill: _Fill, beside: RoomShare | None) -> _Unpacked:
+        into, share = self._folder.temporary(), self._folder.room.share(beside)
         whole = False
         try:
             share.take_file(0)
