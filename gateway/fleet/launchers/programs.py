@@ -66,6 +66,7 @@ class ProgramLauncher:
                 Command((program, *source.command[1:]), port, environment, source.cwd),
                 self._leash,
                 order.output,
+                paced=True,
                 on_end=give_back,
             )
         except (OSError, ValueError) as error:  # a ValueError: a NUL, say
