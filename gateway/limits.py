@@ -49,13 +49,21 @@ HEALTH_PINGS_MISSED: Final = 3
 #: deregistration delay: 300 s; a stream lives 1,800 at most, clause 1.4-5).
 INSTANCE_DRAIN_TIMEOUT: Final = 300.0
 
+#: Then what is still open is told to end, and has so long for its last bytes.
+CUT_TIMEOUT: Final = 5.0
+
+#: An instance that a connection has just failed with is pinged at once, unless its last ping is not
+#: as old as this: whoever can make connections fail is not to make pings.
+EXTRA_PING_AFTER: Final = 1.0
+
 #: The first wait before an instance is started in the place of one that failed, and the longest;
 #: each is twice the one before (Kubernetes ``CrashLoopBackOff``: 10 s to 5 min).
 RESTART_SHORTEST: Final = 0.5
 RESTART_LONGEST: Final = 60.0
 
-#: Starts in a row that do not bring an instance into service, after which no more are tried.
-STARTS_IN_VAIN: Final = 8
+#: Starts in a row that do not bring an instance into service, or not for long, after which no more
+#: are tried: the waits between them are five minutes in all.
+STARTS_IN_VAIN: Final = 12
 
 #: An instance that has been in service for so long has proved itself: if it fails then, the waits
 #: begin anew.
@@ -96,6 +104,16 @@ OUTPUT_CLOSE_TIMEOUT: Final = 5.0
 #: Session ids whose instance is remembered, of one endpoint.
 STICKY_SESSIONS: Final = 65_536
 
+#: Instances of one variant, of which none is far to choose; a variant's instances on the platform
+#: number 20 at first.
+MAX_INSTANCES: Final = 1000
+
+#: Variants of one endpoint (``ProductionVariants`` of AWS's service model: 10).
+MAX_VARIANTS: Final = 10
+
+#: GPUs of one instance (the platform's largest have 16).
+MAX_GPUS: Final = 64
+
 #: Until the gateway says that it listens though not every endpoint is settled.
 SETTLING_TIMEOUT: Final = 30.0
 
@@ -125,6 +143,12 @@ GPU_LIST_TIMEOUT: Final = 15.0
 
 #: For the leash's shell to end, which has nothing to wait for.
 LEASH_TIMEOUT: Final = 1.0
+
+# --- Model data ----------------------------------------------------------------------------------
+
+#: Disk space of all model data that is unpacked or downloaded at a time; twice the 30 GB that an
+#: instance of the platform's has for its model where nobody asks for more.
+MODEL_DATA_QUOTA: Final = 64 * 1024 * MIB
 
 # --- Buffers -------------------------------------------------------------------------------------
 

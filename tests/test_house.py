@@ -352,7 +352,7 @@ FLOORS = (
     {"serving"},
     {"streams"},
     {"fleet"},
-    {"operations", "settings"},
+    {"endpoint_settings", "operations", "settings"},
     {"gateway"},
     {"workbench"},
     {"cli"},

@@ -21,9 +21,11 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.ping import tell_which_answer
 from partway.gateway.gateway import Gateway
+from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.settings import Settings
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
+from partway.gateway.waiting import before
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Rule, Rules
 from partway.gateway.workbench.intermediary.faults_file import load_faults
@@ -67,15 +69,22 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--endpoint",
         action="append",
-        metavar="NAME=URL",
+        metavar="NAME=CONTAINER",
         dest="endpoints",
-        help="an endpoint and its running container, http:// or https://; may be repeated",
+        help="an endpoint, and its running container's http:// or https:// URL, a command that "
+        "starts one, or docker://IMAGE; may be repeated",
     )
     parser.add_argument(
         "--container-ca",
         type=Path,
         metavar="FILE",
         help="roots to trust at https:// containers, PEM (the system's, or SSL_CERT_FILE's)",
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder of what the gateway keeps (one of the user's, by the port)",
     )
     parser.add_argument(
         "--tls-port", type=int, help="port to listen on with TLS too, 0 for a free one (no TLS)"
@@ -231,6 +240,7 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
         why = f"cannot listen on {where}: {error.strerror}"
         say_failure(_NAME, f"{why}; choose another with --host or {flag}")
         return 1
+    await until_settled(gateway, stop)
     shown = f"[{listening.host}]" if ":" in listening.host else listening.host
     if not loaded.endpoints:
         log.warning("no endpoint is set, so every stream is refused: add --endpoint NAME=URL")
@@ -246,6 +256,11 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
     if tls is not None:
         tls.watch.stop()
     return 0
+
+
+async def until_settled(gateway: Gateway, stop: asyncio.Event) -> None:
+    """Wait until the endpoints have come up or failed, but not for ever, nor when told to stop."""
+    await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
 
 
 class Tls:
