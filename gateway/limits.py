@@ -92,6 +92,12 @@ OUTPUT_FLUSH_BYTES: Final = 64 * KIB
 #: Of an instance's output so much waits for the disk; what comes beyond that is left out.
 OUTPUT_WAITING_BYTES: Final = 512 * KIB
 
+#: What an instance may print at once, less than may wait for the disk, and in each second from then
+#: on: ten thousand lines. One that prints more waits for its output to be taken (journald takes
+#: 10,000 lines in 30 s, and drops the rest).
+OUTPUT_BURST: Final = 256 * KIB
+OUTPUT_RATE: Final = 1 * MIB
+
 #: When the gateway stops, the last of all output is waited for by this time.
 OUTPUT_CLOSE_TIMEOUT: Final = 5.0
 

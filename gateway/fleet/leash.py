@@ -9,11 +9,9 @@ from contextlib import suppress
 from itertools import count
 from typing import Final
 
+from partway.gateway.fleet.process_table import MARK
+from partway.gateway.fleet.strays import Strays
 from partway.gateway.limits import LEASH_TIMEOUT
-
-#: The variable by which the processes of a container are known, wherever they have gone. It does
-#: not begin with ``PARTWAY_``: of those, a command refuses what it does not know.
-MARK: Final = "_PARTWAY_LEASH"
 
 #: A line names a process group that is to end (+) or that has ended (-), or says that we are
 #: closing it (.). The pipe's end is ours: then all that are held end, and whatever has our mark,
@@ -48,9 +46,13 @@ class Leash:
     The system closes our end of the pipe even where nothing of ours can run any more, as after
     SIGKILL. Linux could signal the container by itself (PR_SET_PDEATHSIG), but not its workers.
     It is in a session of its own, so that the terminal's Ctrl-C does not reach it.
+
+    Attributes:
+        strays: ends what has left the group of a container that was on this leash.
     """
 
     def __init__(self) -> None:
+        self.strays = Strays()
         self._token = secrets.token_hex(8)
         self._numbers = count(1)
         self._groups: set[int] = set()

@@ -11,10 +11,12 @@ import asyncio
 import logging
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from queue import SimpleQueue
+from typing import Final, TypeAlias
 
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.limits import (
@@ -64,20 +66,25 @@ class InstanceOutput:
         taken = 0 if self._left_out else min(room, len(data))
         self._waiting += data[:taken]
         self._left_out += len(data) - taken
-        self._folder.has_output(self, urgent=len(self._waiting) >= OUTPUT_FLUSH_BYTES)
+        self._folder.has_output(self)
 
     def last_lines(self) -> tuple[str, ...]:
         """The last lines that it has printed, each bounded, and safe to show."""
-        lines = self._tail.decode(errors="replace").rstrip().split("\n")
+        text = self._tail.decode(errors="replace").rstrip()
         # A line that was written over, as a progress bar is, is what it was in the end.
-        last = (line.rstrip("\r").rpartition("\r")[2] for line in lines[-LAST_LINES:])
-        shown = (safe(_CONTROL_SEQUENCE.sub("", line).expandtabs(4)) for line in last)
-        return tuple(cut(line, LAST_LINE_CHARACTERS) for line in shown if line or len(lines) > 1)
+        lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")[-LAST_LINES:])
+        plain = (safe(_CONTROL_SEQUENCE.sub("", line).expandtabs(4)) for line in lines)
+        return tuple(cut(line, LAST_LINE_CHARACTERS) for line in plain) if text else ()
 
     def close(self) -> None:
         """Take no more; what waits is still written."""
         self.closed = True
         self._folder.ended(self)
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether so much waits that it is to be written at once."""
+        return len(self._waiting) >= OUTPUT_FLUSH_BYTES
 
     def take_waiting(self) -> bytes:
         """Hand over what waits for the disk, with a word for what was left out behind it."""
@@ -128,17 +135,11 @@ class OutputFolder:
         self._open.add(instance)
         return InstanceOutput(instance, self)
 
-    def has_output(self, output: InstanceOutput, *, urgent: bool) -> None:
+    def has_output(self, output: InstanceOutput) -> None:
         """Note that something of an instance waits; for :class:`InstanceOutput` alone."""
         self._waiting[output] = None
-        if self._writing is not None:
-            return
-        if urgent:
-            self._write()
-        elif self._timer is None:
-            if self._clock is None:
-                self._clock = LoopClock()
-            self._timer = self._clock.call_later(OUTPUT_FLUSH_INTERVAL, self._write)
+        if self._writing is None:
+            self._write_soon(at_once=output.is_urgent)
 
     def ended(self, output: InstanceOutput) -> None:
         """Note that an instance prints no more; for :class:`InstanceOutput` alone."""
@@ -160,7 +161,17 @@ class OutputFolder:
         finally:
             self._closed = True
             self._stop_timer()
+            if self._writing is not None:
+                self._writing.cancel()
             self._writer.close()
+
+    def _write_soon(self, *, at_once: bool) -> None:
+        if at_once:
+            self._write()
+        elif self._timer is None:
+            if self._clock is None:
+                self._clock = LoopClock()
+            self._timer = self._clock.call_later(OUTPUT_FLUSH_INTERVAL, self._write)
 
     def _write(self) -> None:
         """Begin to write what waits; at most one such task is there."""
@@ -175,8 +186,8 @@ class OutputFolder:
             await self._writer.write(said, frozenset(self._open))
         finally:
             self._writing = None
-        for output in list(self._waiting):
-            self.has_output(output, urgent=False)
+        if self._waiting and not self._closed:
+            self._write_soon(at_once=any(output.is_urgent for output in self._waiting))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -184,22 +195,47 @@ class OutputFolder:
             self._timer = None
 
 
+#: What is to be written of each instance, which ones live, and who is told when it is done.
+_Job: TypeAlias = tuple[dict[str, bytes], frozenset[str], Callable[[], None]]
+
+
 class _Writer:
     """Writes logs, on a thread of its own: a disk that hangs holds nobody else up."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._thread = ThreadPoolExecutor(1, "partway-output")
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
         self._known: set[str] = set()
-        self._dropped = 0
+        self._dropped: dict[str, int] = {}
 
     async def write(self, said: dict[str, bytes], living: frozenset[str]) -> None:
         """Append to the logs of instances, and remove those of instances that ended long ago."""
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._write, said, living)
+        done = asyncio.Event()
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+                loop.call_soon_threadsafe(done.set)
+
+        if self._thread is None:
+            # A daemon: a disk that hangs keeps no process from ending.
+            self._thread = threading.Thread(target=self._work, name="output", daemon=True)
+            self._thread.start()
+        self._jobs.put((said, living, tell))
+        await done.wait()
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Have the thread end, once it has written what it was given."""
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            said, living, tell = job
+            try:
+                self._write(said, living)
+            finally:
+                tell()
 
     def _write(self, said: dict[str, bytes], living: frozenset[str]) -> None:
         for instance, data in said.items():
@@ -210,26 +246,31 @@ class _Writer:
                     self._known.add(instance)
                 _append(self._folder / f"{instance}{_SUFFIX}", data)
             except OSError as error:
-                if not self._dropped:
-                    log.warning(
-                        LogLine(
-                            "output of instances is dropped until the disk takes it",
-                            folder=str(self._folder),
-                            reason=error.strerror,
-                        )
-                    )
-                self._dropped += len(data)
+                self._not_written(instance, len(data), error)
             else:
-                if self._dropped:
-                    log.warning(
-                        LogLine(
-                            "output of instances is written again",
-                            folder=str(self._folder),
-                            bytes_dropped=self._dropped,
-                        )
-                    )
-                self._dropped = 0
+                self._written(instance)
         self._known &= {*living, *said}
+        for gone in self._dropped.keys() - {*living, *said}:
+            del self._dropped[gone]
+
+    def _not_written(self, instance: str, size: int, error: OSError) -> None:
+        """Say once for all instances that the disk takes nothing, or that it does not of one."""
+        if not self._dropped:
+            log.warning(
+                LogLine(
+                    "output of instances is dropped until the disk takes it",
+                    folder=str(self._folder),
+                    instance=instance,
+                    reason=error.strerror,
+                )
+            )
+        self._dropped[instance] = self._dropped.get(instance, 0) + size
+
+    def _written(self, instance: str) -> None:
+        dropped = self._dropped.pop(instance, 0)
+        if dropped:
+            again = "output of an instance is written again"
+            log.info(LogLine(again, instance=instance, bytes_dropped=dropped))
 
     def _remove_old(self, living: set[str]) -> None:
         """Remove the logs of instances that have ended, but for those that wrote last."""

@@ -30,6 +30,9 @@ class AttachedContainer:
     address: Address
     _let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def verify(self) -> None:
+        """It is whatever listens there."""
+
     async def wait(self) -> LetGo:
         """Wait until it is let go of: its own end is not ours to know."""
         await self._let_go.wait()

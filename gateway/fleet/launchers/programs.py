@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from partway.gateway.clock import Clock
 from partway.gateway.files import is_file_or_folder, is_folder
 from partway.gateway.fleet.endpoints import Program
 from partway.gateway.fleet.gpus import VISIBLE, GpuShares, gpus_of_this_machine
@@ -33,11 +34,14 @@ class ProgramLauncher:
     enforces the variant's ``cpus`` and ``memory``, and it has no host name of its own.
 
     Args:
-        gpus: who has which GPUs; found out when the first instance asks for one by default.
+        gpus: who has which GPUs; what there is, is found out when the first instance asks for one
+            by default.
+        clock: measures all times; the running loop's by default.
     """
 
-    def __init__(self, gpus: GpuShares | None = None) -> None:
+    def __init__(self, gpus: GpuShares | None = None, clock: Clock | None = None) -> None:
         self._gpus = gpus
+        self._clock = clock
         self._finding_gpus = asyncio.Lock()
         self._leash: Leash | None = None
         self._no_model: tempfile.TemporaryDirectory[str] | None = None
@@ -66,7 +70,9 @@ class ProgramLauncher:
                 Command((program, *source.command[1:]), port, environment, source.cwd),
                 self._leash,
                 order.output,
+                paced=True,
                 on_end=give_back,
+                clock=self._clock,
             )
         except (OSError, ValueError) as error:  # a ValueError: a NUL, say
             give_back()

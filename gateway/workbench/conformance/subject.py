@@ -23,6 +23,7 @@ from partway.gateway.fleet.launchers.process import (
     launch,
 )
 from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.process_table import family
 from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
 
 #: Of what the container prints, the end is kept.
@@ -205,7 +206,7 @@ class Launched:
         if self.pid is None or not Path("/proc/self/fd").is_dir():
             return None
         held = Footprint(0, 0, 0)
-        for pid in _family(self.pid):
+        for pid in family(self.pid):
             held += _held_by(Path(f"/proc/{pid}"))
         return held
 
@@ -258,27 +259,6 @@ def _artifacts(folder: Path) -> dict[Path, tuple[int, int]]:
         with suppress(FileNotFoundError):  # its owner was quicker
             known = path.lstat()
             found[path] = known.st_size, known.st_mtime_ns
-    return found
-
-
-def _family(pid: int) -> list[int]:
-    """A process, its descendants, and who else is of its group, as /proc has them."""
-    found = [pid]
-    for each in found:
-        for task in Path(f"/proc/{each}/task").glob("*/children"):
-            with suppress(OSError):
-                found += [int(child) for child in task.read_text().split()]
-    # Whose parent has ended is nobody's descendant, but stays in the group that was made for it.
-    return found + [each for each in _of_group(pid) if each not in found]
-
-
-def _of_group(group: int) -> list[int]:
-    found = []
-    for process in Path("/proc").glob("[1-9]*"):
-        with suppress(OSError, ValueError):
-            # The name, in parentheses, may hold anything; state, parent and group are behind it.
-            if int((process / "stat").read_text().rpartition(")")[2].split()[2]) == group:
-                found.append(int(process.name))
     return found
 
 
