@@ -124,6 +124,28 @@ SETTLING_TIMEOUT: Final = 30.0
 #: ``connect_timeout`` is: two round trips and a signature, where a stream's cleartext has one.
 CONTAINER_TLS_TIMEOUT: Final = 5.0
 
+#: Connections on the admin socket, which only the gateway's own user opens; and how many of them
+#: may read logs, so that there is always one that can ask how the fleet is.
+MAX_ADMIN_CONNECTIONS: Final = 64
+MAX_LOG_READERS: Final = 32
+
+#: Instances whose logs are read together: each is an open file, or two while one is rotated.
+MAX_LOGS_TOGETHER: Final = 64
+
+#: Between two looks at logs that are followed (``tail -f``: 1 s).
+LOG_FOLLOW_INTERVAL: Final = 0.5
+
+#: The longest line of a log that is passed on in one piece (journald's ``LineMax``: 48 KiB).
+MAX_LOG_LINE: Final = 64 * KIB
+
+#: Lines of a log that are shown, from the last one back, unless the caller says how many; and how
+#: many may be asked for.
+LOG_LINES: Final = 100
+MAX_LOG_LINES: Final = 1_000_000
+
+#: For what is answered on the admin socket when the gateway stops.
+ADMIN_CLOSE_TIMEOUT: Final = 2.0
+
 #: A container that starts is pinged again after this share of the time that its start has taken so
 #: far, so that readiness is seen at most that much late; but neither more nor less often than this.
 #: One that takes the whole eight minutes gets about 150 pings.
