@@ -8,6 +8,9 @@ import pytest
 
 from partway.gateway.fleet.leash import Leash
 
+# No module of tests by its name, so that what its assertions found is not shown otherwise.
+pytest.register_assert_rewrite("tests.gateway.fleet.launchers.contract")
+
 
 @pytest.fixture
 def leash() -> Iterator[Leash]:
