@@ -96,8 +96,9 @@ interop-js: $(VENV)/installed-test  ## AWS's SDK for JavaScript, and a container
 image: image-tools $(VENV)/installed-test  ## the images, built and run as the platform runs them; needs root
 	$(BIN)/python -m pytest tests/interop/image_check.py
 
-engine: engine-tools $(VENV)/installed-test  ## the images, the Compose file and the pages' builds on a real engine; needs root
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/engine_check.py
+engine: engine-tools $(VENV)/installed-test  ## images, Compose file, the pages' builds, and launches, on a real engine; needs root
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/engine_check.py \
+		tests/gateway/fleet/launchers/engine_check.py
 
 engine-tools:
 	@[ "$$(id -u)" = 0 ] || { echo "make engine needs Linux and root: it starts Docker's daemon" >&2; exit 1; }

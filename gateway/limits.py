@@ -221,6 +221,34 @@ MODEL_DATA_AT_ONCE: Final = 2
 #: For a thread that works on files to see that it is not wanted any more.
 MODEL_DATA_STOP_TIMEOUT: Final = 5.0
 
+# --- A container engine --------------------------------------------------------------------------
+
+#: For an answer of the engine, to whatever has one at once (docker-py's default).
+ENGINE_TIMEOUT: Final = 60.0
+
+#: What is asked of the engine at a time; pulls and what lasts as long as a container come on top.
+ENGINE_REQUESTS: Final = 16
+
+#: An answer of the engine that is read whole: a list of 2,000 containers.
+MAX_ENGINE_ANSWER: Final = 4 * MIB
+
+#: For an image to be pulled, and for its pull to say anything new (Kubernetes gave the latter a
+#: minute, ``image-pull-progress-deadline``; Podman says little while it unpacks a layer).
+PULL_TIMEOUT: Final = 1800.0
+PULL_SILENCE: Final = 300.0
+
+#: The first wait before an engine that went away is asked again, and the longest; each is twice
+#: the one before.
+ENGINE_RETRY_SHORTEST: Final = 0.1
+ENGINE_RETRY_LONGEST: Final = 5.0
+
+#: What the engine keeps of a container's output, in files of so many bytes.
+ENGINE_LOG_BYTES: Final = 8 * MIB
+ENGINE_LOG_FILES: Final = 2
+
+#: One entry of that output, which comes in pieces beyond it: Docker's have 16 KiB and a time.
+ENGINE_LOG_ENTRY: Final = 64 * KIB
+
 # --- Buffers -------------------------------------------------------------------------------------
 
 #: Most bytes one socket read brings: asyncio reads up to 256 KiB at once, uvloop 64 KiB.

@@ -354,7 +354,7 @@ FLOORS = (
     {"fleet"},
     {"changed_settings", "endpoint_settings", "operations", "settings"},
     {"gateway"},
-    {"workbench"},
+    {"reloading", "workbench"},
     {"cli"},
 )  # fmt: skip
 

@@ -26,15 +26,16 @@ from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
+from partway.protocol.errors import InputValidationError, ServiceUnavailable
 
 log = logging.getLogger("partway.fleet")
 
 
-class NoSuchEndpoint(Exception):
+class NoSuchEndpoint(InputValidationError):
     """The fleet has no endpoint of that name; the message says which it has."""
 
 
-class FleetStopping(Exception):
+class FleetStopping(ServiceUnavailable):
     """The fleet takes no changes: it is being stopped."""
 
 
@@ -119,15 +120,20 @@ class Fleet:
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
-    def restart(self, name: str) -> None:
-        """Have new instances of an endpoint take over from those that it has; returns at once.
+    async def restart(self, name: str) -> None:
+        """Have new instances of an endpoint take over from those that it has.
 
         Raises:
             FleetStopping: it is too late.
             NoSuchEndpoint: there is none of that name.
+            ServiceUnavailable: the new ones do not come into service; the old ones serve on.
         """
         self._check_not_stopping()
-        self._find(name).restart()
+        deployment = self._find(name)
+        deployment.restart()
+        await deployment.settled()
+        if deployment.reason:
+            raise ServiceUnavailable(f"the new instances are not in service: {deployment.reason}")
 
     def describe(self) -> tuple[EndpointStatus, ...]:
         """How all endpoints are, in the order of their names."""
@@ -138,7 +144,9 @@ class Fleet:
             return self._deployments[name]
         except KeyError:
             known = ", ".join(sorted(self._deployments)) or "none"
-            raise NoSuchEndpoint(f"there is no endpoint {name!r}; there are: {known}") from None
+            raise NoSuchEndpoint(
+                f"there is no endpoint {name!r}; there are: {known}", "EndpointNotFound"
+            ) from None
 
     def _check_not_stopping(self) -> None:
         if self._stopping:

@@ -12,6 +12,9 @@ from tests.gateway.fleet.fakes import FakeFleet
 # No module of tests by its name, so that what its assertions found is not shown otherwise.
 pytest.register_assert_rewrite("tests.gateway.fleet.launchers.contract")
 
+# No module of tests by its name, so that what its assertions found is not shown otherwise.
+pytest.register_assert_rewrite("tests.gateway.fleet.launchers.contract")
+
 
 @pytest.fixture
 def leash() -> Iterator[Leash]:

@@ -42,6 +42,9 @@ class FakeContainer:
         self._stubborn = stubborn
         self._ended = asyncio.get_running_loop().create_future()
 
+    async def verify(self):
+        pass
+
     async def wait(self):
         return await asyncio.shield(self._ended)
 

@@ -95,7 +95,7 @@ async def test_the_same_again_changes_nothing(of):
 
 async def test_new_instances_on_demand(of):
     await of.apply(endpoint())
-    of.fleet.restart("echo")
+    await of.fleet.restart("echo")
     await turns()
     old, new = of.launcher.containers
     assert (old.running, new.running) == (False, True)

@@ -114,4 +114,4 @@ async def test_a_name_that_is_none_says_which_there_are(of):
     await of.apply(endpoint("a"))
     await of.apply(endpoint("b"))
     with pytest.raises(NoSuchEndpoint, match="no endpoint 'c'; there are: a, b"):
-        of.fleet.restart("c")
+        await of.fleet.restart("c")

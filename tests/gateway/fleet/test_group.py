@@ -39,6 +39,6 @@ async def test_trying_has_an_end_and_can_be_asked_for_anew(of):
     assert not of.launcher.errors
     assert (of.status().state, of.status().reason) == ("Failed", "the engine is away")
     assert of.clock.armed == []
-    of.fleet.restart("echo")
+    await of.fleet.restart("echo")
     await turns()
     assert of.status().state == "InService"
