@@ -278,7 +278,9 @@ class Instance:
             self._happens(Happening.NOT_STARTED, f"the container {trouble}", self._said())
             return
         if not trouble and not self._told.is_set():
-            self._around.launched(self._endpoint, self._variant.name, self._clock.time() - began)
+            if not self._is_attached:
+                seconds = self._clock.time() - began
+                self._around.launched(self._endpoint, self._variant.name, seconds)
             self._happens(Happening.READY)
             self._served_since = self._clock.time()
             await self._until(ended, self._watch())
