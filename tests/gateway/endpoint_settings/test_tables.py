@@ -57,6 +57,10 @@ def refused(tmp_path):
         ("pull", '"Always"', "'Always'", "'missing', 'never' or 'always'"),
         ("startup_timeout", "0", "0", SECONDS),
         ("instance_drain_timeout", "inf", "inf", SECONDS),
+        (
+            *("health_ping_interval", "-1", "-1"),
+            "a finite number of seconds from 0 to 86400",
+        ),
         ("health_pings_missed", "0", "0", "a whole number of pings from 1 to 1000"),
         ("cwd", '""', "an empty string", "a folder's path"),
         ("variants", "1", "the number 1", "a table"),
