@@ -114,7 +114,7 @@ class _Answer(asyncio.Protocol):
             if not is_whole and len(self._head) < _MAX_HEAD:
                 return
             found = _STATUS_LINE.match(line)
-            if found is None:
+            if found is None or not is_whole:
                 self._failed("it does not begin as an answer of HTTP/1.1 does")
             elif found[1][:1] != b"1":
                 self.status.set_result(int(found[1]))
