@@ -271,7 +271,7 @@ class Instance:
         self, running: RunningContainer, ended: asyncio.Task[object], began: float
     ) -> None:
         """From the start of its container to the end of it."""
-        trouble = await self._start(ended)
+        trouble = await self._start(running, ended)
         if trouble and not ended.done() and not self._told.is_set():
             running.kill()
             await ended
@@ -294,16 +294,18 @@ class Instance:
         await self._stop(running, ended)
         self._happens(Happening.EMPTIED)
 
-    async def _start(self, ended: asyncio.Task[object]) -> str:
+    async def _start(self, running: RunningContainer, ended: asyncio.Task[object]) -> str:
         """Wait until it answers its pings; returns why that is not to be waited for any longer."""
         if self._is_attached:
             return ""
         timeout = self._variant.times.startup_timeout
         try:
             async with time_limit(self._clock, timeout):
-                await self._until(ended, self._ping_until_ready())
+                await self._until(ended, self._become_ready(running))
         except TimeoutError:
             return f"is not ready after {timeout:g} s: {self._rules.trouble}"
+        except LaunchError as error:
+            return str(error)
         return "has ended" if ended.done() else ""
 
     async def _empty(self, ended: asyncio.Task[object]) -> None:
@@ -353,13 +355,14 @@ class Instance:
         assert self.place is not None, "it has a container"
         return await self._around.ping(self.place, self._variant.times.ping_timeout)
 
-    async def _ping_until_ready(self) -> None:
-        """Ping it until it answers with 200 (clauses 1.1-2, 1.1-3)."""
+    async def _become_ready(self, running: RunningContainer) -> None:
+        """Ping it until it answers with 200 (clauses 1.1-2, 1.1-3), and it is no other's answer."""
         began = self._clock.time()
         while (trouble := await self._ping()) is not None:
             self._rules.trouble = trouble
             wait = (self._clock.time() - began) * STARTUP_PING_SHARE
             await pause(self._clock, min(max(wait, STARTUP_PING_SHORTEST), STARTUP_PING_LONGEST))
+        await running.verify()
         self._rules.trouble = ""
 
     async def _watch(self) -> None:
