@@ -114,12 +114,37 @@ MAX_VARIANTS: Final = 10
 #: GPUs of one instance (the platform's largest have 16).
 MAX_GPUS: Final = 64
 
+#: Between two looks at whether the file of settings is another.
+SETTINGS_CHECK_INTERVAL: Final = 2.0
+
 #: Until the gateway says that it listens though not every endpoint is settled.
 SETTLING_TIMEOUT: Final = 30.0
 
 #: For the TLS of a container's connection, once that is accepted, for which the endpoint's
 #: ``connect_timeout`` is: two round trips and a signature, where a stream's cleartext has one.
 CONTAINER_TLS_TIMEOUT: Final = 5.0
+
+#: Connections on the admin socket, which only the gateway's own user opens; and how many of them
+#: may read logs, so that there is always one that can ask how the fleet is.
+MAX_ADMIN_CONNECTIONS: Final = 64
+MAX_LOG_READERS: Final = 32
+
+#: Instances whose logs are read together: each is an open file, or two while one is rotated.
+MAX_LOGS_TOGETHER: Final = 64
+
+#: Between two looks at logs that are followed (``tail -f``: 1 s).
+LOG_FOLLOW_INTERVAL: Final = 0.5
+
+#: The longest line of a log that is passed on in one piece (journald's ``LineMax``: 48 KiB).
+MAX_LOG_LINE: Final = 64 * KIB
+
+#: Lines of a log that are shown, from the last one back, unless the caller says how many; and how
+#: many may be asked for.
+LOG_LINES: Final = 100
+MAX_LOG_LINES: Final = 1_000_000
+
+#: For what is answered on the admin socket when the gateway stops.
+ADMIN_CLOSE_TIMEOUT: Final = 2.0
 
 #: A container that starts is pinged again after this share of the time that its start has taken so
 #: far, so that readiness is seen at most that much late; but neither more nor less often than this.
@@ -144,11 +169,85 @@ GPU_LIST_TIMEOUT: Final = 15.0
 #: For the leash's shell to end, which has nothing to wait for.
 LEASH_TIMEOUT: Final = 1.0
 
+# --- Files at s3:// ------------------------------------------------------------------------------
+
+#: For a connection (botocore waits 60 s; a name that leads nowhere is to be heard of).
+OBJECT_CONNECT_TIMEOUT: Final = 5.0
+
+#: Nothing comes for so long, with all tries that are made meanwhile (botocore ``read_timeout``).
+OBJECT_PAUSE: Final = 60.0
+
+#: Tries after the first, for a connection, an answer of 5xx or a body that was cut (botocore's
+#: mode ``standard`` has two more).
+OBJECT_RETRIES: Final = 2
+
+#: Bytes of a body that are handed on at least, but for its end: 64 KiB in OBJECT_PAUSE are 1 KB/s.
+OBJECT_PIECE: Final = 64 * KIB
+
 # --- Model data ----------------------------------------------------------------------------------
 
 #: Disk space of all model data that is unpacked or downloaded at a time; twice the 30 GB that an
 #: instance of the platform's has for its model where nobody asks for more.
 MODEL_DATA_QUOTA: Final = 64 * 1024 * MIB
+
+#: Files, folders and links of one archive or prefix; an environment of Python's with PyTorch has
+#: 30,000.
+MODEL_DATA_FILES: Final = 100_000
+
+#: Bytes of one name in an archive; the system's bound is 4,096 for the whole path (Linux).
+MODEL_DATA_PATH: Final = 1 * KIB
+
+#: Folders within one another, which are removed with a descriptor open for each.
+MODEL_DATA_DEPTH: Final = 64
+
+#: Bytes of a member's pax records, and of all of them in an archive.
+MODEL_DATA_RECORDS: Final = 16 * KIB
+MODEL_DATA_RECORDS_IN_ALL: Final = 64 * MIB
+
+#: An archive holds no more than so many times its own bytes, once that is more than so much: gzip
+#: packs zeros 1,000 to 1, weights seldom 2 to 1.
+MODEL_DATA_RATIO: Final = 100
+MODEL_DATA_RATIO_FROM: Final = 256 * MIB
+
+#: What a file is counted as beside its content, which is counted in blocks of as much (ext4).
+MODEL_DATA_BLOCK: Final = 4 * KIB
+
+#: To download and unpack (the platform's ``ModelDataDownloadTimeoutInSeconds`` is 3,600 at most).
+MODEL_DATA_TIMEOUT: Final = 3600.0
+
+#: Model data that is fetched and unpacked at a time; each keeps a core busy.
+MODEL_DATA_AT_ONCE: Final = 2
+
+#: For a thread that works on files to see that it is not wanted any more.
+MODEL_DATA_STOP_TIMEOUT: Final = 5.0
+
+# --- A container engine --------------------------------------------------------------------------
+
+#: For an answer of the engine, to whatever has one at once (docker-py's default).
+ENGINE_TIMEOUT: Final = 60.0
+
+#: What is asked of the engine at a time; pulls and what lasts as long as a container come on top.
+ENGINE_REQUESTS: Final = 16
+
+#: An answer of the engine that is read whole: a list of 2,000 containers.
+MAX_ENGINE_ANSWER: Final = 4 * MIB
+
+#: For an image to be pulled, and for its pull to say anything new (Kubernetes gave the latter a
+#: minute, ``image-pull-progress-deadline``; Podman says little while it unpacks a layer).
+PULL_TIMEOUT: Final = 1800.0
+PULL_SILENCE: Final = 300.0
+
+#: The first wait before an engine that went away is asked again, and the longest; each is twice
+#: the one before.
+ENGINE_RETRY_SHORTEST: Final = 0.1
+ENGINE_RETRY_LONGEST: Final = 5.0
+
+#: What the engine keeps of a container's output, in files of so many bytes.
+ENGINE_LOG_BYTES: Final = 8 * MIB
+ENGINE_LOG_FILES: Final = 2
+
+#: One entry of that output, which comes in pieces beyond it: Docker's have 16 KiB and a time.
+ENGINE_LOG_ENTRY: Final = 64 * KIB
 
 # --- Buffers -------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +36,7 @@ from partway.gateway.configuration.expected import (
 )
 from partway.gateway.configuration.messages import SettingsError, error_of
 from partway.gateway.configuration.reader import Document, checked, read_toml
+from partway.gateway.dialling import is_loopback
 from partway.gateway.endpoint_settings.flags import endpoint_of_flag
 from partway.gateway.endpoint_settings.reading import (
     Surroundings,
@@ -213,16 +213,6 @@ class Settings(_TopLevel):
 def _share(of_all: int) -> int:
     """What one peer may have, where nobody says how much."""
     return max(1, of_all // SHARE_OF_ONE)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def load(

@@ -1,18 +1,12 @@
-"""Commands that start containers, as they are written: their words, and which program is meant."""
+"""Commands that start containers, as they are written: their words, and where they run."""
 
 from __future__ import annotations
 
 import shlex
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from partway.gateway.fleet.endpoints import Program
-
-#: The commands of this installation.
-_OURS: Final = frozenset({"partway", "partway-container"})
 
 
 def command_words(text: str) -> tuple[str, ...]:
@@ -41,18 +35,12 @@ def check_words(words: Sequence[str]) -> None:
 def program_of(words: Sequence[str], folder: Path | None = None) -> Program:
     """A command as what it starts.
 
-    ``partway`` and ``partway-container`` are those of this installation where the path has none:
-    its folder is not on the path of somebody who runs ``.venv/bin/partway``.
-
     Args:
         words: program and arguments.
         folder: where it runs, and where a program's relative path with a slash begins; None for
             the gateway's own.
     """
     program, *arguments = words
-    if "/" in program:
-        program = program if folder is None else str(folder / program)
-    elif program in _OURS and shutil.which(program) is None:
-        beside = Path(sys.executable).with_name(program)
-        program = str(beside) if beside.exists() else program
+    if "/" in program and folder is not None:
+        program = str(folder / program)
     return Program((program, *arguments), folder)

@@ -238,9 +238,8 @@ class Deployment:
         if self._serving is None:
             self._become(EndpointState.FAILED)
         else:
-            log.error(
-                LogLine("change failed, what was before serves on", endpoint=self.endpoint.name)
-            )
+            line = "change failed, what was before serves on"
+            log.error(LogLine(line, endpoint=self.endpoint.name, reason=trouble))
             self._become(EndpointState.IN_SERVICE)
             self._look_at_service()
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import Address
@@ -19,58 +17,26 @@ from partway.gateway.fleet.group import MakeInstance
 from partway.gateway.fleet.instance import (
     CapturedOutput,
     Instance,
+    InstanceContext,
     Making,
-    Surroundings,
 )
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
+from partway.gateway.fleet.model_data import HeldData, ModelDataError
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
+from partway.protocol.errors import InputValidationError, ServiceUnavailable
 
 log = logging.getLogger("partway.fleet")
 
 
-class NoSuchEndpoint(Exception):
+class NoSuchEndpoint(InputValidationError):
     """The fleet has no endpoint of that name; the message says which it has."""
 
 
-class FleetStopping(Exception):
+class FleetStopping(ServiceUnavailable):
     """The fleet takes no changes: it is being stopped."""
-
-
-class ArtifactsError(Exception):
-    """A variant's model data is not to be had; the message says why, and what to do.
-
-    Attributes:
-        passing: whether a later attempt may fare better.
-    """
-
-    def __init__(self, why: str, *, passing: bool) -> None:
-        super().__init__(why)
-        self.passing = passing
-
-
-class HeldArtifacts(Protocol):
-    """Model data in use."""
-
-    @property
-    def path(self) -> Path:
-        """The folder."""
-
-    def release(self) -> None:
-        """Say that it is in use no more."""
-
-
-class Artifacts(Protocol):
-    """Has model data where an instance can see it."""
-
-    async def acquire(self, source: str) -> HeldArtifacts:
-        """Have it there.
-
-        Raises:
-            ArtifactsError: it is not to be had.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +46,14 @@ class Means:
     Attributes:
         launcher: the launcher of a source.
         output: opens what takes an instance's output, by its id.
-        artifacts: has model data at hand.
+        model_data: has model data on disk, by what names it; raises ModelDataError.
         around: what all instances live by.
     """
 
     launcher: Callable[[Source], Launcher]
     output: Callable[[str], CapturedOutput]
-    artifacts: Artifacts
-    around: Surroundings
+    model_data: Callable[[str], Awaitable[HeldData]]
+    around: InstanceContext
 
 
 class Fleet:
@@ -154,15 +120,20 @@ class Fleet:
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
-    def restart(self, name: str) -> None:
-        """Have new instances of an endpoint take over from those that it has; returns at once.
+    async def restart(self, name: str) -> None:
+        """Have new instances of an endpoint take over from those that it has.
 
         Raises:
             FleetStopping: it is too late.
             NoSuchEndpoint: there is none of that name.
+            ServiceUnavailable: the new ones do not come into service; the old ones serve on.
         """
         self._check_not_stopping()
-        self._find(name).restart()
+        deployment = self._find(name)
+        deployment.restart()
+        await deployment.settled()
+        if deployment.reason:
+            raise ServiceUnavailable(f"the new instances are not in service: {deployment.reason}")
 
     def describe(self) -> tuple[EndpointStatus, ...]:
         """How all endpoints are, in the order of their names."""
@@ -173,7 +144,9 @@ class Fleet:
             return self._deployments[name]
         except KeyError:
             known = ", ".join(sorted(self._deployments)) or "none"
-            raise NoSuchEndpoint(f"there is no endpoint {name!r}; there are: {known}") from None
+            raise NoSuchEndpoint(
+                f"there is no endpoint {name!r}; there are: {known}", "EndpointNotFound"
+            ) from None
 
     def _check_not_stopping(self) -> None:
         if self._stopping:
@@ -270,11 +243,11 @@ class Fleet:
         folder = None
         if variant.model_data is not None:
             try:
-                artifacts = await self._means.artifacts.acquire(variant.model_data)
-            except ArtifactsError as error:
+                data = await self._means.model_data(variant.model_data)
+            except ModelDataError as error:
                 raise LaunchError(f"model data: {error}", passing=error.passing) from None
-            held.callback(artifacts.release)
-            folder = artifacts.path
+            held.callback(data.release)
+            folder = data.path
         return Order(name, endpoint.name, variant, number, folder, output.feed)
 
 

@@ -67,7 +67,7 @@ class CapturedOutput(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class InstanceContext:
     """What every instance of a fleet lives by.
 
     Attributes:
@@ -131,7 +131,7 @@ class Instance:
         variant: Variant,
         number: int,
         making: Making,
-        around: Surroundings,
+        around: InstanceContext,
         on_change: Callable[[Instance], object],
     ) -> None:
         self.id = id
@@ -278,7 +278,9 @@ class Instance:
             self._happens(Happening.NOT_STARTED, f"the container {trouble}", self._said())
             return
         if not trouble and not self._told.is_set():
-            self._around.launched(self._endpoint, self._variant.name, self._clock.time() - began)
+            if not self._is_attached:
+                seconds = self._clock.time() - began
+                self._around.launched(self._endpoint, self._variant.name, seconds)
             self._happens(Happening.READY)
             self._served_since = self._clock.time()
             await self._until(ended, self._watch())
@@ -302,10 +304,10 @@ class Instance:
         try:
             async with time_limit(self._clock, timeout):
                 await self._until(ended, self._become_ready(running))
+        except LaunchError as error:  # its port is another's
+            return f"cannot be reached: {error}"
         except TimeoutError:
             return f"is not ready after {timeout:g} s: {self._rules.trouble}"
-        except LaunchError as error:
-            return str(error)
         return "has ended" if ended.done() else ""
 
     async def _empty(self, ended: asyncio.Task[object]) -> None:
@@ -356,13 +358,16 @@ class Instance:
         return await self._around.ping(self.place, self._variant.times.ping_timeout)
 
     async def _become_ready(self, running: RunningContainer) -> None:
-        """Ping it until it answers with 200 (clauses 1.1-2, 1.1-3), and it is no other's answer."""
+        await self._ping_until_ready()
+        await running.verify()
+
+    async def _ping_until_ready(self) -> None:
+        """Ping it until it answers with 200 (clauses 1.1-2, 1.1-3)."""
         began = self._clock.time()
         while (trouble := await self._ping()) is not None:
             self._rules.trouble = trouble
             wait = (self._clock.time() - began) * STARTUP_PING_SHARE
             await pause(self._clock, min(max(wait, STARTUP_PING_SHORTEST), STARTUP_PING_LONGEST))
-        await running.verify()
         self._rules.trouble = ""
 
     async def _watch(self) -> None:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.dialling import Address
+from partway.gateway.dialling import Address, is_loopback
 from partway.gateway.endpoint_settings.tables import InstanceTable
-from partway.gateway.fleet.endpoints import Endpoint, places
-from partway.gateway.settings import VARIABLES, Settings, changed_policy, is_loopback, load
+from partway.gateway.fleet.endpoints import Endpoint, InstanceTimes, places
+from partway.gateway.settings import VARIABLES, Settings, changed_policy, load
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust
@@ -252,12 +252,16 @@ def test_endpoints_inherit_what_they_do_not_set(toml):
     )
     assert loaded.endpoints == (
         Endpoint.attached(
-            "a", Address("127.0.0.1", 1), StreamPolicy(lifetime=60.0, input_end="drain")
+            "a",
+            Address("127.0.0.1", 1),
+            StreamPolicy(lifetime=60.0, input_end="drain"),
+            times=InstanceTimes(),
         ),
         Endpoint.attached(
             "b",
             Address("::1", 2),
             StreamPolicy(lifetime=61.5, input_end="drain", normal_close="end"),
+            times=InstanceTimes(),
         ),
     )
 

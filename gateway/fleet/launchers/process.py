@@ -158,15 +158,14 @@ class ContainerProcess:
         """Make sure that nobody else hears what is sent to its address, where Linux tells.
 
         Raises:
-            LaunchError: somebody has taken its port before it listened; the message completes "the
-                container …".
+            LaunchError: somebody has taken its port before it listened.
         """
         if self._gone:
             return
         port = self.address.port
         other = await asyncio.to_thread(other_listener, port, self._child.pid, self._child.mark)
         if other:
-            raise LaunchError(f"does not listen: its port {port} is held by {other}", passing=True)
+            raise LaunchError(f"its port {port} is held by {other}", passing=True)
 
     def terminate(self) -> None:
         """Send SIGTERM to the process that was started, as the platform does (clause 1.1-1)."""

@@ -52,7 +52,7 @@ class ProgramLauncher:
         source = order.variant.source
         assert isinstance(source, Program)
         environment = dict(order.variant.environment)
-        program = _find(source, environment)
+        program = find_program(source, environment)
         port = 0
 
         def give_back() -> None:
@@ -112,7 +112,7 @@ class ProgramLauncher:
         return self._no_model.name
 
 
-def _find(source: Program, environment: Mapping[str, str]) -> str:
+def find_program(source: Program, environment: Mapping[str, str]) -> str:
     """Find a program as the system would, and then beside the Python that runs the gateway.
 
     An environment that is not activated has ``partway-container`` where nobody looks for it.

@@ -10,7 +10,7 @@ from itertools import count
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
 from partway.gateway.fleet.fleet import Fleet, Means
-from partway.gateway.fleet.instance import Surroundings
+from partway.gateway.fleet.instance import InstanceContext
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.routing import Router
 from partway.gateway.streams.policy import StreamPolicy
@@ -140,7 +140,7 @@ class FakeFleet:
         self.outputs = {}
         self.launched = []
         self.router = Router(random.Random(1))
-        around = Surroundings(
+        around = InstanceContext(
             ping=self.launcher.ping,
             clock=self.clock,
             wall_clock=lambda: self.clock.now,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -46,19 +45,3 @@ def test_a_program_s_relative_path_begins_at_the_folder():
     assert program_of(("/bin/run",), folder).command == ("/bin/run",)
     assert program_of(("run",), folder) == Program(("run",), folder)
     assert program_of(("bin/run",)) == Program(("bin/run",), None)
-
-
-@pytest.mark.parametrize("name", ["partway", "partway-container"])
-def test_a_command_of_ours_is_found_beside_this_python(monkeypatch, tmp_path, name):
-    """As where somebody runs .venv/bin/partway, and has not activated the environment."""
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
-    assert program_of((name, "serve")).command == (name, "serve")
-    beside = tmp_path / "bin" / name
-    beside.parent.mkdir()
-    beside.touch(0o755)
-    beside.with_name("other").touch(0o755)
-    assert program_of((name, "serve")).command == (str(beside), "serve")
-    assert program_of(("other",)).command == ("other",)
-    monkeypatch.setenv("PATH", str(beside.parent))
-    assert program_of((name, "serve")).command == (name, "serve")
