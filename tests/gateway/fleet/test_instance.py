@@ -24,6 +24,18 @@ async def test_a_crash_is_noticed_at_once_and_told_with_what_was_printed(of):
     assert of.status().variants[0].trouble == ""
 
 
+async def test_what_answers_in_its_place_is_never_served_by(of):
+    of.launcher.impostors.append("its port 1 is held by process 7 (nginx)")
+    await of.apply(endpoint())
+    (status,) = of.status().variants
+    assert (of.states(), of.launcher.containers[0].signals) == (["Failed"], ["KILL"])
+    assert status.trouble == (
+        "the container cannot be reached: its port 1 is held by process 7 (nginx)"
+    )
+    await of.advance(0.75)
+    assert of.states() == ["InService"]
+
+
 async def test_three_missed_pings_and_it_is_replaced(of):
     await of.apply(endpoint())
     first = of.launcher.containers[0]
