@@ -1,10 +1,12 @@
-"""Files that somebody else has written."""
+"""Files that somebody else has written, or may read while they are written; and where they lie."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -72,3 +74,45 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
+
+
+def replace_file(path: Path, data: bytes, mode: int) -> None:
+    """Write a file at once: whoever reads sees the old bytes or the new ones.
+
+    Args:
+        path: the file, whether it is there or not.
+        data: all that it is to hold.
+        mode: what owner, group and others may do with it.
+
+    Raises:
+        OSError: it cannot be written; the old one is as it was.
+    """
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), mode)  # mkstemp made it for the owner alone
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def user_data_folder(environment: Mapping[str, str]) -> Path | None:
+    """Where what this user's gateways keep is, by the XDG Base Directory Specification.
+
+    Args:
+        environment: ``os.environ``, as a rule.
+
+    Returns:
+        The folder, whether it is there or not; None if the user has no home directory.
+    """
+    data = Path(environment.get("XDG_DATA_HOME", ""))
+    if not data.is_absolute():  # the specification has a relative one ignored
+        home = environment.get("HOME")
+        if not home:
+            return None
+        data = Path(home) / ".local" / "share"
+    return data / "partway"

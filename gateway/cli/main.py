@@ -14,7 +14,10 @@ from partway.documentation import page
 from partway.log_lines import say_failure, start_logging_as_asked
 from partway.variables import unknown_variables
 
-COMMANDS: Final = ("serve", "invoke", "certs", "dev", "conform", "replay")
+COMMANDS: Final = (
+    *("serve", "endpoints", "logs"),
+    *("invoke", "certs", "dev", "conform", "replay"),
+)
 
 #: Those that read variables, or hand them on to a container that they start.
 _READERS: Final = frozenset({"serve", "invoke", "dev", "conform"})

@@ -6,8 +6,8 @@ import asyncio
 import importlib.util
 import logging
 import signal
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from partway.log_lines import LogLine
@@ -45,6 +45,19 @@ async def until_signalled(work: Coroutine[Any, Any, _T]) -> _T | None:
         task.cancel()
     await asyncio.wait((working, waiting))
     return None if working.cancelled() else working.result()
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM end what is in the block as Ctrl-C does, by a KeyboardInterrupt.
+
+    For a command without an event loop, which has a terminal or a connection to leave in order.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def raise_descriptor_limit(needed: int) -> None:

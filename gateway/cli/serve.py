@@ -16,19 +16,23 @@ from partway.documentation import page
 from partway.gateway import settings
 from partway.gateway.access.principals import PrincipalsError
 from partway.gateway.cli.process import raise_descriptor_limit, run_loop, stop_on_signals
+from partway.gateway.cli.serve_arguments import EXAMPLES, add_arguments
+from partway.gateway.cli.serve_check import check
 from partway.gateway.clock import LoopClock
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.ping import tell_which_answer
 from partway.gateway.gateway import Gateway
+from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.settings import Settings
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
+from partway.gateway.waiting import before
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Rule, Rules
 from partway.gateway.workbench.intermediary.faults_file import load_faults
 from partway.gateway.workbench.recording.recorder import MAX_RECORDINGS, Recorder
-from partway.log_lines import LOG_FORMATS, LogLine, say_failure, start_logging
+from partway.log_lines import LogLine, say_failure, start_logging
 
 log = logging.getLogger("partway.serve")
 
@@ -38,12 +42,6 @@ if TYPE_CHECKING:
 
 _NAME: Final = "partway serve"
 
-_EXAMPLE = """\
-example:
-  partway-container serve --port 8080 &
-  partway serve --endpoint echo=http://127.0.0.1:8080
-"""
-
 
 def add_to(commands: Commands) -> None:
     """Describe the command."""
@@ -51,108 +49,11 @@ def add_to(commands: Commands) -> None:
         "serve",
         help="run the gateway",
         description=f"Run the gateway until SIGTERM, then drain: see {page('how-to/operate.md')}",
-        epilog=_EXAMPLE,
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,  # only what is given goes before the other sources
     )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        default=os.environ.get("PARTWAY_CONFIG"),
-        help="settings as TOML; flags and PARTWAY_… variables take precedence",
-    )
-    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port, 0 for a free one (8090)")
-    parser.add_argument(
-        "--endpoint",
-        action="append",
-        metavar="NAME=URL",
-        dest="endpoints",
-        help="an endpoint and its running container, http:// or https://; may be repeated",
-    )
-    parser.add_argument(
-        "--container-ca",
-        type=Path,
-        metavar="FILE",
-        help="roots to trust at https:// containers, PEM (the system's, or SSL_CERT_FILE's)",
-    )
-    parser.add_argument(
-        "--tls-port", type=int, help="port to listen on with TLS too, 0 for a free one (no TLS)"
-    )
-    parser.add_argument(
-        "--tls-cert",
-        type=Path,
-        metavar="FILE",
-        help="the TLS port's certificate chain, PEM (the local CA's: see partway certs)",
-    )
-    parser.add_argument(
-        "--tls-key", type=Path, metavar="FILE", help="the certificate's private key, PEM"
-    )
-    parser.add_argument(
-        "--tls-name",
-        action="append",
-        metavar="NAME",
-        dest="tls_names",
-        help="another name for the local CA's certificate; may be repeated",
-    )
-    parser.add_argument("--region", help="region that signatures must name (us-east-1)")
-    parser.add_argument(
-        "--auth", choices=["none", "sigv4"], help="how clients prove who they are (none)"
-    )
-    parser.add_argument(
-        "--principals", type=Path, metavar="FILE", help="file of who may sign, for --auth sigv4"
-    )
-    parser.add_argument(
-        "--insecure",
-        action="store_true",
-        help="listen beyond loopback without authentication",
-    )
-    parser.add_argument(
-        "--allow-origin",
-        action="append",
-        metavar="ORIGIN",
-        dest="allow_origins",
-        help="origin of web pages that may open streams; may be repeated",
-    )
-    parser.add_argument(
-        "--trusted-proxy",
-        action="append",
-        metavar="NETWORK",
-        dest="trusted_proxies",
-        help="address or network of a proxy that carries many clients; may be repeated",
-    )
-    parser.add_argument(
-        "--faults",
-        type=Path,
-        metavar="FILE",
-        default=None,
-        help="what is to go wrong with which streams, as TOML: "
-        f"see {page('how-to/break-a-stream.md')}",
-    )
-    parser.add_argument(
-        "--record",
-        type=Path,
-        metavar="DIR",
-        default=None,
-        help="keep what passes between gateway and containers, a file for each stream",
-    )
-    parser.add_argument(
-        "--no-payloads",
-        action="store_true",
-        default=False,
-        help="with --record: keep the sizes of what is said, and not what is said",
-    )
-    parser.add_argument(
-        "--log-level",
-        choices=["debug", "info", "warning", "error"],
-        help="least level to log (info)",
-    )
-    parser.add_argument(
-        "--log-format",
-        choices=LOG_FORMATS,
-        help="how the log's lines look: text, or json with one object a line (text)",
-    )
+    add_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -164,6 +65,10 @@ def run(options: argparse.Namespace) -> int:
         loaded = settings.load(flags, os.environ, Path(options.config) if options.config else None)
         rules = () if options.faults is None else load_faults(options.faults)
         _check_together(options, rules, loaded)
+        if options.check:
+            for line in check(loaded):
+                print(line)
+            return 0
     except SettingsError as error:
         say_failure(_NAME, str(error))
         return 2
@@ -231,6 +136,7 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
         why = f"cannot listen on {where}: {error.strerror}"
         say_failure(_NAME, f"{why}; choose another with --host or {flag}")
         return 1
+    await until_settled(gateway, stop)
     shown = f"[{listening.host}]" if ":" in listening.host else listening.host
     if not loaded.endpoints:
         log.warning("no endpoint is set, so every stream is refused: add --endpoint NAME=URL")
@@ -246,6 +152,11 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
     if tls is not None:
         tls.watch.stop()
     return 0
+
+
+async def until_settled(gateway: Gateway, stop: asyncio.Event) -> None:
+    """Wait until the endpoints have come up or failed, but not for ever, nor when told to stop."""
+    await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
 
 
 class Tls:

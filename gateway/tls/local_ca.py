@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import fcntl
 import ipaddress
-import os
 import re
 import socket
 import stat
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,6 +24,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from partway.gateway.files import replace_file, user_data_folder
 from partway.gateway.limits import (
     AMAZONAWS_COM_REGION,
     CERTIFICATE_LOCK_TIMEOUT,
@@ -106,21 +105,18 @@ def aws_names(region: str) -> list[str]:
 
 
 def default_directory(environment: Mapping[str, str]) -> Path:
-    """Return where this user's local CA is, by the XDG Base Directory Specification.
+    """Return where this user's local CA is.
 
     Raises:
         TlsError: the user has no home directory.
     """
-    data = Path(environment.get("XDG_DATA_HOME", ""))
-    if not data.is_absolute():  # the specification has a relative one ignored
-        home = environment.get("HOME")
-        if not home:
-            raise TlsError(
-                "no directory for the local CA: set HOME or XDG_DATA_HOME, "
-                "or give a certificate and a key"
-            )
-        data = Path(home) / ".local" / "share"
-    return data / "partway" / "tls"
+    data = user_data_folder(environment)
+    if data is None:
+        raise TlsError(
+            "no directory for the local CA: set HOME or XDG_DATA_HOME, "
+            "or give a certificate and a key"
+        )
+    return data / "tls"
 
 
 # --- The authority -------------------------------------------------------------------------------
@@ -285,19 +281,8 @@ class LocalCa:
         return key
 
     def _write(self, path: Path, data: bytes, mode: int) -> None:
-        """Replace a file at once: whoever reads sees the old bytes or the new ones."""
         try:
-            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            temporary = Path(name)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data)
-                    os.fchmod(file.fileno(), mode)  # mkstemp made it for the owner alone
-                    file.flush()
-                    os.fsync(file.fileno())
-                temporary.replace(path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            replace_file(path, data, mode)
         except OSError as error:
             raise self._not_written(path, error) from None
 

@@ -115,6 +115,9 @@ class EngineContainer:
         """Where it listens, or will."""
         return self._address
 
+    async def verify(self) -> None:
+        """It is its engine that has its port."""
+
     async def wait(self) -> EngineEnd:
         """Wait for its end, for as long as it lives."""
         return await asyncio.shield(self._life)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from partway.gateway.archives.heads import ArchiveError
 from partway.gateway.fleet.launchers.engine_image import (
     ARTIFACTS,
     ENTRYPOINT_REMEDY,
@@ -25,7 +26,6 @@ from partway.gateway.fleet.launchers.engine_image import (
 )
 from partway.gateway.workbench.conformance.archive import (
     MAX_DOCUMENT,
-    ArchiveError,
     read_documents,
 )
 from partway.gateway.workbench.conformance.check import Check, Checks, Need

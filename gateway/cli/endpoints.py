@@ -1,0 +1,155 @@
+"""``partway endpoints``: how the endpoints of the gateway that runs are; start one anew."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.live import Live
+
+from partway.documentation import page
+from partway.gateway.cli.endpoints_shown import ChangesSeen, print_table, table
+from partway.gateway.cli.gateway_asked import (
+    GatewayNotAsked,
+    add_data_dir,
+    ask,
+    find_gateway,
+    say_why,
+    whole,
+)
+from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
+from partway.gateway.fleet.status import EndpointStatus
+from partway.gateway.fleet.status_json import from_json, to_json
+from partway.gateway.terminal import console_for
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_NAME: Final = "partway endpoints"
+
+#: Seconds between two looks of ``--watch``.
+_LOOK: Final = 1.0
+
+_EXAMPLES: Final = """\
+examples:
+  partway endpoints
+  partway endpoints --watch
+  partway endpoints restart echo
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "endpoints",
+        help="show how endpoints are, start one anew",
+        description=(
+            "Show the endpoints of the gateway that runs: instances, health, what is open on them. "
+            f"See {page('how-to/watch-a-fleet.md')}"
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_data_dir(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="go on until Ctrl-C: redrawn each second on a terminal, else a line for each change",
+    )
+    parser.set_defaults(run=run)
+    actions = parser.add_subparsers(metavar="[restart NAME]")
+    restart = actions.add_parser(
+        "restart",
+        help="start new instances, stop the old ones when the new ones serve",
+        description="Start new instances of an endpoint in the place of those that are there.",
+    )
+    add_data_dir(restart)
+    restart.add_argument("endpoint", metavar="NAME", help="the endpoint's name")
+    restart.set_defaults(run=run_restart)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0, 1 if the gateway cannot be asked, 2 if several may be meant."""
+    try:
+        with interrupted_by_sigterm():
+            directory = find_gateway(getattr(options, "data_dir", None), os.environ)
+            if options.watch:
+                _watch(directory, as_json=options.json)
+            _show(_endpoints(directory), as_json=options.json)
+    except GatewayNotAsked as error:
+        return say_why(_NAME, error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def run_restart(options: argparse.Namespace) -> int:
+    """Restart an endpoint; returns 0 when new instances serve, 1 if not, 2 if there is none."""
+    try:
+        with interrupted_by_sigterm():
+            directory = find_gateway(getattr(options, "data_dir", None), os.environ)
+            # It takes as long as the new instances take to start, which the gateway bounds.
+            whole(
+                directory,
+                ask(directory, "POST", "endpoints", options.endpoint, "restart", patience=None),
+            )
+    except GatewayNotAsked as error:
+        return say_why(_NAME, error)
+    except KeyboardInterrupt:
+        print(f"{_NAME}: the restart goes on; see: {_NAME} --watch", file=sys.stderr)
+        return INTERRUPTED
+    print(f"{options.endpoint} has been restarted")
+    return 0
+
+
+def _endpoints(directory: Path) -> tuple[EndpointStatus, ...]:
+    answer = whole(directory, ask(directory, "GET", "endpoints"))
+    try:
+        return from_json(answer)
+    except ValueError:
+        raise GatewayNotAsked(
+            f"the gateway of {directory} says what this command does not understand: is it of "
+            "another version?"
+        ) from None
+
+
+# --- Shown ---------------------------------------------------------------------------------------
+
+
+def _show(endpoints: tuple[EndpointStatus, ...], *, as_json: bool) -> None:
+    if as_json:
+        print(to_json(endpoints, indent=2))
+    else:
+        print_table(console_for(sys.stdout), endpoints)
+
+
+def _watch(directory: Path, *, as_json: bool) -> None:
+    """Show how the endpoints are until Ctrl-C, or until the gateway is gone."""
+    console = console_for(sys.stdout)
+    if console.is_terminal and not as_json:
+        with Live(console=console, auto_refresh=False) as live:
+            for endpoints in _looks(directory):
+                live.update(table(endpoints), refresh=True)
+    changes = ChangesSeen()
+    before = ""
+    for endpoints in _looks(directory):
+        if not as_json:
+            for line in changes.lines(endpoints, datetime.now(UTC)):
+                print(line, flush=True)
+        elif (text := to_json(endpoints)) != before:
+            print(before := text, flush=True)
+
+
+def _looks(directory: Path) -> Iterator[tuple[EndpointStatus, ...]]:
+    """Yield how the endpoints are, each second, for as long as the gateway runs."""
+    while True:
+        yield _endpoints(directory)
+        time.sleep(_LOOK)

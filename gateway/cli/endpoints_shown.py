@@ -1,0 +1,158 @@
+"""What ``partway endpoints`` shows: a table, or a line for each change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from partway.gateway.fleet.states import OVER, InstanceState
+from partway.gateway.fleet.status import (
+    EndpointState,
+    EndpointStatus,
+    InstanceHealth,
+    InstanceStatus,
+    VariantStatus,
+)
+from partway.gateway.plain_text import safe_lines
+from partway.log_lines import LogLine
+
+#: Lines of one reason that are shown: a sentence, and the last lines that a container has printed.
+_REASON_LINES: Final = 25
+
+#: Characters of a table's row where nobody watches: the longest names are 63 each.
+_PLAIN_ROW: Final = 400
+
+_COLOURS: Final = {
+    EndpointState.CREATING: "yellow",
+    EndpointState.IN_SERVICE: "green",
+    EndpointState.UPDATING: "yellow",
+    EndpointState.DELETING: "yellow",
+    EndpointState.FAILED: "bold red",
+}
+
+_TEXTS: Final = ("endpoint", "variant", "instances", "state", "health")
+_NUMBERS: Final = ("streams", "requests", "restarts")
+
+
+def print_table(console: Console, endpoints: Iterable[EndpointStatus]) -> None:
+    """Print the table; where nobody watches each row is one line, however long its names are."""
+    width = None if console.is_terminal else _PLAIN_ROW
+    console.print(table(endpoints), width=width, crop=console.is_terminal)
+
+
+def table(endpoints: Iterable[EndpointStatus]) -> RenderableType:
+    """Make a table with a row for each variant, and below it why something is not as it should be.
+
+    Args:
+        endpoints: how they are.
+    """
+    rows = Table(box=None, pad_edge=False, header_style="dim")
+    for name in _TEXTS:
+        rows.add_column(name)
+    for name in _NUMBERS:
+        rows.add_column(name, justify="right")
+    rows.add_column("since")
+    reasons = []
+    for endpoint in endpoints:
+        since = _time(datetime.fromtimestamp(endpoint.since, UTC))
+        state = Text(endpoint.state.value, _COLOURS[endpoint.state])
+        for variant in endpoint.variants:
+            row = _Row(variant)
+            cells = (variant.name, row.instances, state, row.health)
+            numbers = map(str, (row.streams, row.requests, variant.restarts))
+            rows.add_row(endpoint.name, *cells, *numbers, since)
+        reasons += list(_reasons(endpoint))
+    if not rows.row_count:
+        return Text("the gateway has no endpoint")
+    return Group(rows, *([Text()] if reasons else []), *reasons)
+
+
+class ChangesSeen:
+    """Says what has changed since the last look, a line for each variant that is not as it was."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[str, str], str] = {}
+
+    def lines(self, endpoints: Iterable[EndpointStatus], now: datetime) -> Iterator[str]:
+        """Yield a line for each change; how much is open changes all the time, and is left out.
+
+        Args:
+            endpoints: how they are.
+            now: the time, in UTC.
+        """
+        after = {
+            (endpoint.name, variant.name): _line(endpoint, variant)
+            for endpoint in endpoints
+            for variant in endpoint.variants
+        }
+        for key, line in after.items():
+            if self._before.get(key) != line:
+                yield f"{_time(now)} {line}"
+        for name, variant in self._before.keys() - after.keys():
+            yield f"{_time(now)} {LogLine('gone', endpoint=name, variant=variant)}"
+        self._before = after
+
+
+class _Row:
+    """What of a variant has to be counted."""
+
+    def __init__(self, variant: VariantStatus) -> None:
+        alive = [each for each in variant.instances if each.state not in OVER]
+        ready = sum(each.state is InstanceState.IN_SERVICE for each in alive)
+        self.instances = f"{ready}/{variant.desired}"
+        self.health = _health(alive)
+        self.streams = sum(each.streams for each in alive)
+        self.requests = sum(each.requests for each in alive)
+
+
+def _health(instances: Iterable[InstanceStatus]) -> str:
+    """``healthy`` where all are, else how many are what; a dash where there is no instance."""
+    counts = Counter(each.health for each in instances)
+    if len(counts) == 1:
+        return next(iter(counts)).value
+    said = (f"{counts[health]} {health.value}" for health in InstanceHealth if counts[health])
+    return ", ".join(said) or "-"
+
+
+def _line(endpoint: EndpointStatus, variant: VariantStatus) -> str:
+    row = _Row(variant)
+    why = {"reason": reason} if (reason := endpoint.reason or variant.trouble) else {}
+    return str(
+        LogLine(
+            endpoint.state.value,
+            endpoint=endpoint.name,
+            variant=variant.name,
+            instances=row.instances,
+            health=row.health,
+            restarts=variant.restarts,
+            **why,
+        )
+    )
+
+
+def _reasons(endpoint: EndpointStatus) -> Iterator[Text]:
+    """Why something of an endpoint is not as it should be; what has been said is not repeated."""
+    said = set()
+    whose = [(endpoint.name, endpoint.reason)]
+    for variant in endpoint.variants:
+        whose.append((f"{endpoint.name}, variant {variant.name}", variant.trouble))
+        whose += [(f"{each.id} ({each.state.value})", each.reason) for each in variant.instances]
+    for who, reason in whose:
+        if not reason or reason in said:
+            continue
+        said.add(reason)
+        first, *rest = safe_lines(reason, _REASON_LINES) or [""]
+        yield Text.assemble((f"{who}: ", "bold"), first)
+        for line in rest:
+            yield Text(f"    {line}", "dim")
+
+
+def _time(when: datetime) -> str:
+    """By ISO 8601 and in UTC, as the log has it."""
+    return when.isoformat(timespec="seconds").replace("+00:00", "Z")

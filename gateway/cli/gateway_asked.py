@@ -1,0 +1,207 @@
+"""Finds the gateway that runs, and asks it by the admin socket of its data directory."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from partway.gateway.fleet.data_directory import (
+    DataDirectoryError,
+    admin_socket,
+    announced,
+    gateways_folder,
+    socket_name,
+)
+from partway.gateway.plain_text import safe_lines
+
+#: Seconds for the beginning of an answer, which takes milliseconds.
+PATIENCE: Final = 10.0
+
+#: Bytes of an answer that is read whole: 40,000 instances.
+_MAX_ANSWER: Final = 16 * 1024 * 1024
+
+_START: Final = "start one with: partway serve --endpoint NAME=URL"
+
+
+class GatewayNotAsked(Exception):
+    """The gateway cannot be asked, or has refused; the message says why, and what to do.
+
+    Attributes:
+        status: what the command exits with: 2 where it was asked wrongly, else 1.
+    """
+
+    def __init__(self, why: str, status: int = 1) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def say_why(command: str, error: GatewayNotAsked) -> int:
+    """Say on standard error why a command cannot go on; returns what it exits with."""
+    for line in safe_lines(str(error)):
+        print(f"{command}: {line}", file=sys.stderr)
+    return error.status
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """Add ``--data-dir``, by which :func:`find_gateway` finds the gateway that is meant."""
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        default=argparse.SUPPRESS,  # after a word of its own it may be given before the word too
+        help="the gateway's data directory (that of the only one of this user's that runs)",
+    )
+
+
+def find_gateway(named: Path | None, environment: Mapping[str, str]) -> Path:
+    """Return the data directory of the gateway that is meant, which runs.
+
+    Args:
+        named: the directory that was named; None for that of the only one that runs.
+        environment: ``os.environ``, as a rule.
+
+    Raises:
+        GatewayNotAsked: none runs, or several do.
+    """
+    if named is not None:
+        _connect(named).close()
+        return named
+    try:
+        folder = gateways_folder(environment)
+    except DataDirectoryError as error:
+        raise GatewayNotAsked(str(error)) from None
+    running = [each for each in _below(folder) if _runs(each)]
+    if len(running) > 1:
+        several = "\n".join(f"  --data-dir {each}{_where(each)}" for each in running)
+        raise GatewayNotAsked(f"{len(running)} gateways run; name one of them:\n{several}", 2)
+    if not running:
+        raise GatewayNotAsked(
+            f"no gateway runs that keeps its data below {folder}; {_START}; one that was started "
+            "with --data-dir, or with port 0, is found by its directory alone: --data-dir DIR"
+        )
+    return running[0]
+
+
+def ask(
+    directory: Path,
+    method: str,
+    *path: str,
+    query: Mapping[str, str] | None = None,
+    patience: float | None = PATIENCE,
+) -> http.client.HTTPResponse:
+    """Ask the gateway of a data directory; returns its answer, whose body is still to be read.
+
+    Args:
+        directory: the data directory.
+        method: ``GET`` or ``POST``.
+        path: parts of the path.
+        query: of the request.
+        patience: seconds for each read, the first included; None for as long as it takes.
+
+    Raises:
+        GatewayNotAsked: nobody answers, or with an error.
+    """
+    target = "".join(f"/{quote(part, safe='')}" for part in path)
+    connection = _AdminConnection(directory, patience)
+    try:
+        connection.request(method, f"{target}?{urlencode(query)}" if query else target)
+        answer = connection.getresponse()
+    except (OSError, http.client.HTTPException) as error:
+        connection.close()
+        raise gone(directory, error) from None
+    if answer.status >= http.client.BAD_REQUEST:
+        said = whole(directory, answer)
+        try:
+            why = str(json.loads(said)["Message"])
+        except (ValueError, TypeError, KeyError):
+            why = f"the gateway has answered with status {answer.status}"
+        raise GatewayNotAsked(why, 2 if answer.status == http.client.BAD_REQUEST else 1)
+    return answer
+
+
+def whole(directory: Path, answer: http.client.HTTPResponse) -> bytes:
+    """Read an answer's body, and end its connection.
+
+    Raises:
+        GatewayNotAsked: it does not come whole.
+    """
+    with answer:
+        try:
+            return answer.read(_MAX_ANSWER)
+        except (OSError, http.client.HTTPException) as error:
+            raise gone(directory, error) from None
+
+
+def gone(directory: Path, error: Exception) -> GatewayNotAsked:
+    """What it means that a connection with the gateway of a data directory has failed."""
+    if isinstance(error, TimeoutError):
+        return GatewayNotAsked(f"the gateway of {directory} does not answer")
+    why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it has ended"
+    return GatewayNotAsked(f"the gateway of {directory} is gone: {why}")
+
+
+class _AdminConnection(http.client.HTTPConnection):
+    """A connection with the admin socket of a data directory."""
+
+    def __init__(self, directory: Path, patience: float | None) -> None:
+        super().__init__("localhost", timeout=patience)
+        self._directory = directory
+
+    def connect(self) -> None:
+        self.sock = _connect(self._directory)
+        self.sock.settimeout(self.timeout)
+
+
+def _connect(directory: Path) -> socket.socket:
+    """Connect to the admin socket of a data directory.
+
+    Raises:
+        GatewayNotAsked: nobody listens there, or not for this user.
+    """
+    path = admin_socket(directory)
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(PATIENCE)
+        with socket_name(path) as name:
+            connection.connect(name)
+    except OSError as error:
+        connection.close()
+        if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
+            raise GatewayNotAsked(
+                f"no gateway runs with the data directory {directory}; {_START} --data-dir "
+                f"{directory}"
+            ) from None
+        if isinstance(error, PermissionError):
+            raise GatewayNotAsked(
+                f"{path}: this is another user's gateway; only that user and root may ask it"
+            ) from None
+        raise GatewayNotAsked(f"{path}: {error.strerror or error}") from None
+    return connection
+
+
+def _below(folder: Path) -> list[Path]:
+    try:
+        return sorted(each for each in folder.iterdir() if each.is_dir())
+    except OSError:  # there has never been a gateway
+        return []
+
+
+def _runs(directory: Path) -> bool:
+    try:
+        _connect(directory).close()
+    except GatewayNotAsked:
+        return False
+    return True
+
+
+def _where(directory: Path) -> str:
+    said = announced(directory)
+    return "" if said is None else f"  ({', '.join((*said.urls, f'process {said.pid}'))})"

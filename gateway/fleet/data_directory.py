@@ -1,0 +1,325 @@
+"""The folder in which a gateway keeps what outlives it, and by which its user's commands find it.
+
+A data directory holds::
+
+    lock            held by the gateway that works with the directory; its process's number
+    id              of the directory, by which engines' containers are found again
+    gateway.json    where the gateway listens, while one runs
+    admin.sock      the socket by which it is asked (``partway endpoints``, ``partway logs``)
+    logs/           what instances have printed
+    models/         unpacked model data
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from partway.gateway.files import read_bounded, replace_file, user_data_folder
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
+
+#: Bytes of a Unix socket's name (``sun_path``), without the zero behind it.
+MAX_SOCKET_NAME: Final = 107 if sys.platform == "linux" else 103
+
+#: The files of the directory are a number, an id, and some addresses.
+_MAX_FILE: Final = 64 * 1024
+
+_ID: Final = re.compile("[0-9a-f]{32}")
+
+
+class DataDirectoryError(Exception):
+    """A data directory cannot be used; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a gateway that runs says of itself in its data directory.
+
+    Attributes:
+        pid: of its process.
+        urls: where it listens.
+        since: when it began to, in epoch seconds.
+    """
+
+    pid: int
+    urls: tuple[str, ...]
+    since: float
+
+
+def gateways_folder(environment: Mapping[str, str]) -> Path:
+    """Return where this user's data directories are, one for each port.
+
+    Args:
+        environment: ``os.environ``, as a rule.
+
+    Raises:
+        DataDirectoryError: the user has no home directory.
+    """
+    data = user_data_folder(environment)
+    if data is None:
+        raise DataDirectoryError(
+            "no folder for the gateway's data: set HOME or XDG_DATA_HOME, "
+            "or name a folder with --data-dir DIR"
+        )
+    return data / "gateways"
+
+
+def default_data_directory(environment: Mapping[str, str], port: int) -> Path:
+    """Return where a gateway keeps its data unless it is told.
+
+    Args:
+        environment: ``os.environ``, as a rule.
+        port: on which it listens, other than 0.
+
+    Raises:
+        DataDirectoryError: the user has no home directory.
+    """
+    return gateways_folder(environment) / str(port)
+
+
+def admin_socket(directory: Path) -> Path:
+    """Where the gateway of a data directory is asked."""
+    return directory / "admin.sock"
+
+
+@contextmanager
+def socket_name(socket: Path) -> Iterator[str]:
+    """Give a name for a Unix socket that is short enough for the system, whatever its path.
+
+    The name is good for as long as the block runs: to bind the socket, or to connect with it.
+
+    Args:
+        socket: where the socket is, or shall be.
+
+    Raises:
+        OSError: there is no temporary folder to name it by.
+    """
+    if len(os.fsencode(socket)) <= MAX_SOCKET_NAME:
+        yield str(socket)
+        return
+    # A link has as long a target as it likes. The folder is this user's alone, so that nobody puts
+    # another link in its place.
+    with tempfile.TemporaryDirectory(prefix="partway-", dir=_short_temporary()) as folder:
+        link = Path(folder) / "to"
+        link.symlink_to(socket.parent.absolute())
+        yield str(link / socket.name)
+
+
+def _short_temporary() -> str:
+    """The folder of temporary files, or ``/tmp`` if the names in that one were too long again."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) < MAX_SOCKET_NAME // 2 else "/tmp"  # noqa: S108
+
+
+def announced(directory: Path) -> Announcement | None:
+    """Return what the gateway of a data directory has announced, if it can be read."""
+    try:
+        said = json.loads(read_bounded(directory / "gateway.json", _MAX_FILE))
+        return Announcement(int(said["pid"]), tuple(map(str, said["urls"])), float(said["since"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+class DataDirectory:
+    """A data directory, whose one owner this process is until :meth:`close`.
+
+    Made by :meth:`opened` or :meth:`temporary`.
+
+    Attributes:
+        path: the directory's.
+        id: stays with the directory, whoever owns it: 32 hexadecimal digits.
+        logs: the folder of what instances print.
+        models: the folder of unpacked model data.
+        socket: where the admin socket belongs.
+    """
+
+    def __init__(self, path: Path, lock: int, *, keep: bool) -> None:
+        self.path = path
+        self.id = _id_of(path)
+        self.logs = _folder(path / "logs")
+        self.models = _folder(path / "models")
+        self.socket = admin_socket(path)
+        self._lock = lock
+        self._keep = keep
+
+    @classmethod
+    def opened(cls, path: Path) -> Self:
+        """Own a directory, which is made if need be.
+
+        Raises:
+            DataDirectoryError: another gateway owns it, others may write to it, or it cannot be
+                used.
+        """
+        return cls._owned(path.absolute(), keep=True)
+
+    @classmethod
+    def temporary(cls) -> Self:
+        """Own a new directory, of which nothing is left after :meth:`close`.
+
+        Raises:
+            DataDirectoryError: it cannot be made.
+        """
+        try:
+            path = Path(tempfile.mkdtemp(prefix="partway-gateway-"))
+        except OSError as error:
+            raise DataDirectoryError(f"no temporary data directory: {error.strerror}") from None
+        return cls._owned(path, keep=False)
+
+    @classmethod
+    def _owned(cls, path: Path, *, keep: bool) -> Self:
+        lock = -1
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_private(path)
+            lock = _locked(path)
+            return cls(path, lock, keep=keep)
+        except (OSError, DataDirectoryError) as error:
+            if lock >= 0:
+                os.close(lock)
+            if isinstance(error, DataDirectoryError):
+                raise
+            raise DataDirectoryError(
+                f"{error.filename or path}: the gateway's data cannot be kept here: "
+                f"{error.strerror}; name another folder with --data-dir DIR"
+            ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def announce(self, urls: Sequence[str], since: float) -> None:
+        """Say where this gateway listens.
+
+        Args:
+            urls: where.
+            since: when it began to, in epoch seconds.
+
+        Raises:
+            DataDirectoryError: that cannot be written.
+        """
+        said = asdict(Announcement(os.getpid(), tuple(urls), since))
+        try:
+            replace_file(self.path / "gateway.json", json.dumps(said).encode() + b"\n", 0o600)
+        except OSError as error:
+            raise DataDirectoryError(
+                f"{self.path}: the gateway cannot say here where it listens: {error.strerror}"
+            ) from None
+
+    def close(self) -> None:
+        """Let another gateway own the directory; remove it if it is a temporary one."""
+        try:
+            with suppress(OSError):  # what it says holds for nobody, and is asked of nobody
+                (self.path / "gateway.json").unlink()
+            if not self._keep:
+                shutil.rmtree(self.path)
+        except OSError as error:
+            log.warning(
+                LogLine(
+                    "the temporary data directory is not removed",
+                    directory=str(self.path),
+                    reason=error.strerror,
+                )
+            )
+        finally:
+            os.close(self._lock)
+
+
+def _check_private(path: Path) -> None:
+    """Refuse a directory in which others could put files of theirs.
+
+    Raises:
+        DataDirectoryError: the directory is such a one.
+    """
+    found = path.stat()
+    if found.st_uid != os.geteuid():
+        raise DataDirectoryError(
+            f"{path}: another user (number {found.st_uid}) owns this folder; a data directory must "
+            "be the gateway's user's own: name another with --data-dir DIR"
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise DataDirectoryError(
+            f"{path}: others than its owner may write to this folder (mode "
+            f"{stat.S_IMODE(found.st_mode):04o}); chmod 700 it, and remove what is in it if they "
+            "may have, or name another with --data-dir DIR"
+        )
+
+
+def _locked(path: Path) -> int:
+    """Lock other gateways out; the kernel frees the lock of a dead one.
+
+    Returns:
+        The descriptor with which the lock goes.
+
+    Raises:
+        DataDirectoryError: another gateway holds the lock.
+    """
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    except BlockingIOError:
+        holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
+        os.close(lock)
+        # For a moment it has written nothing yet.
+        who = f"process {holder}" if holder.isdigit() else "another process"
+        raise DataDirectoryError(
+            f"{path}: a gateway that runs, {who}, works with this data directory; stop it, or name "
+            "another directory with --data-dir DIR"
+        ) from None
+    except OSError as error:  # a network's file system, say, without locks
+        os.close(lock)
+        error.filename = error.filename or str(path / "lock")
+        raise
+    return lock
+
+
+def _id_of(path: Path) -> str:
+    """The directory's id, made if there is none.
+
+    Raises:
+        DataDirectoryError: the file holds something else.
+    """
+    file = path / "id"
+    try:
+        text = read_bounded(file, _MAX_FILE).decode().strip()
+    except FileNotFoundError:
+        text = uuid.uuid4().hex
+        replace_file(file, f"{text}\n".encode(), 0o600)
+    except ValueError:
+        text = ""
+    if _ID.fullmatch(text) is None:
+        raise DataDirectoryError(
+            f"{file}: this must be 32 hexadecimal digits; put the right ones back, or remove the "
+            "file: containers that an engine runs for this directory are not found any more then"
+        )
+    return text
+
+
+def _folder(path: Path) -> Path:
+    """Make a folder of the directory, if it is not there."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path

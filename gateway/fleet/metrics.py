@@ -1,0 +1,77 @@
+"""What the fleet counts, for Prometheus: instances by state, restarts, launches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from partway.gateway.fleet.states import InstanceState
+from partway.gateway.fleet.status import EndpointStatus
+
+#: Bounds, in seconds: a process answers in a tenth of a second, a large model in minutes, and the
+#: platform waits for eight of them (clause 1.1-3).
+_LAUNCH_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 240, 480)
+
+
+class FleetMetrics:
+    """What is counted of instances; everything but launches is asked of the fleet when looked at.
+
+    Args:
+        describe: says how the fleet is.
+        registry: where it is exposed.
+    """
+
+    def __init__(
+        self, describe: Callable[[], tuple[EndpointStatus, ...]], registry: CollectorRegistry
+    ) -> None:
+        self._describe = describe
+        self._launches = Histogram(
+            "partway_instance_launch_seconds",
+            "From an instance's launch to its first 200 for /ping",
+            ["endpoint", "variant"],
+            buckets=_LAUNCH_BUCKETS,
+            registry=registry,
+        )
+        registry.register(self)
+
+    def launched(self, endpoint: str, variant: str, seconds: float) -> None:
+        """Count an instance that has come into service.
+
+        Args:
+            endpoint: whose it is.
+            variant: of which it is one.
+            seconds: that it took, from its launch on.
+        """
+        self._launches.labels(endpoint, variant).observe(seconds)
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield how the fleet is, as prometheus_client asks."""
+        states = GaugeMetricFamily(
+            "partway_instances",
+            "Instances, by where they are in their life",
+            labels=["endpoint", "variant", "state"],
+        )
+        restarts = CounterMetricFamily(
+            "partway_instance_restarts",
+            "Instances started in the place of one that failed",
+            labels=["endpoint", "variant"],
+        )
+        outstanding = GaugeMetricFamily(
+            "partway_instance_outstanding",
+            "Streams and requests under way on an instance",
+            labels=["endpoint", "variant", "instance"],
+        )
+        for endpoint in self._describe():
+            for variant in endpoint.variants:
+                whose = [endpoint.name, variant.name]
+                restarts.add_metric(whose, variant.restarts)
+                counts = Counter(instance.state for instance in variant.instances)
+                for state in InstanceState:  # also those with none: a gauge that goes never falls
+                    states.add_metric([*whose, state.value], counts[state])
+                for instance in variant.instances:
+                    busy = instance.streams + instance.requests
+                    outstanding.add_metric([*whose, instance.id], busy)
+        yield from (states, restarts, outstanding)

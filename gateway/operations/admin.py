@@ -1,0 +1,293 @@
+"""The admin socket: how this user's commands ask a gateway that runs.
+
+HTTP over a Unix socket of the data directory, for the user whose gateway it is:
+
+- ``GET /endpoints``: how the fleet is, as JSON;
+- ``POST /endpoints/NAME/restart``: new instances in the place of those that are there;
+- ``GET /endpoints/NAME/logs``: what instances have printed, as text.
+
+An error has the status and the body of the API's (clause 4-1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Protocol
+
+from aiohttp import web
+
+from partway.gateway.clock import Clock
+from partway.gateway.fleet.data_directory import socket_name
+from partway.gateway.fleet.endpoints import check_name
+from partway.gateway.fleet.states import OVER
+from partway.gateway.fleet.status import EndpointStatus
+from partway.gateway.fleet.status_json import to_json
+from partway.gateway.limits import (
+    ADMIN_CLOSE_TIMEOUT,
+    MAX_ADMIN_CONNECTIONS,
+    MAX_LOG_READERS,
+)
+from partway.gateway.operations.admin_logs import LogsAsked, log_lines
+from partway.gateway.waiting import time_limit
+from partway.log_lines import LogLine
+from partway.protocol.errors import (
+    AccessDenied,
+    ApiError,
+    InputValidationError,
+    InternalServerError,
+    NotFound,
+    ServiceUnavailable,
+)
+from partway.protocol.limits import REQUEST_HEAD_TIMEOUT, STALL_TIMEOUT
+
+log = logging.getLogger("partway.admin")
+
+#: Endpoints that are named to whoever asks for one that is not there.
+_NAMED: Final = 20
+
+_NO_PLACE: Final = ServiceUnavailable(
+    f"{MAX_ADMIN_CONNECTIONS} connections with the admin socket are open; try again when one has "
+    "ended"
+)
+
+
+class AdministeredFleet(Protocol):
+    """What of a fleet can be asked and told by the admin socket."""
+
+    def describe(self) -> tuple[EndpointStatus, ...]:
+        """Say how each endpoint is."""
+
+    async def restart(self, name: str) -> None:
+        """Start new instances of an endpoint, and stop the old ones when the new ones serve.
+
+        Raises:
+            ApiError: there is no such endpoint, or the new instances do not come into service; the
+                old ones serve on then.
+        """
+
+
+class AdminSocket:
+    """The socket, from :meth:`start` to :meth:`aclose`.
+
+    Args:
+        path: the socket's, in a data directory that this process owns.
+        fleet: what is asked.
+        logs: the folder of what the fleet's instances print.
+        clock: measures how long whoever reads a log may take nothing, and how often it is looked
+            at.
+    """
+
+    def __init__(self, path: Path, fleet: AdministeredFleet, logs: Path, clock: Clock) -> None:
+        self._path = path
+        self._fleet = fleet
+        self._logs = logs
+        self._clock = clock
+        self._closing = asyncio.Event()
+        self._readers = 0
+        self._restarts: dict[str, asyncio.Task[None]] = {}
+        self._server = web.Server(
+            self._handle,
+            # From the connection's beginning, or its last response, to the end of the next head.
+            keepalive_timeout=REQUEST_HEAD_TIMEOUT,
+            access_log=None,
+            tcp_keepalive=False,
+            lingering_time=0,  # nothing that is asked here has a body
+            handler_cancellation=True,  # whoever leaves reads no log any more
+        )
+        self._listening: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the socket cannot be made.
+        """
+        # What is left of a gateway that was killed: nobody else owns the directory now.
+        self._path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            with socket_name(self._path) as name:
+                listener.bind(name)
+            # Until here the mode is the umask's, and who connects is looked at all the same.
+            self._path.chmod(0o600)
+            loop = asyncio.get_running_loop()
+            self._listening = await loop.create_unix_server(self._connection, sock=listener)
+        except BaseException:
+            listener.close()
+            raise
+
+    async def aclose(self) -> None:
+        """End: logs that are followed are read to their end once more, restarts are broken off."""
+        self._closing.set()
+        if self._listening is not None:
+            self._listening.close()
+            self._path.unlink(missing_ok=True)
+        for restart in self._restarts.values():
+            restart.cancel()
+        if self._restarts:
+            await asyncio.wait(self._restarts.values())
+        self._server.pre_shutdown()
+        await self._server.shutdown(ADMIN_CLOSE_TIMEOUT)
+
+    def _connection(self) -> asyncio.Protocol:
+        if len(self._server.connections) >= MAX_ADMIN_CONNECTIONS:
+            return _NoPlace()
+        return self._server()
+
+    # --- What is asked ---------------------------------------------------------------------------
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            _check_user(request)
+            return await self._answer(request)
+        except ApiError as error:
+            return _refusal(error)
+        except Exception:
+            log.exception(LogLine("admin socket: a fault of the gateway's", path=request.path))
+            return _refusal(InternalServerError("the gateway's log says what went wrong"))
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        match request.method, request.path.split("/")[1:]:
+            case "GET", ["endpoints"]:
+                text = to_json(self._fleet.describe())
+                return web.Response(text=text, content_type="application/json")
+            case "POST", ["endpoints", name, "restart"]:
+                await self._restart(self._found(name))
+                return web.Response(status=204)
+            case "GET", ["endpoints", name, "logs"]:
+                return await self._send_logs(self._found(name), request)
+        raise NotFound(
+            f"{request.method} {request.path} was asked; it must be GET /endpoints, "
+            "POST /endpoints/NAME/restart or GET /endpoints/NAME/logs"
+        )
+
+    def _found(self, name: str) -> str:
+        """The name of an endpoint that is there.
+
+        Raises:
+            InputValidationError: there is none of this name.
+        """
+        check_name(name)
+        names = [endpoint.name for endpoint in self._fleet.describe()]
+        if name not in names:
+            raise InputValidationError(
+                f"there is no endpoint {name!r}; there {_listed(names)}", "EndpointNotFound"
+            )
+        return name
+
+    async def _restart(self, name: str) -> None:
+        """Restart an endpoint; who asks for one that is being restarted waits for the same.
+
+        A restart that was begun goes on when its caller has left.
+        """
+        restart = self._restarts.get(name)
+        if restart is None:
+            restart = asyncio.create_task(self._fleet.restart(name), name=f"restart of {name}")
+            self._restarts[name] = restart
+            restart.add_done_callback(lambda done: self._restarted(name, done))
+        try:
+            await asyncio.shield(restart)
+        except asyncio.CancelledError:
+            if restart.cancelled():
+                raise ServiceUnavailable("the gateway is stopping") from None
+            raise
+
+    def _restarted(self, name: str, restart: asyncio.Task[None]) -> None:
+        del self._restarts[name]
+        if restart.cancelled():
+            return
+        error = restart.exception()  # looked at here, for its callers may have left
+        if error is not None:
+            log.warning(LogLine("restart failed", endpoint=name, reason=str(error)))
+
+    async def _send_logs(self, name: str, request: web.BaseRequest) -> web.StreamResponse:
+        asked = LogsAsked.read(name, request.query)
+        lines = log_lines(
+            asked,
+            lambda: _instances(self._fleet.describe(), name),
+            self._logs,
+            self._clock,
+            self._closing,
+        )
+        if self._readers >= MAX_LOG_READERS:
+            raise ServiceUnavailable(
+                f"{self._readers} logs are being read; try again when one has ended"
+            )
+        self._readers += 1
+        try:
+            response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+            await response.prepare(request)
+            async for piece in lines:
+                await self._write(response, request, piece)
+            await response.write_eof()
+        finally:
+            self._readers -= 1
+            await lines.aclose()
+        return response
+
+    async def _write(
+        self, response: web.StreamResponse, request: web.BaseRequest, data: bytes
+    ) -> None:
+        """Write, at the pace of whoever reads; one that takes nothing for long is let go."""
+        try:
+            async with time_limit(self._clock, STALL_TIMEOUT):
+                await response.write(data)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()  # cut, so that it does not pass for the log's end
+            raise
+
+
+class _NoPlace(asyncio.Protocol):
+    """A connection beyond those that there may be: told so, and closed."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        body = _NO_PLACE.body()
+        head = f"HTTP/1.1 {_NO_PLACE.status} Service Unavailable\r\nContent-Length: {len(body)}"
+        transport.write(f"{head}\r\nConnection: close\r\n\r\n".encode() + body)
+        transport.close()
+
+
+def _refusal(error: ApiError) -> web.Response:
+    return web.Response(status=error.status, body=error.body(), content_type="application/json")
+
+
+def _check_user(request: web.BaseRequest) -> None:
+    """Refuse whoever is neither this process's user nor root.
+
+    Where the system does not say who has connected, the socket's mode alone keeps others out.
+
+    Raises:
+        AccessDenied: it is somebody else.
+    """
+    peer = None if request.transport is None else request.transport.get_extra_info("socket")
+    if peer is None or not hasattr(socket, "SO_PEERCRED"):
+        return
+    credentials = struct.Struct("3i")  # process, user, group: struct ucred of unix(7)
+    data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+    _, user, _ = credentials.unpack(data)
+    if user not in (0, os.geteuid()):
+        raise AccessDenied("the admin socket is for the gateway's own user")
+
+
+def _instances(endpoints: Iterable[EndpointStatus], name: str) -> dict[str, bool] | None:
+    """By the ids of an endpoint's instances, whether they live; None if there is no endpoint."""
+    for endpoint in endpoints:
+        if endpoint.name == name:
+            of_all = (each for variant in endpoint.variants for each in variant.instances)
+            return {each.id: each.state not in OVER for each in of_all}
+    return None
+
+
+def _listed(names: list[str]) -> str:
+    if not names:
+        return "are none"
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names[:_NAMED])}{more}"

@@ -1,0 +1,181 @@
+"""What an endpoint's instances have printed, line by line, for whoever asks the admin socket."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from partway.gateway.clock import Clock
+from partway.gateway.fleet.log_tail import LogTail, log_files
+from partway.gateway.limits import (
+    LOG_FOLLOW_INTERVAL,
+    LOG_LINES,
+    MAX_LOG_LINES,
+    MAX_LOGS_TOGETHER,
+)
+from partway.gateway.plain_text import cut, safe
+from partway.gateway.waiting import first_of
+from partway.protocol.errors import InputValidationError
+
+#: An instance's id, which is part of a file's name here.
+_ID: Final = re.compile("[A-Za-z0-9][A-Za-z0-9-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class LogsAsked:
+    """Which lines of which instances are asked for.
+
+    Attributes:
+        endpoint: whose.
+        instance: the id of the one that is meant; None for all that the endpoint has.
+        lines: how many of each, from the last one back.
+        follow: whether what they print from then on is meant too.
+    """
+
+    endpoint: str
+    instance: str | None
+    lines: int
+    follow: bool
+
+    @classmethod
+    def read(cls, endpoint: str, query: Mapping[str, str]) -> Self:
+        """Read a request's query: ``lines=N&follow=1&instance=ID``, each of which may be missing.
+
+        Raises:
+            InputValidationError: a value cannot be what it must be.
+        """
+        lines = query.get("lines", str(LOG_LINES))
+        if not lines.isascii() or not lines.isdigit() or int(lines[:20]) > MAX_LOG_LINES:
+            raise _wrong("lines", lines, f"a whole number from 0 to {MAX_LOG_LINES}")
+        follow = query.get("follow", "0")
+        if follow not in ("0", "1"):
+            raise _wrong("follow", follow, "0 or 1")
+        instance = query.get("instance")
+        if instance is not None and _ID.fullmatch(instance) is None:
+            raise _wrong("instance", instance, "an instance's id: letters, digits and hyphens")
+        return cls(endpoint, instance, int(lines), follow == "1")
+
+
+def _wrong(name: str, value: str, must: str) -> InputValidationError:
+    return InputValidationError(f"{name}: {cut(safe(value), 60)!r} was given; it must be {must}")
+
+
+def log_lines(
+    asked: LogsAsked,
+    instances: Callable[[], Mapping[str, bool] | None],
+    folder: Path,
+    clock: Clock,
+    closing: asyncio.Event,
+) -> AsyncGenerator[bytes, None]:
+    """Yield whole lines, some 64 KiB at most at a time, as fast as they are taken.
+
+    Where several instances have printed, each line begins with its instance's id. Instances that
+    begin while logs are followed are followed too, from their first line on; one that was asked for
+    by its id is followed until its life is over.
+
+    Args:
+        asked: which lines.
+        instances: by the ids of those that the endpoint has now, whether they may print more; None
+            once the endpoint is there no more.
+        folder: of the logs.
+        clock: measures the time between two looks.
+        closing: set when the gateway stops: logs are then read to their end, and not followed.
+
+    Raises:
+        InputValidationError: the endpoint has no such instance, or so many that one must be named.
+    """
+    first = _at_first(asked, instances() or {}, folder)
+    return _lines(asked, first, instances, folder, clock, closing)
+
+
+async def _lines(
+    asked: LogsAsked,
+    first: Mapping[str, bool],
+    instances: Callable[[], Mapping[str, bool] | None],
+    folder: Path,
+    clock: Clock,
+    closing: asyncio.Event,
+) -> AsyncGenerator[bytes, None]:
+    now: Mapping[str, bool] | None = first
+    lines: int | None = asked.lines
+    several = len(first) > 1
+    begun: set[str] = set()
+    tails: dict[str, LogTail] = {}
+    try:
+        while now is not None:
+            begun &= now.keys()
+            for each in now:
+                if each not in begun and len(tails) < MAX_LOGS_TOGETHER:
+                    begun.add(each)
+                    tails[each] = LogTail(folder, each, lines)
+            several = several or len(tails) > 1
+            lines = None
+            ends = not asked.follow or closing.is_set()
+            brought = False
+            for each, tail in list(tails.items()):  # in turns, whoever prints most
+                data = await asyncio.to_thread(tail.read)
+                brought = brought or bool(data)
+                if not data and (ends or not now.get(each, False)):
+                    data = tail.rest()
+                    tails.pop(each).close()
+                if data:
+                    yield _named(each, data) if several else data
+            if not tails and (ends or asked.instance is not None):
+                return
+            if not brought and not ends:
+                await _until_the_next_look(clock, closing)
+            now = _of_the_asked(asked, instances())
+    finally:
+        for tail in tails.values():
+            tail.close()
+
+
+def _at_first(asked: LogsAsked, now: Mapping[str, bool], folder: Path) -> Mapping[str, bool]:
+    """The instances that are meant; one whose life is over is there as long as its log is.
+
+    Raises:
+        InputValidationError: there is no such instance, or there are too many.
+    """
+    if asked.instance is None:
+        if len(now) > MAX_LOGS_TOGETHER:
+            raise InputValidationError(
+                f"endpoint {asked.endpoint!r} has {len(now)} instances; the logs of "
+                f"{MAX_LOGS_TOGETHER} can be read together: name one of them"
+            )
+        return now
+    wanted = asked.instance
+    if wanted in now:
+        return {wanted: now[wanted]}
+    files = log_files(folder, wanted)
+    if wanted.startswith(f"{asked.endpoint}-") and any(path.exists() for path in files):
+        return {wanted: False}
+    there = f"; there are {', '.join(now)}" if now else ""
+    raise InputValidationError(
+        f"there is no instance {wanted!r} of endpoint {asked.endpoint!r}{there}", "InstanceNotFound"
+    )
+
+
+def _of_the_asked(asked: LogsAsked, now: Mapping[str, bool] | None) -> Mapping[str, bool] | None:
+    """Of the instances those that are meant."""
+    if now is None or asked.instance is None:
+        return now
+    return {each: prints for each, prints in now.items() if each == asked.instance}
+
+
+async def _until_the_next_look(clock: Clock, closing: asyncio.Event) -> None:
+    over = asyncio.Event()
+    timer = clock.call_later(LOG_FOLLOW_INTERVAL, over.set)
+    try:
+        await first_of(over, closing)
+    finally:
+        timer.cancel()
+
+
+def _named(instance: str, lines: bytes) -> bytes:
+    """Lines, each with the id of the instance that has printed it before it."""
+    head = f"{instance} | ".encode()
+    return head + lines.removesuffix(b"\n").replace(b"\n", b"\n" + head) + b"\n"

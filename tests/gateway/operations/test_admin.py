@@ -1,0 +1,319 @@
+"""partway.gateway.operations.admin: what a user's commands ask over the socket, and who may."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import aiohttp
+import pytest
+
+from partway.gateway.fleet.data_directory import socket_name
+from partway.gateway.fleet.status_json import from_json
+from partway.gateway.operations import admin
+from partway.gateway.operations.admin import AdminSocket
+from partway.protocol.errors import AccessDenied, ServiceUnavailable
+from partway.protocol.limits import STALL_TIMEOUT
+from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
+from tests.gateway.operations.fake_fleet import FakeFleet
+from tests.gateway.streams.fakes import FakeClock
+
+ID = "echo-AllTraffic-1a2b3c"
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
+class Asked:
+    """A socket whose fleet a test turns, and a client of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.fleet = FakeFleet()
+        self.clock = FakeClock()
+        self.logs = folder / "logs"
+        self.logs.mkdir(exist_ok=True)
+        self.path = folder / "admin.sock"
+        self.socket = AdminSocket(self.path, self.fleet, self.logs, self.clock)
+        self.session: aiohttp.ClientSession
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Asked]:
+        await self.socket.start()
+        with socket_name(self.path) as name:
+            connector = aiohttp.UnixConnector(name)
+            async with aiohttp.ClientSession("http://localhost", connector=connector) as session:
+                self.session = session
+                yield self
+                await self.socket.aclose()
+
+    async def ask(self, method: str, path: str) -> tuple[int, str]:
+        async with self.session.request(method, path) as answer:
+            return answer.status, await answer.text()
+
+    async def refused(self, method: str, path: str) -> tuple[int, str]:
+        status, text = await self.ask(method, path)
+        return status, json.loads(text)["Message"]
+
+    def written(self, data: bytes, instance: str = ID) -> None:
+        with (self.logs / f"{instance}.log").open("ab") as file:
+            file.write(data)
+
+
+@pytest.fixture
+async def asked(tmp_path, no_leaks) -> AsyncIterator[Asked]:
+    async with Asked(tmp_path).running() as asked:
+        yield asked
+
+
+# --- Endpoints -----------------------------------------------------------------------------------
+
+
+async def test_how_the_fleet_is(asked):
+    asked.fleet.endpoints = (an_endpoint("echo"), an_endpoint("voice"))
+    async with asked.session.get("/endpoints") as answer:
+        assert answer.content_type == "application/json"
+        assert from_json(await answer.read()) == asked.fleet.endpoints
+    asked.fleet.endpoints = ()
+    assert await asked.ask("GET", "/endpoints") == (200, '{"endpoints": []}')
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/endpoints"), ("GET", "/"), ("GET", "/endpoints/echo"),
+     ("PUT", "/endpoints/echo/logs"), ("GET", "/endpoints/echo/restart"), ("GET", "/endpoints/")],
+)  # fmt: skip
+async def test_what_nobody_answers(asked, method, path):
+    status, said = await asked.refused(method, path)
+    assert status == 404
+    assert said.startswith(f"{method} {path} was asked; it must be GET /endpoints, POST")
+
+
+@pytest.mark.parametrize(("method", "what"), [("POST", "restart"), ("GET", "logs")])
+async def test_an_endpoint_that_is_not_there(asked, method, what):
+    path = f"/endpoints/eco/{what}"
+    assert await asked.refused(method, path) == (400, "there is no endpoint 'eco'; there is echo")
+    asked.fleet.endpoints = ()
+    assert await asked.refused(method, path) == (400, "there is no endpoint 'eco'; there are none")
+    asked.fleet.endpoints = tuple(an_endpoint(f"e{number}") for number in range(25))
+    status, said = await asked.refused(method, path)
+    assert said == (
+        f"there is no endpoint 'eco'; there are {', '.join(f'e{n}' for n in range(20))} and 5 more"
+    )
+    status, said = await asked.refused(method, f"/endpoints/%1b[2J/{what}")
+    assert (status, said[:22]) == (400, "an endpoint's name mus")
+    assert asked.fleet.restarted == []
+
+
+# --- Restarts ------------------------------------------------------------------------------------
+
+
+async def test_a_restart_is_over_when_the_fleet_says_so(asked):
+    asked.fleet.may_restart.clear()
+    restart = asyncio.create_task(asked.ask("POST", "/endpoints/echo/restart"))
+    await asked.ask("GET", "/endpoints")
+    await eventually(lambda: asked.fleet.restarted)
+    assert not restart.done()
+    asked.fleet.may_restart.set()
+    assert await restart == (204, "")
+    assert await asked.ask("POST", "/endpoints/echo/restart") == (204, "")
+    assert asked.fleet.restarted == ["echo", "echo"]
+
+
+async def test_who_asks_for_a_restart_under_way_waits_for_that_one(asked):
+    asked.fleet.may_restart.clear()
+    async with asyncio.TaskGroup() as callers:
+        both = [callers.create_task(asked.ask("POST", "/endpoints/echo/restart")) for _ in range(2)]
+        await eventually(lambda: len(asked.socket._server.connections) == 2)
+        await asked.ask("GET", "/endpoints")
+        asked.fleet.may_restart.set()
+    assert [each.result() for each in both] == [(204, "")] * 2
+    assert asked.fleet.restarted == ["echo"]
+
+
+async def test_a_restart_goes_on_without_its_caller(asked):
+    asked.fleet.may_restart.clear()
+    caller = asyncio.create_task(asked.ask("POST", "/endpoints/echo/restart"))
+    await eventually(lambda: asked.fleet.restarted)
+    caller.cancel()
+    await asyncio.wait((caller,))
+    second = asyncio.create_task(asked.ask("POST", "/endpoints/echo/restart"))
+    await asked.ask("GET", "/endpoints")
+    asked.fleet.may_restart.set()
+    assert await second == (204, "")
+
+
+async def test_a_restart_that_fails(asked, caplog):
+    asked.fleet.restart_fails = ServiceUnavailable("no instance came into service: exit status 1")
+    assert await asked.refused("POST", "/endpoints/echo/restart") == (
+        503,
+        "no instance came into service: exit status 1",
+    )
+    assert "restart failed endpoint=echo" in caplog.text
+    asked.fleet.restart_fails = ZeroDivisionError("secret")
+    assert await asked.refused("POST", "/endpoints/echo/restart") == (
+        500,
+        "the gateway's log says what went wrong",
+    )
+    assert "a fault of the gateway's" in caplog.text
+
+
+async def test_a_restart_does_not_hold_up_the_end(asked):
+    asked.fleet.may_restart.clear()
+    restart = asyncio.create_task(asked.refused("POST", "/endpoints/echo/restart"))
+    await eventually(lambda: asked.fleet.restarted)
+    await asked.socket.aclose()
+    assert await restart == (503, "the gateway is stopping")
+
+
+# --- Logs ----------------------------------------------------------------------------------------
+
+
+async def test_the_last_lines_of_a_log(asked):
+    asked.written(b"one\ntwo\nthree\n")
+    async with asked.session.get("/endpoints/echo/logs") as answer:
+        assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert await answer.read() == b"one\ntwo\nthree\n"
+    assert await asked.ask("GET", "/endpoints/echo/logs?lines=1") == (200, "three\n")
+    path = f"/endpoints/echo/logs?lines=2&instance={ID}"
+    assert await asked.ask("GET", path) == (200, "two\nthree\n")
+
+
+async def test_what_is_asked_wrongly_of_a_log(asked):
+    status, said = await asked.refused("GET", "/endpoints/echo/logs?lines=-1")
+    assert (status, said[:43]) == (400, "lines: '-1' was given; it must be a whole n")
+
+
+async def test_a_log_that_is_followed_ends_with_the_gateway(asked):
+    asked.written(b"one\n")
+    async with asked.session.get("/endpoints/echo/logs?follow=1") as answer:
+        assert await answer.content.readline() == b"one\n"
+        asked.written(b"two\n")
+        asked.clock.advance(1)
+        assert await answer.content.readline() == b"two\n"
+        asked.written(b"last, not ended")
+        closing = asyncio.create_task(asked.socket.aclose())
+        assert await answer.read() == b"last, not ended\n"
+        await closing
+
+
+async def test_who_leaves_frees_a_place(asked, monkeypatch):
+    monkeypatch.setattr(admin, "MAX_LOG_READERS", 1)
+    asked.written(b"one\n")
+    for _ in range(3):
+        async with asked.session.get("/endpoints/echo/logs?follow=1") as answer:
+            assert await answer.content.readline() == b"one\n"
+            status, said = await asked.refused("GET", "/endpoints/echo/logs")
+            assert (status, said) == (503, "1 logs are being read; try again when one has ended")
+            assert (await asked.ask("GET", "/endpoints"))[0] == 200
+            answer.close()
+        await eventually(lambda: not asked.socket._readers)
+
+
+async def test_who_takes_nothing_holds_up_nobody_and_is_let_go(asked):
+    asked.written((b"x" * 99 + b"\n") * 100_000)
+    async with asked.session.get("/endpoints/echo/logs?follow=1&lines=100000") as answer:
+        await answer.content.readline()
+        assert (await asked.ask("GET", "/endpoints"))[0] == 200
+        assert await asked.ask("GET", "/endpoints/echo/logs?lines=1") == (200, "x" * 99 + "\n")
+        assert asked.socket._readers == 1
+
+        def let_go() -> bool:
+            asked.clock.advance(STALL_TIMEOUT)
+            return not asked.socket._readers
+
+        await eventually(let_go)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+
+
+# --- Who may ask, and how many -------------------------------------------------------------------
+
+
+async def test_the_socket_is_its_users_alone(asked):
+    assert stat.S_IMODE(asked.path.stat().st_mode) == 0o600
+    await asked.socket.aclose()
+    assert not asked.path.exists()
+
+
+@pytest.mark.parametrize(("user", "admitted"), [("own", True), (0, True), ("another", False)])
+def test_who_has_connected(user, admitted):
+    number = {"own": os.geteuid(), "another": os.geteuid() + 12345}.get(user, user)
+    peer = SimpleNamespace(getsockopt=lambda *_: struct.pack("3i", 1, number, 1))
+    request = SimpleNamespace(transport=SimpleNamespace(get_extra_info=lambda name: peer))
+    if admitted:
+        admin._check_user(request)
+    else:
+        with pytest.raises(AccessDenied, match="for the gateway's own user"):
+            admin._check_user(request)
+
+
+async def test_somebody_else_is_answered_nothing_but_that(asked, monkeypatch):
+    def refuse(request):
+        raise AccessDenied("not you")
+
+    monkeypatch.setattr(admin, "_check_user", refuse)
+    assert await asked.refused("GET", "/endpoints") == (403, "not you")
+    assert await asked.refused("POST", "/endpoints/echo/restart") == (403, "not you")
+    assert asked.fleet.restarted == []
+
+
+async def test_more_connections_than_there_may_be(asked, monkeypatch):
+    monkeypatch.setattr(admin, "MAX_ADMIN_CONNECTIONS", 2)
+    idle = [await asyncio.open_unix_connection(asked.path) for _ in range(2)]
+    await eventually(lambda: len(asked.socket._server.connections) == 2)
+    status, said = await asked.refused("GET", "/endpoints")
+    assert status == 503
+    assert said.endswith("connections with the admin socket are open; try again when one has ended")
+    for _, writer in idle:
+        writer.close()
+        await writer.wait_closed()
+    await eventually(lambda: not asked.socket._server.connections)
+    assert (await asked.ask("GET", "/endpoints"))[0] == 200
+
+
+async def test_a_request_that_is_too_large(asked):
+    async with asked.session.get("/endpoints", headers={"X": "x" * 10_000}) as answer:
+        assert answer.status == 400
+
+
+async def test_in_the_place_of_one_that_was_killed(tmp_path):
+    killed = Asked(tmp_path)
+    await killed.socket.start()
+    killed.socket._listening.close()
+    async with Asked(tmp_path).running() as asked:
+        assert (await asked.ask("GET", "/endpoints"))[0] == 200
+    await killed.socket.aclose()
+
+
+async def test_a_folder_whose_path_is_too_long_for_a_socket(tmp_path):
+    folder = tmp_path / ("deep" * 30)
+    folder.mkdir()
+    async with Asked(folder).running() as asked:
+        assert asked.path.is_socket()
+        assert (await asked.ask("GET", "/endpoints"))[0] == 200
+
+
+async def test_where_no_socket_can_be(tmp_path):
+    socket = AdminSocket(tmp_path / "nowhere" / "s", FakeFleet(), tmp_path, FakeClock())
+    with pytest.raises(FileNotFoundError):
+        await socket.start()
+    await socket.aclose()
+
+
+async def test_logs_of_several_instances_name_them(asked):
+    asked.fleet.endpoints = (
+        an_endpoint("echo", a_variant(an_instance("echo-A-1"), an_instance("echo-A-2"))),
+    )
+    asked.written(b"one\n", "echo-A-1")
+    asked.written(b"two\n", "echo-A-2")
+    assert await asked.ask("GET", "/endpoints/echo/logs") == (
+        200,
+        "echo-A-1 | one\necho-A-2 | two\n",
+    )
