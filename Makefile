@@ -10,7 +10,7 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test test-text mutants good-servers tutorial lint format bench bench-codecs bench-http2 \
+.PHONY: demo test test-text mutants mutants-whole good-servers tutorial lint format bench bench-codecs bench-http2 \
 	bench-container bench-speech bench-text browser interop interop-js interop-pipecat answers sdk-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
@@ -34,8 +34,11 @@ format: $(VENV)/installed-lint
 
 mutants: $(VENV)/installed-test  ## good containers pass; broken ones, and broken platforms, fail where they should
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_check.py
-	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/workbench/conformance/mutants_check.py \
+	$(BIN)/python -m pytest -n 8 $(PYTEST_ARGS) tests/gateway/workbench/conformance/mutants_check.py \
 		tests/gateway/workbench/conformance/platform/broken_platforms_check.py
+
+mutants-whole: export MUTANTS = whole
+mutants-whole: mutants  ## the same, and each broken container is tried on every check
 
 good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs Go with gorilla, a JDK and Tomcat
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
@@ -93,8 +96,9 @@ interop-js: $(VENV)/installed-test  ## AWS's SDK for JavaScript, and a container
 image: image-tools $(VENV)/installed-test  ## the images, built and run as the platform runs them; needs root
 	$(BIN)/python -m pytest tests/interop/image_check.py
 
-engine: engine-tools $(VENV)/installed-test  ## the images, the Compose file and the pages' builds on a real engine; needs root
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/engine_check.py
+engine: engine-tools $(VENV)/installed-test  ## images, Compose file, the pages' builds, and launches, on a real engine; needs root
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/engine_check.py \
+		tests/gateway/fleet/launchers/engine_check.py
 
 engine-tools:
 	@[ "$$(id -u)" = 0 ] || { echo "make engine needs Linux and root: it starts Docker's daemon" >&2; exit 1; }

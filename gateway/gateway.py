@@ -16,8 +16,13 @@ from partway.gateway.access.authentication import (
 )
 from partway.gateway.access.principals import Principals
 from partway.gateway.clock import LoopClock
+from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
-from partway.gateway.fleet.endpoints import Endpoints
+from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.metrics import FleetMetrics
+from partway.gateway.fleet.provisions import Provisions
+from partway.gateway.fleet.routing import Router
+from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.status import Status
 from partway.gateway.serving.crowd import Crowd
@@ -46,7 +51,8 @@ class Listening(NamedTuple):
 class Gateway:
     """One gateway process.
 
-    Owns the listener from :meth:`start` to the end of :meth:`drain`, and every stream in between.
+    Owns the listener and the fleet from :meth:`start` to the end of :meth:`drain`, and every stream
+    in between.
 
     Args:
         settings: all settings of the gateway.
@@ -54,6 +60,7 @@ class Gateway:
         wall_clock: returns epoch seconds, for signatures.
         further_routes: routes besides the gateway's own, which go first.
         dialler: opens every stream's connection with its container.
+        data: where logs of instances and model data are kept; None to keep none.
 
     Raises:
         PrincipalsError: the file of principals cannot be read, or is malformed.
@@ -66,16 +73,24 @@ class Gateway:
         wall_clock: Callable[[], float] = time.time,
         further_routes: tuple[Route, ...] = (),
         dialler: Dialler = dial_container,
+        data: DataDirectory | None = None,
     ) -> None:
         self.settings = settings
         self.streams = Streams(settings.max_streams, per_principal=settings.streams_per_principal)
         self._tls = tls
+        self._provisions = Provisions(
+            LoopClock(),
+            data,
+            settings.model_data_quota,
+            lambda *launched: fleet_metrics.launched(*launched),
+        )
+        router = Router()
+        self.fleet = Fleet(router, self._provisions.means)
+        fleet_metrics = FleetMetrics(self.fleet.describe, self.streams.metrics.registry)
         dispatcher = Dispatcher(
             (
-                *Status(self.streams).routes,
-                *BidirectionalStream(
-                    Endpoints(settings.endpoints), self.streams, wall_clock, dialler
-                ).routes,
+                *Status(self.streams, lambda: self.fleet.is_ready).routes,
+                *BidirectionalStream(router, self.streams, wall_clock, dialler).routes,
                 *further_routes,
             ),
             _authenticator(settings, wall_clock),
@@ -106,11 +121,27 @@ class Gateway:
         self._listener = Listener(self._http1, self._http2, crowd)
 
     async def start(self) -> Listening:
-        """Listen on the addresses of the settings.
+        """Listen on the addresses of the settings, and begin to launch what the endpoints need.
+
+        Containers that somebody else runs are in service from here on, what is launched when it
+        answers its pings.
 
         Raises:
             OSError: an address cannot be listened on; the error's ``filename`` is host and port.
         """
+        endpoints = self.settings.endpoints
+        self.fleet.start(each for each in endpoints if each.is_attached)
+        await self.fleet.settled(SETTLING_TIMEOUT)
+        try:
+            listening = await self._listen()
+        except OSError:
+            await self._stop_fleet()
+            raise
+        self._repeated.open()
+        self.fleet.start(each for each in endpoints if not each.is_attached)
+        return listening
+
+    async def _listen(self) -> Listening:
         settings = self.settings
         host, port = await self._listener.start(settings.host, settings.port)
         tls_port = None
@@ -122,7 +153,6 @@ class Gateway:
             except OSError:
                 self._listener.stop()
                 raise
-        self._repeated.open()
         return Listening(host, port, tls_port)
 
     # --- The way down ----------------------------------------------------------------------------
@@ -130,14 +160,16 @@ class Gateway:
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""
         self.streams.hasten()
+        self.fleet.hasten()
 
     async def drain(self) -> None:
         """Stop: not ready, nothing new, streams finish or are ended, then everything is closed.
 
         Until then connections are still accepted, so that who asks is told 503 and goes elsewhere;
         HTTP/2 connections are told GOAWAY at once. Streams have ``shutdown_grace`` seconds to end
-        by themselves, the rest are ended over ``shutdown_spread``. The whole drain takes no longer
-        than these two and ``shutdown_hard`` together.
+        by themselves, the rest are ended over ``shutdown_spread``. All this takes no longer than
+        these two and ``shutdown_hard`` together. Then every instance that was launched is stopped,
+        within its ``stop_timeout``.
         """
         try:
             await self._drain()
@@ -153,6 +185,13 @@ class Gateway:
         async with asyncio.TaskGroup() as servers:
             servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))  # it waits twice
             servers.create_task(self._http2.shutdown(settings.shutdown_hard))
+            servers.create_task(self._stop_fleet())
+
+    async def _stop_fleet(self) -> None:
+        try:
+            await self.fleet.stop()
+        finally:
+            await self._provisions.aclose()
 
 
 def _authenticator(settings: Settings, wall_clock: Callable[[], float]) -> Authenticator:

@@ -16,8 +16,7 @@
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_origin
@@ -25,6 +24,8 @@ from typing import Annotated, Any, Final, Literal, get_origin
 from partway.gateway.configuration.expected import (
     FilePath,
     Flag,
+    FolderPath,
+    Size,
     Strings,
     array,
     keys_of,
@@ -33,16 +34,26 @@ from partway.gateway.configuration.expected import (
     text,
     whole,
 )
-from partway.gateway.configuration.messages import SettingsError, error_of, given
-from partway.gateway.configuration.reader import checked, read_toml
-from partway.gateway.fleet.endpoints import (
-    DEFAULT_VARIANT,
-    Attached,
-    Endpoint,
-    container_address,
-    is_tls,
+from partway.gateway.configuration.messages import SettingsError, error_of
+from partway.gateway.configuration.reader import Document, checked, read_toml
+from partway.gateway.dialling import is_loopback
+from partway.gateway.endpoint_settings.flags import endpoint_of_flag
+from partway.gateway.endpoint_settings.reading import (
+    Surroundings,
+    endpoint_of,
+    faults_of,
+    times_of,
 )
-from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS, SHARE_OF_ONE
+from partway.gateway.endpoint_settings.tables import (
+    CommandWords,
+    EndpointTable,
+    ImageName,
+    InstanceTable,
+    Name,
+)
+from partway.gateway.fleet.commands import program_of
+from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, Program
+from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS, MODEL_DATA_QUOTA, SHARE_OF_ONE
 from partway.gateway.serving.peers import network_of
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import TlsError
@@ -66,31 +77,6 @@ _Network = Annotated[
 ]
 _Networks = Annotated[frozenset[_Network], array("an array of addresses and networks")]
 _Seconds = Annotated[float, number(least=0, most=_DAY, unit="seconds")]
-_Name = Annotated[
-    str,
-    text(
-        f"1 to {limits.MAX_ENDPOINT_NAME} letters, digits and hyphens, neither the first nor the "
-        "last a hyphen",
-        limits.is_name,
-    ),
-]
-
-
-def _is_container_url(url: str) -> bool:
-    try:
-        container_address(url, tls=True)
-    except ValueError:
-        return False
-    return True
-
-
-_ContainerUrl = Annotated[
-    str,
-    text(
-        "an http:// or https:// URL with host and port and no path, such as http://127.0.0.1:8080",
-        _is_container_url,
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +108,8 @@ class _TopLevel:
     shutdown_grace: _Seconds = limits.SHUTDOWN_GRACE
     shutdown_spread: _Seconds = limits.SHUTDOWN_SPREAD
     shutdown_hard: _Seconds = limits.SHUTDOWN_HARD
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _EndpointTable(StreamPolicy):
-    """``[endpoints.NAME]``: a container, and what its streams have of their own."""
-
-    url: _ContainerUrl
-    ca: FilePath | None = None
-    variant: _Name = DEFAULT_VARIANT
+    data_dir: FolderPath | None = None
+    model_data_quota: Size = MODEL_DATA_QUOTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +117,15 @@ class _File(_TopLevel):
     """The whole file."""
 
     stream: StreamPolicy = field(default_factory=StreamPolicy)
-    endpoints: dict[_Name, _EndpointTable] = field(default_factory=dict)
+    instance: InstanceTable = field(default_factory=InstanceTable)
+    images: dict[ImageName, CommandWords] = field(default_factory=dict)
+    endpoints: dict[Name, EndpointTable] = field(default_factory=dict)
 
 
-#: Of both the names, and what each must be.
+#: Of each the names, and what each must be.
 _TOP_LEVEL = keys_of(_TopLevel) or {}
 _OF_STREAMS = keys_of(StreamPolicy) or {}
+_OF_INSTANCES = keys_of(InstanceTable) or {}
 
 
 def variable_of(name: str) -> str:
@@ -151,8 +133,9 @@ def variable_of(name: str) -> str:
     return f"PARTWAY_{name.upper()}"
 
 
-#: The variable of each setting: of the whole gateway, and of the streams of all endpoints.
-VARIABLES: Final = frozenset(map(variable_of, (*_TOP_LEVEL, *_OF_STREAMS)))
+#: The variable of each setting: of the whole gateway, and of the streams and the instances of all
+#: endpoints.
+VARIABLES: Final = frozenset(map(variable_of, (*_TOP_LEVEL, *_OF_STREAMS, *_OF_INSTANCES)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +167,14 @@ class Settings(_TopLevel):
         shutdown_grace: for streams to end by themselves after SIGTERM.
         shutdown_spread: over which the rest are ended.
         shutdown_hard: for their last bytes.
+        data_dir: folder of what the gateway keeps; None for one of the user's, by the port.
+        model_data_quota: bytes of all model data that is kept at a time.
         endpoints: the endpoints.
+        images: commands that stand for images, by the images' names.
     """
 
     endpoints: tuple[Endpoint, ...] = ()
+    images: Mapping[str, Program] = field(default_factory=dict)
 
     @property
     def streams_per_principal(self) -> int:
@@ -228,66 +215,84 @@ def _share(of_all: int) -> int:
     return max(1, of_all // SHARE_OF_ONE)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def load(
     flags: Mapping[str, Any], environment: Mapping[str, str], config: Path | None = None
 ) -> Settings:
     """Put the tree together.
 
     Args:
-        flags: by setting's name, those given only; ``endpoints`` as ``NAME=URL`` strings.
+        flags: by setting's name, those given only; ``endpoints`` as ``NAME=…`` strings.
         environment: ``PARTWAY_HOST`` and so on, lists separated by commas; ``PARTWAY_LIFETIME`` and
-            its like stand in place of the file's ``[stream]``.
-        config: a TOML file.
+            its like stand in place of the file's ``[stream]`` and ``[instance]``.
+        config: a TOML file; paths in it begin at its folder.
 
     Raises:
         SettingsError: what is wrong, and where.
     """
-    values: dict[str, Any] = {}
-    of_streams = _of_the_environment(_OF_STREAMS, environment)
-    policy = dataclasses.replace(StreamPolicy(), **of_streams)
-    endpoints: dict[str, Endpoint] = {}
-    if config is not None:
-        document = read_toml(config)
-        file = document.as_table(_File)
-        policy = dataclasses.replace(file.stream, **of_streams)
-        values = {name: getattr(file, name) for name in document.members if name in _TOP_LEVEL}
-        endpoints = {
-            name: _endpoint(name, table, policy, document.members["endpoints"][name])
-            for name, table in file.endpoints.items()
-        }
-        if not of_streams.keys() & _MARKS:
-            document.refuse(_crossed(policy, endpoints.values()))
-        document.refuse(
-            (("endpoints", name, "ca"), f"{table.url} is without TLS; it must be https://")
-            for name, table in file.endpoints.items()
-            if table.ca is not None and not is_tls(table.url)
-        )
-    if marks := sorted(of_streams.keys() & _MARKS):
-        where = ", ".join(map(variable_of, marks))
-        if crossed := list(_crossed(policy, endpoints.values())):
-            raise error_of(where, crossed)
+    document = Document("", {}) if config is None else read_toml(config)
+    folder = None if config is None else config.absolute().parent
+    file = document.as_table(_File)
+    values: dict[str, Any] = {
+        name: _placed(getattr(file, name), folder)
+        for name in document.members
+        if name in _TOP_LEVEL
+    }
     values |= _of_the_environment(_TOP_LEVEL, environment)
     for name, value in flags.items():
         if name != "endpoints":
             values[name] = checked(_TOP_LEVEL[name], value, f"--{name.replace('_', '-')}")
-    for endpoint in _of_the_command_line(flags.get("endpoints", ()), policy):
-        endpoints[endpoint.name] = endpoint
-    trust = Trust(values.get("container_ca"))
-    settings = Settings(
-        **values, endpoints=tuple(_trusting(endpoint, trust) for endpoint in endpoints.values())
+    of_streams = _of_the_environment(_OF_STREAMS, environment)
+    of_instances = document.members.get("instance", {}).keys()
+    times = times_of(InstanceTimes(), {key: getattr(file.instance, key) for key in of_instances})
+    around = Surroundings(
+        dataclasses.replace(file.stream, **of_streams),
+        times_of(times, _of_the_environment(_OF_INSTANCES, environment)),
+        Trust(values.get("container_ca")),
+        {name: program_of(words, folder) for name, words in file.images.items()},
+        folder,
     )
+    endpoints = _of_the_file(file, document, around, of_streams.keys() & _MARKS)
+    on_the_line = dataclasses.replace(around, folder=None)
+    for flag in flags.get("endpoints", ()):
+        endpoint = endpoint_of_flag(flag, on_the_line)
+        endpoints[endpoint.name] = endpoint
+    for endpoint in endpoints.values():
+        _check_trust(endpoint, around.trust)
+    settings = Settings(**values, endpoints=tuple(endpoints.values()), images=around.images)
     settings.check()
     return settings
+
+
+def _placed(value: Any, folder: Path | None) -> Any:
+    """A value of a file; a path begins at the file's folder."""
+    return folder / value if isinstance(value, Path) and folder is not None else value
+
+
+def _of_the_file(
+    file: _File, document: Document, around: Surroundings, marks: Collection[str]
+) -> dict[str, Endpoint]:
+    """The endpoints of the file, by their names.
+
+    Args:
+        file: the file.
+        document: the same as TOML has it.
+        around: what they have from outside of their tables.
+        marks: which of the water marks the environment has.
+    """
+    tables = {
+        name: (table, document.members["endpoints"][name]) for name, table in file.endpoints.items()
+    }
+    document.refuse(
+        fault for name, (table, own) in tables.items() for fault in faults_of(name, table, own)
+    )
+    endpoints = {
+        name: endpoint_of(name, table, own, around) for name, (table, own) in tables.items()
+    }
+    crossed = list(_crossed(around.policy, endpoints.values()))
+    if crossed and marks:
+        raise error_of(", ".join(map(variable_of, sorted(marks))), crossed)
+    document.refuse(crossed)
+    return endpoints
 
 
 def _of_the_environment(
@@ -302,51 +307,23 @@ def _of_the_environment(
     return found
 
 
-def _trusting(endpoint: Endpoint, otherwise: Trust) -> Endpoint:
-    """An endpoint with the roots of all where it has TLS, and none of its own.
+def _check_trust(endpoint: Endpoint, otherwise: Trust) -> None:
+    """Read the roots by which an endpoint's containers are believed.
+
+    Args:
+        endpoint: the endpoint.
+        otherwise: the roots of all, that have none of their own.
 
     Raises:
-        SettingsError: its roots cannot be read.
+        SettingsError: they cannot be read.
     """
-    (variant,) = endpoint.variants
-    source = variant.source
-    if not isinstance(source, Attached) or source.tls is None:
-        return endpoint
-    tls = otherwise if source.tls.ca is None else source.tls
-    try:
-        tls.context()
-    except TlsError as error:
-        where = "container_ca" if tls is otherwise else f"endpoints.{endpoint.name}.ca"
-        raise SettingsError(f"{where}: {error}") from None
-    trusting = dataclasses.replace(variant, source=dataclasses.replace(source, tls=tls))
-    return dataclasses.replace(endpoint, variants=(trusting,))
-
-
-def _endpoint(
-    name: str, table: _EndpointTable, policy: StreamPolicy, members: Mapping[str, Any]
-) -> Endpoint:
-    """An endpoint of the file, with the policy of all where its own table says nothing."""
-    own = {key: getattr(table, key) for key in members if key in _OF_STREAMS}
-    return Endpoint.attached(
-        name,
-        container_address(table.url, tls=True),
-        dataclasses.replace(policy, **own),
-        variant=table.variant,
-        tls=Trust(table.ca) if is_tls(table.url) else None,
-    )
-
-
-def _of_the_command_line(texts: Iterable[str], policy: StreamPolicy) -> Iterator[Endpoint]:
-    for each in texts:
-        name, found, url = each.partition("=")
-        if not found:
-            raise SettingsError(
-                f"--endpoint: {given(each)}; it must be NAME=URL, as in echo=http://127.0.0.1:8080"
-            )
-        checked(_Name, name, f"--endpoint {each}")
-        checked(_ContainerUrl, url, f"--endpoint {name}")
-        tls = Trust() if is_tls(url) else None
-        yield Endpoint.attached(name, container_address(url, tls=True), policy, tls=tls)
+    sources = [each.source for each in endpoint.variants if isinstance(each.source, Attached)]
+    for tls in [source.tls for source in sources if source.tls is not None]:
+        try:
+            tls.context()
+        except TlsError as error:
+            where = "container_ca" if tls == otherwise else f"endpoints.{endpoint.name}.ca"
+            raise SettingsError(f"{where}: {error}") from None
 
 
 def changed_policy(base: StreamPolicy, table: Mapping[str, Any], where: str) -> StreamPolicy:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from partway.gateway.clock import Clock
+
+_T = TypeVar("_T")
 
 
 @asynccontextmanager
@@ -47,3 +50,20 @@ async def first_of(*events: asyncio.Event) -> None:
     finally:
         for wait in waits:
             wait.cancel()
+
+
+async def before(event: asyncio.Event, work: Coroutine[Any, Any, _T]) -> _T | None:
+    """Work as long as an event is not set.
+
+    Returns:
+        What ``work`` returns; None if the event was set before: ``work`` has been cancelled then.
+    """
+    working = asyncio.create_task(work)
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (working, waiting):
+            task.cancel()
+        await asyncio.wait((working, waiting))
+    return None if working.cancelled() else working.result()

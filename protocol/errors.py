@@ -191,6 +191,10 @@ class ContainerError(ApiError):
         return self.message if self._for_operator is None else self._for_operator
 
 
+class ContainerUnreachable(ContainerError):
+    """There is no connection with the container, or no answer: another one may take the stream."""
+
+
 class InternalServerError(ApiError):
     """The gateway's own fault (clause 4-4)."""
 

@@ -158,13 +158,13 @@ def running_tasks() -> set[asyncio.Task[object]]:
 async def no_leaks(anyio_backend: object) -> AsyncIterator[None]:
     """At the test's end no task and no socket is left that was not there before it.
 
-    The loop gets up to two seconds for what is merely on its way out. Sockets are counted, not
+    The loop gets up to ten seconds for what is merely on its way out. Sockets are counted, not
     compared: uvloop opens a new pair of its own for each run of the loop.
     """
     tasks_before = running_tasks()
     sockets_before = len(open_sockets())
     yield
-    deadline = time.monotonic() + 2.0
+    deadline = time.monotonic() + 10.0
     while True:
         tasks = running_tasks() - tasks_before
         sockets = len(open_sockets()) - sockets_before

@@ -20,6 +20,7 @@ from partway.container.cli import new as container_new
 from partway.container.cli import serve as container_serve
 from partway.gateway.access.principals import Principals
 from partway.gateway.cli import certs, conform, dev, invoke, replay, serve
+from partway.gateway.endpoint_settings.tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
 from partway.gateway.streams.metrics import Metrics
@@ -123,8 +124,10 @@ def as_written(value: object) -> str:
             return str(value).lower()
         case str():
             return f'"{value}"'
-        case frozenset():
+        case frozenset() | ():
             return "[]"
+        case {}:
+            return "{}"
         case float():
             return f"{value:g}"
         case _:
@@ -134,9 +137,39 @@ def as_written(value: object) -> str:
 @pytest.mark.parametrize(("title", "tree"), [("Top level", Settings), ("Streams", StreamPolicy)])
 def test_every_setting_is_documented_with_its_default(title, tree):
     defaults = {field.name: field.default for field in dataclasses.fields(tree)}
-    defaults.pop("endpoints", None)  # tables of their own
+    for table in ("endpoints", "images"):
+        defaults.pop(table, None)
     assert documented_defaults(title) == {
         name: as_written(value) for name, value in defaults.items()
+    }
+
+
+def keys_with_defaults(*tables: type) -> dict[str, object]:
+    """What the tables of a file may have, and what is taken where they do not have it."""
+    return {
+        field.name: field.default if field.default_factory is dataclasses.MISSING else {}
+        for table in tables
+        for field in dataclasses.fields(table)
+    }
+
+
+def test_every_key_of_an_endpoint_is_documented_with_its_default():
+    keys = keys_with_defaults(EndpointTable, VariantTable)
+    of_streams = {field.name for field in dataclasses.fields(StreamPolicy)}
+    assert documented_defaults("Endpoints") == {
+        name: as_written(default)
+        for name, default in keys.items()
+        if name not in of_streams | {"variants"}
+    }
+
+
+def test_an_endpoint_s_page_says_beside_what_each_key_has_a_meaning():
+    cells = rows(section(page("reference/settings.md"), "Endpoints"))
+    beside = {
+        name.strip("`"): tuple(re.findall(r"`(\w+)`", cell)) for name, _, cell, *_ in cells[1:]
+    }
+    assert {name: sources for name, sources in beside.items() if sources} == {
+        name: sources for name, (sources, _) in BESIDE.items()
     }
 
 

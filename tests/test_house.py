@@ -346,15 +346,15 @@ def test_modules_without_tests_of_their_name_are_on_the_page():
 #: From the ground up: a room imports from its own floor and from those below it. The picture is in
 #: ``docs/discussion/architecture.md``.
 FLOORS = (
-    {"clock", "configuration", "dialling", "files", "limits", "plain_text", "terminal", "waiting",
-     "watch"},
+    {"archives", "clock", "configuration", "dialling", "files", "limits", "object_files",
+     "plain_text", "terminal", "waiting", "watch"},
     {"access", "client", "tls"},
     {"serving"},
     {"streams"},
     {"fleet"},
-    {"operations", "settings"},
+    {"changed_settings", "endpoint_settings", "operations", "settings"},
     {"gateway"},
-    {"workbench"},
+    {"reloading", "workbench"},
     {"cli"},
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rich.live import Live
 
 from partway.documentation import page
-from partway.gateway.cli.endpoints_shown import EndpointChanges, print_table, table
+from partway.gateway.cli.endpoints_shown import ChangesSeen, print_table, table
 from partway.gateway.cli.gateway_asked import (
     GatewayNotAsked,
     add_data_dir,
@@ -138,7 +138,7 @@ def _watch(directory: Path, *, as_json: bool) -> None:
         with Live(console=console, auto_refresh=False) as live:
             for endpoints in _looks(directory):
                 live.update(table(endpoints), refresh=True)
-    changes = EndpointChanges()
+    changes = ChangesSeen()
     before = ""
     for endpoints in _looks(directory):
         if not as_json:

@@ -73,7 +73,7 @@ def table(endpoints: Iterable[EndpointStatus]) -> RenderableType:
     return Group(rows, *([Text()] if reasons else []), *reasons)
 
 
-class EndpointChanges:
+class ChangesSeen:
     """Says what has changed since the last look, a line for each variant that is not as it was."""
 
     def __init__(self) -> None:

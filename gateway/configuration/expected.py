@@ -25,6 +25,7 @@ pydantic is imported when the first value is checked: that costs more time than 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,6 +36,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    Final,
     Literal,
     TypeAlias,
     TypeVar,
@@ -62,11 +64,13 @@ class Must:
         words: completes "it must be …".
         schema: pydantic's check of it.
         table: the dataclass whose keys a table given here has, where the type does not say so.
+        secret: whether no message may repeat the value, nor what is in it but for its keys.
     """
 
     words: str
     schema: Schema
     table: type | None = None
+    secret: bool = False
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -196,6 +200,28 @@ def table_or(words: str, table: type, short: Callable[[object], bool]) -> Must:
     )
 
 
+def secret(words: str) -> Must:
+    """What no message may repeat.
+
+    Args:
+        words: what it must be.
+    """
+    return Must(words, lambda _, inner: inner(), secret=True)
+
+
+_UNITS: Final = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(KiB|MiB|GiB|TiB)?")
+
+
+def _bytes(value: object) -> object:
+    """A size that is written with its unit, or that a variable has as text."""
+    if not isinstance(value, str):
+        return value
+    if (found := _SIZE.fullmatch(value)) is None:
+        raise ValueError
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
 def _path(value: object, handler: Callable[[object], str]) -> Path:
     """A path of a file's, or a flag's, which argparse has made one already."""
     if isinstance(value, Path):
@@ -207,13 +233,26 @@ def _path(value: object, handler: Callable[[object], str]) -> Path:
 
 Flag = Annotated[bool, Must("true or false", lambda core, _: core.bool_schema(strict=True))]
 Strings = Annotated[frozenset[str], array("an array of strings")]
-FilePath = Annotated[
-    Path,
+Size = Annotated[
+    int,
     Must(
-        "a file's path",
-        lambda core, _: core.no_info_wrap_validator_function(_path, core.str_schema()),
+        "a whole number of bytes above 0, or a size in KiB, MiB, GiB or TiB, such as 2GiB",
+        lambda core, _: core.no_info_before_validator_function(
+            _bytes, core.int_schema(strict=True, ge=1)
+        ),
     ),
 ]
+
+
+def _path_of(what: str) -> Must:
+    return Must(
+        f"a {what}'s path",
+        lambda core, _: core.no_info_wrap_validator_function(_path, core.str_schema()),
+    )
+
+
+FilePath = Annotated[Path, _path_of("file")]
+FolderPath = Annotated[Path, _path_of("folder")]
 #: A moment that everybody agrees on.
 Moment = Annotated[
     datetime,

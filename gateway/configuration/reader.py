@@ -12,12 +12,18 @@ A key is named by its whole path; ``rule#2.close.code`` is in the second of the 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from partway.gateway.configuration.expected import adapter, keys_of, parts_of, words_of
+from partway.gateway.configuration.expected import (
+    adapter,
+    keys_of,
+    parts_of,
+    taken_apart,
+    words_of,
+)
 from partway.gateway.configuration.messages import (
     Place,
     SettingsError,
@@ -169,8 +175,9 @@ class _Sought:
         wanted = words_of(self._type_at(place))
         if error["type"] == _MISSING:
             return place, f"this key is missing; it must be {wanted}"
-        why = f" ({reason})" if str(reason) and not self.secret else ""
-        return place, f"{self._found(error)}; it must be {wanted}{why}"
+        secret = self.secret or self._is_secret(place)
+        why = f" ({reason})" if str(reason) and not secret else ""
+        return place, f"{self._found(error, secret)}; it must be {wanted}{why}"
 
     def _unknown(self, table: Place, key: str) -> tuple[Place, str]:
         known = keys_of(self._type_at(table)) or ()
@@ -178,18 +185,29 @@ class _Sought:
             return table, unknown_among(known)
         return (*table, key), unknown(key, known)
 
-    def _found(self, error: Mapping[str, Any]) -> str:
+    def _found(self, error: Mapping[str, Any], secret: bool) -> str:
         kind, value = error["type"], error["input"]
         is_wrong = kind.endswith("_type") or (kind == _NO_CHOICE and not isinstance(value, str))
-        return given(value, kind=self.kinds and is_wrong, secret=self.secret)
+        return given(value, kind=self.kinds and is_wrong, secret=secret)
+
+    def _is_secret(self, place: Place) -> bool:
+        """Whether what is at a place is kept out, or anything around it is."""
+        notes = (taken_apart(hint)[1] for hint in self._types_to(place))
+        return any(note is not None and note.secret for note in notes)
 
     def _type_at(self, place: Place) -> Any:
         """The type that is declared for a place."""
+        *_, hint = self._types_to(place)
+        return hint
+
+    def _types_to(self, place: Place) -> Iterator[Any]:
+        """The types on the way to a place, from the whole file's to its own."""
         hint = self.hint
+        yield hint
         for step in place:
             keys = keys_of(hint)
             hint = parts_of(hint)[-1] if keys is None else keys[str(step)]
-        return hint
+            yield hint
 
 
 def _checked(sought: _Sought, value: object, where: str) -> Any:

@@ -8,9 +8,11 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.output_pace import OutputPace
+from partway.gateway.fleet.process_table import MARK
 
 
 class Child(asyncio.SubprocessProtocol):
@@ -19,20 +21,27 @@ class Child(asyncio.SubprocessProtocol):
     Args:
         on_output: takes what it prints, as it comes.
         leash: holds the group from the start until :meth:`release`.
+        pace: how fast it may print; None for as fast as it can.
 
     Attributes:
+        mark: by which the leash knows all that it starts.
         exited: set when the process has ended; what it has started may run on.
         silent: set when nobody holds its output any more: the last of its group has ended, or has
             let go of it.
         status: its exit status, negative for a signal's number; None before the end.
     """
 
-    def __init__(self, on_output: Callable[[bytes], None], leash: Leash) -> None:
+    def __init__(
+        self, on_output: Callable[[bytes], None], leash: Leash, pace: OutputPace | None = None
+    ) -> None:
         self.exited = asyncio.Event()
         self.silent = asyncio.Event()
         self.status: int | None = None
+        self.mark = leash.new_mark()
         self._on_output = on_output
         self._leash = leash
+        self._pace = pace
+        self._unwanted = False
         self._transport: asyncio.SubprocessTransport
 
     async def start(
@@ -53,18 +62,38 @@ class Child(asyncio.SubprocessProtocol):
 
         Raises:
             OSError: there is no such program.
+            asyncio.CancelledError: nothing of it is left then.
         """
-        await asyncio.get_running_loop().subprocess_exec(
-            lambda: self,
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT if with_errors else None,
-            start_new_session=True,  # the terminal's Ctrl-C is ours to pass on
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
-            cwd=cwd,
+        starting = asyncio.ensure_future(
+            asyncio.get_running_loop().subprocess_exec(
+                lambda: self,
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT if with_errors else None,
+                start_new_session=True,  # the terminal's Ctrl-C is ours to pass on
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment, MARK: self.mark},
+                cwd=cwd,
+            )
         )
+        try:
+            # Not to be cancelled itself: a loop may leave the process then, and uvloop does.
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._undo)
+            await asyncio.wait((starting,))
+            if not starting.cancelled() and starting.exception() is None:
+                await self.exited.wait()
+            raise
         self._leash.hold(self.pid)
+
+    def _undo(self, starting: asyncio.Future[Any]) -> None:
+        """End a process that nobody wants any more; the start may still have failed."""
+        if not starting.cancelled() and starting.exception() is None:
+            self._unwanted = True
+            self.kill_group()
+            if self.exited.is_set():
+                self.release()
 
     @property
     def pid(self) -> int:
@@ -94,7 +123,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def release(self) -> None:
         """Let go of the group and of its output: after its end, or if it cannot be ended."""
-        self._leash.let_go()
+        self._leash.let_go(self.pid)
         with suppress(PermissionError):  # it tries to kill what still runs; the pipe is closed then
             self._transport.close()
 
@@ -105,6 +134,9 @@ class Child(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._on_output(data)
+        if self._pace is not None:
+            source = self._transport.get_pipe_transport(fd)
+            self._pace.took(len(data), cast("asyncio.ReadTransport", source))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self.silent.set()
@@ -112,3 +144,7 @@ class Child(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         self.status = self._transport.get_returncode()
         self.exited.set()
+        if self._pace is not None:
+            self._pace.end()
+        if self._unwanted:
+            self.release()

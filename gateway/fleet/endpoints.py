@@ -5,10 +5,9 @@ All of it is what an operator has asked for, as values; what runs is the fleet's
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from partway.gateway.dialling import HTTPS_PORT, Address
@@ -85,7 +84,7 @@ class InstanceTimes:
 
     Attributes:
         startup_timeout: from the start until ``/ping`` is answered with 200 (clause 1.1-3).
-        ping_interval: between two pings of one that is in service.
+        ping_interval: between two pings of one that is in service; 0 for none.
         ping_timeout: for the answer to a ping (clause 1.1-2).
         drain_timeout: for the streams and requests of one that is to stop, to end by themselves.
         stop_timeout: from SIGTERM to SIGKILL (clause 1.1-1).
@@ -98,6 +97,10 @@ class InstanceTimes:
     drain_timeout: float = INSTANCE_DRAIN_TIMEOUT
     stop_timeout: float = STOP_GRACE
     pings_missed: int = HEALTH_PINGS_MISSED
+
+
+#: Of containers that are nobody's to watch: their first failed connection says enough.
+UNWATCHED: Final = InstanceTimes(ping_interval=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +151,11 @@ class Endpoint:
     policy: StreamPolicy
     variants: tuple[Variant, ...]
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether nothing has to be launched for it."""
+        return all(isinstance(each.source, Attached) for each in self.variants)
+
     @classmethod
     def attached(
         cls,
@@ -157,9 +165,11 @@ class Endpoint:
         *,
         variant: str = DEFAULT_VARIANT,
         tls: Trust | None = None,
+        times: InstanceTimes = UNWATCHED,
     ) -> Endpoint:
         """Make an endpoint of one container that somebody else runs."""
-        return cls(name, policy, (Variant(source=Attached((address,), tls), name=variant),))
+        source = Attached((address,), tls)
+        return cls(name, policy, (Variant(source=source, name=variant, times=times),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,25 +194,6 @@ class Place:
     def url(self) -> str:
         """Where the instance is, for the operator to read."""
         return f"{'http' if self.tls is None else 'https'}://{self.container}"
-
-
-class Endpoints:
-    """The endpoints of this gateway."""
-
-    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
-        self._by_name = {endpoint.name: endpoint for endpoint in endpoints}
-
-    def find(self, name: str) -> Place:
-        """Return where the endpoint of a name is.
-
-        Raises:
-            InputValidationError: no endpoint has the name, or it cannot be a name (4-6, 4-7).
-        """
-        check_name(name)
-        endpoint = self._by_name.get(name)
-        if endpoint is None:
-            raise InputValidationError(f"there is no endpoint {name!r}", "EndpointNotFound")
-        return places(endpoint)[0]
 
 
 def places(endpoint: Endpoint) -> list[Place]:

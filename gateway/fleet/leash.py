@@ -2,45 +2,90 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import subprocess
 from contextlib import suppress
+from itertools import count
+from typing import Final
 
+from partway.gateway.fleet.process_table import MARK
+from partway.gateway.fleet.strays import Strays
 from partway.gateway.limits import LEASH_TIMEOUT
 
-#: Each line names the process group to end, or none. The pipe's end is ours: then it is done.
-_SCRIPT = (
-    'group=; while read -r next; do group=$next; done; [ -z "$group" ] || kill -KILL "-$group"'
-)
+#: A line names a process group that is to end (+) or that has ended (-), or says that we are
+#: closing it (.). The pipe's end is ours: then all that are held end, and whatever has our mark,
+#: which Linux tells: also what has left its group, and a process that was being started. That one
+#: has the mark only once it runs its program, so we look a second time.
+_SCRIPT: Final = """
+groups=' ' closing=
+while read -r what group; do
+    case $what in
+        +) groups="$groups$group " ;;
+        -) groups="${groups%%" $group "*} ${groups#*" $group "}" ;;
+        .) closing=1; [ "$groups" = ' ' ] && exit ;;
+    esac
+done
+end_marked() {
+    for path in $(grep -Fls -e "$1" /proc/[0-9]*/environ); do
+        process=${path#/proc/}
+        kill -KILL "${process%/environ}"
+    done
+}
+for group in $groups; do kill -KILL "-$group"; done
+end_marked "$1"
+[ "$closing" ] && exit
+sleep 1
+end_marked "$1"
+"""
 
 
 class Leash:
-    """A shell that waits for the end of a pipe, and then kills a process group.
+    """A shell that waits for the end of a pipe, and then kills process groups.
 
     The system closes our end of the pipe even where nothing of ours can run any more, as after
     SIGKILL. Linux could signal the container by itself (PR_SET_PDEATHSIG), but not its workers.
     It is in a session of its own, so that the terminal's Ctrl-C does not reach it.
+
+    Attributes:
+        strays: ends what has left the group of a container that was on this leash.
     """
 
     def __init__(self) -> None:
+        self.strays = Strays()
+        self._token = secrets.token_hex(8)
+        self._numbers = count(1)
+        self._groups: set[int] = set()
+        # Without the mark of a leash that we are on ourselves: it ends us, and we end what is ours.
+        environment = {name: value for name, value in os.environ.items() if name != MARK}
         self._shell = subprocess.Popen(  # noqa: S603 (all of it is ours)
-            ["/bin/sh", "-c", _SCRIPT],
+            ["/bin/sh", "-c", _SCRIPT, "sh", f"{MARK}={self._token}."],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            env=environment,
         )
+
+    def new_mark(self) -> str:
+        """Value of :data:`MARK` for one container: it is started with it, and then held."""
+        return f"{self._token}.{next(self._numbers)}."
 
     def hold(self, group: int) -> None:
         """Have this process group killed when we end."""
-        self._tell(f"{group}\n")
+        self._groups.add(group)
+        self._tell(f"+ {group}\n")
 
-    def let_go(self) -> None:
-        """Have nothing killed: the group is gone, and its number may be another's."""
-        self._tell("\n")
+    def let_go(self, group: int) -> None:
+        """Have this group spared: it is gone, and its number may be another's."""
+        if group in self._groups:
+            self._groups.remove(group)
+            self._tell(f"- {group}\n")
 
     def close(self) -> None:
         """End the shell; what it still holds is killed."""
         assert self._shell.stdin is not None
+        self._tell(".\n")
         with suppress(BrokenPipeError):
             self._shell.stdin.close()
         try:

@@ -7,7 +7,6 @@ import logging
 import os
 import ssl
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import aiohttp
@@ -25,8 +24,8 @@ _METHOD_NOT_ALLOWED: Final = 405
 _NO_ADDRESS: Final = "the host has no address"
 
 
-def ping_session() -> AbstractAsyncContextManager[aiohttp.ClientSession]:
-    """Return what pings are sent by; every ping sets its own time."""
+def ping_session() -> aiohttp.ClientSession:
+    """Return what pings are sent by, to be closed at their end; every ping sets its own time."""
     return aiohttp.ClientSession(
         # Each ping is a connection of its own: to accept one is part of being ready.
         connector=aiohttp.TCPConnector(force_close=True),
@@ -35,7 +34,11 @@ def ping_session() -> AbstractAsyncContextManager[aiohttp.ClientSession]:
 
 
 async def ping(
-    session: aiohttp.ClientSession, url: str, clock: Clock, tls: ssl.SSLContext | None = None
+    session: aiohttp.ClientSession,
+    url: str,
+    clock: Clock,
+    tls: ssl.SSLContext | None = None,
+    timeout: float = PING_TIMEOUT,
 ) -> str | None:
     """Ask a container for ``/ping``, by GET or, where that is not allowed, by POST (clause 1.1-2).
 
@@ -44,27 +47,33 @@ async def ping(
         url: the container's, without a path.
         clock: measures the time of each of the two.
         tls: the client's side of TLS, for ``https://``.
+        timeout: seconds for each of the two.
 
     Returns:
         None if the answer's status was 200, else what was wrong.
     """
     try:
-        status = await _ask(session, "GET", url, clock, tls)
+        status = await _ask(session, "GET", url, clock, tls, timeout)
         if status == _METHOD_NOT_ALLOWED:
-            status = await _ask(session, "POST", url, clock, tls)
+            status = await _ask(session, "POST", url, clock, tls, timeout)
     except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is one
-        return _wrong(error)
+        return _wrong(error, timeout)
     except UnicodeError:  # it cannot be a name of DNS: a label of 64 letters, say
         return _NO_ADDRESS
     return None if status == 200 else f"/ping was answered with status {status}"
 
 
 async def _ask(
-    session: aiohttp.ClientSession, method: str, url: str, clock: Clock, tls: ssl.SSLContext | None
+    session: aiohttp.ClientSession,
+    method: str,
+    url: str,
+    clock: Clock,
+    tls: ssl.SSLContext | None,
+    timeout: float,
 ) -> int:
     """The status of an answer; its body is not read, and the connection ends with it."""
     async with (
-        time_limit(clock, PING_TIMEOUT),
+        time_limit(clock, timeout),
         session.request(
             method, f"{url}/ping", allow_redirects=False, ssl=True if tls is None else tls
         ) as answer,
@@ -72,10 +81,10 @@ async def _ask(
         return answer.status
 
 
-def _wrong(error: aiohttp.ClientError | OSError) -> str:
+def _wrong(error: aiohttp.ClientError | OSError, timeout: float) -> str:
     """What an error means, in the words that a refused stream's line has for it."""
     if isinstance(error, TimeoutError):
-        return f"/ping was not answered within {PING_TIMEOUT:g} s"
+        return f"/ping was not answered within {timeout:g} s"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return _NO_ADDRESS
     if isinstance(error.__cause__, ssl.SSLError):  # a certificate's errors are such

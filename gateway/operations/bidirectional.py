@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
 from partway.gateway.fleet.dialler import Dialler
-from partway.gateway.fleet.endpoints import Endpoints
+from partway.gateway.fleet.routing import Lease, Router
 from partway.gateway.operations.asked import check_variant, container_target
 from partway.gateway.operations.event_stream_front import EventStreamFront, event_check
 from partway.gateway.operations.websocket_front import WebSocketFront
@@ -23,6 +24,7 @@ from partway.gateway.streams.container_leg import WebSocketContainerLeg
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.registry import Streams
 from partway.gateway.streams.session import Session
+from partway.protocol.errors import ContainerUnreachable
 from partway.protocol.handshake import INPUT_END_HEADER, is_upgrade
 from partway.protocol.sigv4 import EventChain
 
@@ -37,7 +39,7 @@ class BidirectionalStream:
     """The operation InvokeEndpointWithBidirectionalStream.
 
     Args:
-        endpoints: the endpoints whose containers answer.
+        router: chooses the instance that answers.
         streams: where a stream is admitted and kept.
         wall_clock: returns epoch seconds, for the signatures of events.
         dialler: opens the connections with containers.
@@ -45,12 +47,12 @@ class BidirectionalStream:
 
     def __init__(
         self,
-        endpoints: Endpoints,
+        router: Router,
         streams: Streams,
         wall_clock: Callable[[], float],
         dialler: Dialler,
     ) -> None:
-        self._endpoints = endpoints
+        self._router = router
         self._streams = streams
         self._wall_clock = wall_clock
         self._dialler = dialler
@@ -72,39 +74,53 @@ class BidirectionalStream:
         """Answer one request; returns when its stream is over."""
         chain = identity.event_chain() if _is_event_stream(exchange) else None
         front = self._front(exchange, chain)
-        place = self._endpoints.find(named["endpoint"])
-        # Where the container runs is for the operator to see, not for the client.
-        exchange.noted |= {"endpoint": place.endpoint, "container": place.url}
-        asked = front.asked
+        endpoint, asked = named["endpoint"], front.asked
+        self._router.check(endpoint)
+        exchange.noted["endpoint"] = endpoint
         target = container_target(asked)
-        check_variant(asked, place.variant)
-
-        with self._streams.opening(identity.principal):
-            upgraded = await self._dialler(place, target, exchange.request_id)
-            try:
-                # Clause 2.2-2: the client's answer follows the container's.
-                await front.open(
-                    {
-                        "x-amzn-invoked-production-variant": place.variant,
-                        INPUT_END_HEADER: _input_end(place.policy, upgraded),
-                    }
+        check_variant(asked)
+        with ExitStack() as held:
+            with self._streams.opening(identity.principal):
+                lease = held.enter_context(self._router.lease(endpoint, asked.variant))
+                upgraded = await self._dial(exchange, lease, target)
+                place = lease.place
+                try:
+                    # Clause 2.2-2: the client's answer follows the container's.
+                    await front.open(
+                        {
+                            "x-amzn-invoked-production-variant": place.variant,
+                            INPUT_END_HEADER: _input_end(place.policy, upgraded),
+                        }
+                    )
+                except BaseException:
+                    upgraded.transport.abort()
+                    raise
+                clock = LoopClock()
+                session = Session(
+                    endpoint=endpoint,
+                    request_id=exchange.request_id,
+                    client=front.leg(place.policy, clock),
+                    container=WebSocketContainerLeg(upgraded, place.policy, clock),
+                    policy=place.policy,
+                    clock=clock,
+                    on_end=self._streams.ended,
                 )
-            except BaseException:
-                upgraded.transport.abort()
+                self._streams.started(session, identity.principal, lambda: identity.stands(chain))
+            session.start()
+            lease.ends_by(session.drain)
+            await session.closed()
+
+    async def _dial(self, exchange: Exchange, lease: Lease, target: str) -> Upgraded:
+        """Open the container's side; by another instance if the first one cannot be reached."""
+        # Where the container runs is for the operator to see, not for the client.
+        exchange.noted["container"] = lease.place.url
+        try:
+            return await self._dialler(lease.place, target, exchange.request_id)
+        except ContainerUnreachable:
+            if not lease.move():
                 raise
-            clock = LoopClock()
-            session = Session(
-                endpoint=place.endpoint,
-                request_id=exchange.request_id,
-                client=front.leg(place.policy, clock),
-                container=WebSocketContainerLeg(upgraded, place.policy, clock),
-                policy=place.policy,
-                clock=clock,
-                on_end=self._streams.ended,
-            )
-            self._streams.started(session, identity.principal, lambda: identity.stands(chain))
-        session.start()
-        await session.closed()
+        exchange.noted["container"] = lease.place.url
+        return await self._dialler(lease.place, target, exchange.request_id)
 
     def _front(
         self, exchange: Exchange, chain: EventChain | None

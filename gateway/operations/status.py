@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Callable
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
@@ -25,10 +26,12 @@ class Status:
 
     Args:
         streams: the streams whose state the operations tell.
+        is_ready: whether the endpoints have come up, or were waited for.
     """
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, is_ready: Callable[[], bool]) -> None:
         self._streams = streams
+        self._is_ready = is_ready
         self._page = b""
         self._page_made_at = -math.inf
 
@@ -46,9 +49,11 @@ class Status:
         exchange.respond(200, b"ok\n", _TEXT)
 
     async def readyz(self, exchange: Exchange, *_: object) -> None:
-        """Answer 200 while new streams are taken, 503 when draining: send no more here then."""
+        """Answer 200 while new streams are taken; 503 before, and when draining."""
         if self._streams.draining:
             exchange.respond(503, b"draining\n", _TEXT)
+        elif not self._is_ready():
+            exchange.respond(503, b"starting\n", _TEXT)
         else:
             exchange.respond(200, b"ready\n", _TEXT)
 

@@ -15,7 +15,7 @@ from partway.gateway.streams.websocket_leg import WebSocketLeg
 from partway.gateway.watch import PingWatch
 from partway.protocol.closing import Close
 from partway.protocol.connection import Side
-from partway.protocol.errors import ContainerError, ServiceUnavailable
+from partway.protocol.errors import ContainerError, ContainerUnreachable, ServiceUnavailable
 from partway.protocol.frame_codec import FrameError
 from partway.protocol.frames import Frame, FramesToParts, PartsToFrames
 from partway.protocol.handshake import ClientHandshake, HandshakeRefused
@@ -46,7 +46,8 @@ async def dial(
 
     Raises:
         ContainerError: the container did not grant the stream; the error has the container's own
-            status and body, or status 0 and what happened.
+            status and body.
+        ContainerUnreachable: there is no connection with it, or no valid answer.
         ServiceUnavailable: the gateway has no file descriptor left.
     """
     authority = str(address)
@@ -71,7 +72,7 @@ async def dial(
         ) from None
     except dialling.Unreachable as error:
         none = "no stream with the container"
-        raise ContainerError(
+        raise ContainerUnreachable(
             f"{none}: {error.unnamed}", for_operator=f"{none}: {error}", passing=error.passing
         ) from None
 

@@ -22,7 +22,7 @@ from websockets.sync.client import ClientConnection, connect
 from partway.container.model import Model, Request
 from partway.container.server import MODEL_DIR, ModelServer
 from tests.conftest import ROOT
-from tests.container.wire import QUICK, STREAM, raw_client, serving
+from tests.container.wire import PATIENCE, QUICK, STREAM, raw_client, serving
 from tests.processes import running
 
 PING_DEADLINE = 2.0  # clause 1.1-2
@@ -190,9 +190,7 @@ def test_ping_and_accept_while_a_handler_keeps_the_loop(container: str, how: str
         stream.send(how)
         assert stream.recv(10) == how  # and does not return from here on
         for _ in range(200):
-            asked = time.monotonic()
             stack.enter_context(socket.create_connection((host, int(port)), ACCEPT_DEADLINE))
-            assert time.monotonic() - asked < ACCEPT_DEADLINE
         assert_pings(container)
         with pytest.raises(ConnectionClosedError) as closed:
             stream.recv(10)
@@ -287,7 +285,7 @@ class InPieces(Model):
 async def test_a_streamed_response_is_chunked_as_the_model_yields(no_leaks: None) -> None:
     model = InPieces()
     request = b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nhi"
-    async with serving(model) as (_, port), raw_client(port) as client, asyncio.timeout(5):
+    async with serving(model) as (_, port), raw_client(port) as client, asyncio.timeout(PATIENCE):
         client.send(request)
         head = (await client.head()).lower()
         assert head.startswith(b"http/1.1 200 ")

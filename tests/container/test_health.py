@@ -102,10 +102,10 @@ async def test_a_word_that_fails(error: Exception, reason: str) -> None:
 async def test_a_word_that_does_not_come() -> None:
     word = Word()
     word.go_on.clear()
-    health = loaded(word, timeout=0.05, age=0)
+    health = loaded(word, timeout=0.25, age=0)
     began = time.monotonic()
     reasons = await asyncio.gather(*(health.trouble() for _ in range(20)))
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4, "one after the other would be five seconds"
     assert {reason[:44] for reason in reasons if reason} == {
         "the model's healthy() has not returned for 0"
     }

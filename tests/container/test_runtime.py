@@ -19,6 +19,7 @@ from partway.container.models.echo import Echo
 from partway.container.runtime import Runtime, _check_kinds, _takes_invocations
 from partway.container.stream import Stream
 from tests.container.wire import (
+    PATIENCE,
     STREAM,
     RawClient,
     ScriptedModel,
@@ -51,7 +52,7 @@ async def ask(port: int, request: bytes) -> bytes:
     """The whole answer to a request; the server ends the connection."""
     async with raw_client(port) as client:
         client.send(request)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return await client.eof()
 
 
@@ -401,7 +402,7 @@ async def test_a_head_that_dribbles_is_not_waited_for(before: bytes) -> None:
         if before:
             await client.head()
         dribbling = asyncio.create_task(dribble(client, upgrade_request() * 10))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             assert await client.rest() == b""
         dribbling.cancel()
 
@@ -415,8 +416,8 @@ async def test_a_head_that_holds_too_much_is_refused_before_its_end() -> None:
 
 
 async def test_a_stream_outlives_the_head_s_deadline() -> None:
-    async with runtime(head_timeout=0.05) as port, raw_stream(port) as client:
-        await asyncio.sleep(0.2)  # four deadlines
+    async with runtime(head_timeout=0.3) as port, raw_stream(port) as client:
+        await asyncio.sleep(0.4)
         client.send_frame(TEXT, b"still here")
         assert await client.frames(1) == [(TEXT, b"still here", True)]
 
@@ -562,10 +563,10 @@ async def test_a_model_that_does_not_answer() -> None:
 
 async def test_an_answer_that_has_begun_may_take_its_time() -> None:
     model = Generating("a", "b")
-    async with runtime(model, answer_timeout=0.05) as port, raw_client(port) as client:
+    async with runtime(model, answer_timeout=0.3) as port, raw_client(port) as client:
         client.send(POST)
         await client.head()
-        await asyncio.sleep(0.1)  # twice the time for its head
+        await asyncio.sleep(0.4)  # more than the time for its head
         model.go_on.set()
         assert (await client.reader.readuntil(b"0\r\n\r\n")).endswith(b"b\r\n0\r\n\r\n")
 
@@ -584,7 +585,7 @@ async def test_work_of_a_client_that_left_is_given_up() -> None:
         async with raw_client(port) as client:
             client.send(POST)
             await begun.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await ended.wait()
 
 

@@ -18,6 +18,7 @@ from partway.container.server import ModelServer
 from partway.container.shutdown import ShutdownTimes
 from partway.container.stream import Stream
 from tests.container.wire import (
+    PATIENCE,
     QUICK,
     RawClient,
     ScriptedModel,
@@ -105,7 +106,7 @@ async def test_a_stop_while_the_model_loads() -> None:
     server = ModelServer(model, times=ENDLESS)
     await server.start()
     loading = asyncio.create_task(server.load())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.sleep(0)
         server.stop()
         await loading
@@ -121,7 +122,7 @@ def test_all_of_it_is_over_before_the_kill() -> None:
 
 async def test_nothing_to_wait_for() -> None:
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(times=ENDLESS) as (server, port),
         raw_client(port) as idle,
         raw_client(port) as silent,
@@ -138,7 +139,7 @@ async def test_draining_refuses_what_is_new_and_lets_the_rest_end() -> None:
     port = await server.start()
     await server.load()
     stopped = asyncio.create_task(server.stopped())
-    async with asyncio.timeout(5), raw_stream(port) as client:
+    async with asyncio.timeout(PATIENCE), raw_stream(port) as client:
         await open_stream(client)
         server.stop()
         await until(lambda: server.runtime.activity.draining)
@@ -163,7 +164,7 @@ async def test_an_invocation_may_end_too() -> None:
         return await request.read()
 
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(ScriptedModel(on_invoke=answer), ENDLESS) as (server, port),
         raw_client(port) as client,
     ):
@@ -178,7 +179,7 @@ async def test_an_invocation_may_end_too() -> None:
 async def test_after_the_grace_streams_are_closed_one_after_the_other() -> None:
     times = ShutdownTimes(grace=0.1, spread=0.4, hard=50)
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
         serving(times=times) as (server, port),
         raw_stream(port) as first,
         raw_stream(port) as second,
@@ -205,7 +206,7 @@ async def test_many_streams_on_a_busy_loop_are_closed_in_time() -> None:
 
     async def busy() -> None:
         while True:
-            time.sleep(0.02)  # noqa: ASYNC251 (a loop that has much to do)
+            time.sleep(0.1)  # noqa: ASYNC251 (a loop that has much to do)
             await asyncio.sleep(0)
 
     times = ShutdownTimes(grace=0.05, spread=0.3, hard=50)
@@ -220,14 +221,14 @@ async def test_many_streams_on_a_busy_loop_are_closed_in_time() -> None:
         server.stop()
         for client in clients:
             assert (await client.frame()).close_code == 1001
-        assert time.monotonic() - began < 0.9, "0.02 s for each would be more"
+        assert time.monotonic() - began < 5, "0.1 s for each would be more"
         working.cancel()
 
 
 async def test_a_second_stop_hastens() -> None:
     times = ShutdownTimes(grace=50, spread=50, hard=0.1)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(times=times) as (server, port),
         raw_stream(port) as first,
         raw_stream(port) as second,
@@ -244,7 +245,7 @@ async def test_a_second_stop_hastens() -> None:
 async def test_two_stops_at_once_hasten_too() -> None:
     times = ShutdownTimes(grace=50, spread=50, hard=0.1)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(times=times) as (server, port),
         raw_stream(port) as client,
     ):
@@ -256,7 +257,7 @@ async def test_two_stops_at_once_hasten_too() -> None:
 
 async def test_hastened_or_not_clients_have_time_to_say_goodbye() -> None:
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(times=ENDLESS) as (server, port),
         raw_stream(port) as client,
     ):
@@ -282,7 +283,7 @@ async def test_what_does_not_say_goodbye_is_aborted() -> None:
 
     times = ShutdownTimes(grace=0.05, spread=0.05, hard=0.05)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(ScriptedModel(on_stream=deaf), times) as (server, port),
         raw_stream(port) as client,
     ):
@@ -306,7 +307,7 @@ async def test_an_invocation_that_never_answers_is_cancelled() -> None:
     model = ScriptedModel(on_invoke=never)  # type: ignore[arg-type]
     times = ShutdownTimes(grace=0.05, spread=0.05, hard=0.05)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(model, times) as (server, port),
         raw_client(port) as client,
     ):
@@ -378,7 +379,7 @@ async def test_a_model_that_never_lets_go(
     monkeypatch.setattr("partway.container.server.UNLOAD_GRACE", 0.05)
     let_go = threading.Event()
     try:
-        async with asyncio.timeout(5), serving(Unloading(lambda: let_go.wait(10) and None)):
+        async with asyncio.timeout(PATIENCE), serving(Unloading(lambda: let_go.wait(10) and None)):
             pass
         assert "the model's unload() takes too long seconds=0.05" in caplog.text
     finally:

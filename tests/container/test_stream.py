@@ -22,7 +22,7 @@ from partway.container.websocket_stream import WebSocketStream
 from partway.gateway.limits import MAX_SOCKET_READ
 from partway.protocol.limits import PART_OVERHEAD, WRITE_HIGH_WATER
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
-from tests.container.wire import RawClient, opening, raw_client, until
+from tests.container.wire import PATIENCE, RawClient, opening, raw_client, until
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, frame
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -81,7 +81,7 @@ async def streaming(
             run = asyncio.create_task(stream.run(http, handler))
             yield stream, client, run
             await client.close()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await asyncio.wait((run,))
     finally:
         listener.close()
@@ -282,7 +282,7 @@ async def test_a_handler_that_ignores_its_cancellation(caplog: pytest.LogCapture
             except asyncio.CancelledError:
                 continue
 
-    async with asyncio.timeout(5), streaming(handler, **HASTY) as (_, client, run):
+    async with asyncio.timeout(PATIENCE), streaming(handler, **HASTY) as (_, client, run):
         client.send_close(1000)
         assert await end_of(client) == (1011, SILENT)
         await until(lambda: "ignores its cancellation" in caplog.text)
@@ -298,7 +298,7 @@ async def test_a_client_that_vanishes_behind_a_full_inbox() -> None:
 
     options: dict[str, Any] = {"high_water": 1000, "low_water": 500, "stall_timeout": 0.1}
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
         streaming(handler, handler_grace=0.1, **options) as (_, client, run),
     ):
         for _ in range(100):
@@ -341,10 +341,10 @@ async def test_a_handler_that_takes_its_time_is_not_stuck() -> None:
         nonlocal taken
         async for _ in stream.messages():
             taken += 1
-            await asyncio.sleep(0.05)  # this handler is slow
+            await asyncio.sleep(0.1)  # this handler is slow
 
-    options: dict[str, Any] = {"high_water": 300, "low_water": 1, "stall_timeout": 0.12}
-    async with asyncio.timeout(10), streaming(handler, **options) as (_, client, run):
+    options: dict[str, Any] = {"high_water": 300, "low_water": 1, "stall_timeout": 0.6}
+    async with asyncio.timeout(PATIENCE), streaming(handler, **options) as (_, client, run):
         for _ in range(8):
             client.send_frame(BINARY, b"x")
         client.send_close(1000)
@@ -607,7 +607,7 @@ async def test_a_client_that_leaves_after_its_close_is_lost() -> None:
             seen.append("cancelled")
             raise
 
-    async with asyncio.timeout(4), streaming(handler) as (_, client, run):
+    async with asyncio.timeout(PATIENCE), streaming(handler) as (_, client, run):
         client.send_close(1000)
         await client.close()
         await run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from partway.container.turns import Turns
+from tests.container.wire import PATIENCE
 
 
 class Sleepers:
@@ -27,7 +28,7 @@ class Sleepers:
         self._counting = self._loop.call_soon(self._count)
         for future in futures:
             self._turns.wake(future)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*futures, return_exceptions=True)
         # Since 3.12 gather does not wait for futures that are done: their callbacks are due next.
         await asyncio.sleep(0)

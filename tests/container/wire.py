@@ -19,6 +19,10 @@ from tests.frame_factory import KEY, RawFrame, close, frame, read_frame
 
 STREAM = "/invocations-bidirectional-stream"
 
+#: Seconds for what is due at once, on a machine that has other things to do too. What would come by
+#: a limit of the container's own, if it did not come at once, takes longer.
+PATIENCE = 20.0
+
 QUICK = ShutdownTimes(grace=0.2, spread=0.1, hard=0.2)
 
 
@@ -150,6 +154,6 @@ async def raw_stream(port: int, *, receive_buffer: int | None = None) -> AsyncIt
 
 async def until(condition: Callable[[], object]) -> None:
     """Give the others turns until something is so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 (what it waits for has no event)
             await asyncio.sleep(0)

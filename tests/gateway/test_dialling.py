@@ -377,7 +377,7 @@ async def test_a_full_backlog_is_waited_for_250_ms(tls):
     assert "no connection was accepted within 250 ms (connect_timeout)" in caught.value.message
     assert str(port) not in caught.value.message, "it goes to the client"
     assert caught.value.members["OriginalStatusCode"] == 0
-    assert 0.24 <= waited < 1.5
+    assert 0.24 <= waited < 10, "the system would wait for minutes"
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,14 @@ class Engine:
         directory: an empty folder for all that the engine keeps. It takes two gigabytes where the
             kernel has overlays there. Where it has none each layer is a copy of the whole: that
             takes a dozen, and ten minutes in place of two.
+
+    Attributes:
+        where: it is, as ``DOCKER_HOST`` says it.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._socket = f"unix://{directory}/docker.sock"
+        self.where = f"unix://{directory}/docker.sock"
         self._daemon: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -58,7 +61,7 @@ class Engine:
         own = self._directory
         (own / "none.json").write_text("{}")  # whatever this machine's own engine is told
         options = [f"--data-root={own}/data", f"--exec-root={own}/exec", f"--pidfile={own}/pid"]
-        options += [f"--config-file={own}/none.json", f"--host={self._socket}"]
+        options += [f"--config-file={own}/none.json", f"--host={self.where}"]
         with (own / "log").open("wb") as log:
             self._daemon = subprocess.Popen(
                 [program, *options], stdout=log, stderr=subprocess.STDOUT
@@ -155,7 +158,7 @@ class Engine:
             timeout=PATIENCE,
             cwd=cwd,
             # The builder that comes with every engine: the other one is a download of its own.
-            env=os.environ | {"DOCKER_HOST": self._socket, "DOCKER_BUILDKIT": "0"} | variables,
+            env=os.environ | {"DOCKER_HOST": self.where, "DOCKER_BUILDKIT": "0"} | variables,
         )
         said = f"{' '.join(command[:3])}: status {done.returncode}\n{done.stdout}{done.stderr}"
         assert not check or done.returncode == 0, said

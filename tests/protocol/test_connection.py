@@ -28,7 +28,7 @@ from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TE
 pytestmark = [pytest.mark.usefixtures("no_leaks"), pytest.mark.timeout(20)]
 
 MIB = 1024 * 1024
-PATIENCE = 10.0
+PATIENCE = 20.0
 
 SIDES = pytest.mark.parametrize("side", list(Side), ids=["client", "server"])
 

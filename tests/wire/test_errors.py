@@ -121,7 +121,7 @@ async def test_a_refusal_whose_body_never_ends_keeps_its_status(gateway_for):
     async with RawContainer(
         lambda request: b"HTTP/1.1 429 Slow Down\r\nContent-Length: 100\r\n\r\nhalf"
     ) as container:
-        gateway = await gateway_for(StreamPolicy(handshake_timeout=0.1), container)
+        gateway = await gateway_for(StreamPolicy(handshake_timeout=0.5), container)
         assert_model_error(await gateway.request(UPGRADE), 429, "half")
 
 
@@ -239,7 +239,7 @@ async def test_a_connection_that_is_not_accepted_in_250_ms_is_a_424(gateway_for)
                 sock.close()
     assert_model_error(response, 0)
     assert "no connection was accepted within 250 ms" in response.json["Message"]
-    assert 0.2 < took < 2
+    assert 0.2 < took < 10, "the system would wait for minutes"
 
 
 @pytest.mark.clause("4-6")

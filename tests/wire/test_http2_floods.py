@@ -464,7 +464,7 @@ async def test_a_tls_handshake_that_dribbles_is_cut(monkeypatch, tmp_path):
         if ended.done():
             break
     assert await ended == b""
-    assert asyncio.get_running_loop().time() - began < 2.0
+    assert asyncio.get_running_loop().time() - began < 4.0, "all of it takes five seconds"
     client.abort()
     await gateway.drain()
 

@@ -52,6 +52,15 @@ class RunningContainer(Protocol):
     def address(self) -> Address:
         """Where it listens, or will."""
 
+    async def verify(self) -> None:
+        """Make sure, once something answers at its address, that it is this container.
+
+        A port is chosen before its container listens: somebody else may have taken it meanwhile.
+
+        Raises:
+            LaunchError: somebody else listens there.
+        """
+
     async def wait(self) -> object:
         """Wait for its end, for as long as it lives.
 

@@ -7,7 +7,7 @@ import logging
 import secrets
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,11 @@ from typing import Final
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.child import Child
+from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.output_pace import OutputPace
+from partway.gateway.fleet.process_table import other_listener
+from partway.gateway.fleet.strays import Strays
 from partway.gateway.limits import (
     KILL_TIMEOUT,
     LAST_OUTPUT_TIMEOUT,
@@ -84,8 +88,9 @@ class ProcessEnd:
 class ContainerProcess:
     """A container that runs: the process that was started, and the group of all it has started.
 
-    Made by :func:`launch`. It is its caller's to end, by :meth:`stop` or :meth:`kill`. A process
-    that has left the group (``setsid``) is out of reach, and lives on after the container's end.
+    Made by :func:`launch`. It is its caller's to end, by :meth:`stop` or :meth:`kill`. Whoever has
+    left the group (``setsid``) is found by the leash's mark where Linux tells; elsewhere, or where
+    it has changed its environment, it is out of reach, and lives on after the container's end.
 
     Attributes:
         address: where it was told to listen.
@@ -98,17 +103,21 @@ class ContainerProcess:
         child: Child,
         address: Address,
         clock: Clock,
+        strays: Strays,
         *,
         readiness: Readiness | None,
         start_timeout: float,
         wait_for_all: bool,
+        on_end: Callable[[], None],
     ) -> None:
         self.address = address
         self.ready = asyncio.Event()
         self.ended: ProcessEnd | None = None
         self._child = child
         self._clock = clock
+        self._strays = strays
         self._wait_for_all = wait_for_all
+        self._on_end = on_end
         self._killed = asyncio.Event()
         self._given_up = asyncio.Event()
         self._giving_up: Timer | None = None
@@ -144,6 +153,19 @@ class ContainerProcess:
         except TimeoutError:
             return False
         return True
+
+    async def verify(self) -> None:
+        """Make sure that nobody else hears what is sent to its address, where Linux tells.
+
+        Raises:
+            LaunchError: somebody has taken its port before it listened.
+        """
+        if self._gone:
+            return
+        port = self.address.port
+        other = await asyncio.to_thread(other_listener, port, self._child.pid, self._child.mark)
+        if other:
+            raise LaunchError(f"its port {port} was taken by {other}", passing=True)
 
     def terminate(self) -> None:
         """Send SIGTERM to the process that was started, as the platform does (clause 1.1-1)."""
@@ -186,6 +208,7 @@ class ContainerProcess:
             self._child.kill_group()  # what it has left behind, as an engine ends all of it
             with suppress(TimeoutError):
                 async with time_limit(self._clock, LAST_OUTPUT_TIMEOUT):
+                    await self._strays.kill(self._child.mark)
                     await self._child.exited.wait()  # if it was this task that was ended
                     await self._child.silent.wait()
             if self._child.status is None:
@@ -194,6 +217,7 @@ class ContainerProcess:
                 )
             self._child.release()
             self.ended = ProcessEnd(self._child.status, self._reason)
+            self._on_end()
         return self.ended
 
     async def _watch_start(self, readiness: Readiness | None, timeout: float) -> None:
@@ -224,13 +248,15 @@ async def launch(
     readiness: Readiness | None = None,
     start_timeout: float = START_TIMEOUT,
     wait_for_all: bool = False,
+    paced: bool = False,
+    on_end: Callable[[], None] = lambda: None,
     clock: Clock | None = None,
 ) -> ContainerProcess:
     """Start a container as a process; returns at once, whether or not it is ready.
 
     Args:
         command: starts it.
-        leash: ends it should this process end before it; holds one container at a time.
+        leash: ends it should this process end before it; may hold others too.
         on_output: takes what it prints, as it comes.
         with_errors: whether what it says on standard error is output too, or goes to ours.
         readiness: finds out whether it is ready, as
@@ -241,13 +267,15 @@ async def launch(
         wait_for_all: whether its end is that of everything that holds its output. Otherwise it
             ends with the process that was started, and all the others are killed then, as by an
             engine.
+        paced: whether it may print only so much in a second.
+        on_end: called once it has ended.
         clock: measures all times; the running loop's by default.
 
     Raises:
         OSError: there is no such program, or no such folder.
     """
     clock = LoopClock() if clock is None else clock
-    child = Child(on_output, leash)
+    child = Child(on_output, leash, OutputPace(clock) if paced else None)
     await child.start(
         command.argv,
         environment={**command.environment, "SAGEMAKER_BIND_TO_PORT": str(command.port)},
@@ -258,23 +286,29 @@ async def launch(
         child,
         Address(HOST, command.port),
         clock,
+        leash.strays,
         readiness=readiness,
         start_timeout=start_timeout,
         wait_for_all=wait_for_all,
+        on_end=on_end,
     )
 
 
-def free_port() -> int:
+def free_port(taken: Container[int] = ()) -> int:
     """A port that nobody listens on now; somebody else may take it before the container does.
 
     It is not one of those that the system hands out by itself, to whoever listens on any port or
     connects: on a busy machine one of them would soon be somebody's.
+
+    Args:
+        taken: ports that were given to others, whether or not they listen already.
     """
     for _ in range(_PORT_TRIALS):
         port = _PORTS[secrets.randbelow(len(_PORTS))]
-        with socket.socket() as taken, suppress(OSError):
-            taken.bind((HOST, port))
-            return port
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        return int(taken.getsockname()[1])
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind((HOST, port))
+            if port not in taken:
+                return port
+    with socket.socket() as given:
+        given.bind((HOST, 0))
+        return int(given.getsockname()[1])

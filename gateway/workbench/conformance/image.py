@@ -10,14 +10,22 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from partway.gateway.plain_text import cut
+from partway.gateway.archives.heads import ArchiveError
+from partway.gateway.fleet.launchers.engine_image import (
+    ARTIFACTS,
+    ENTRYPOINT_REMEDY,
+    LABEL_REMEDY,
+    ImageConfiguration,
+    entrypoint_trouble,
+    image_configuration,
+    label_trouble,
+    shown,
+)
 from partway.gateway.workbench.conformance.archive import (
     MAX_DOCUMENT,
-    ArchiveError,
     read_documents,
 )
 from partway.gateway.workbench.conformance.check import Check, Checks, Need
@@ -28,17 +36,8 @@ from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untr
 #: How many indexes may lie within each other.
 _MAX_DEPTH: Final = 4
 
-#: Characters of an image's own that a message repeats.
-_MAX_SHOWN: Final = 300
-
 _DIGEST = re.compile(r"(sha256|sha512):([0-9a-f]{64,128})")
 
-LABEL: Final = "com.amazonaws.sagemaker.capabilities.bidirectional-streaming"
-ARTIFACTS: Final = "/opt/ml/model"
-
-_KINDS: Final[Mapping[type[Any], str]] = {str: "a string", list: "a list", dict: "an object"}
-
-_SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh"})
 _INITS = frozenset(
     {"tini", "tini-static", "docker-init", "dumb-init", "catatonit", "s6-svscan", "supervisord"}
 )
@@ -47,28 +46,7 @@ _INITS = frozenset(
 # --- Reading --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """What an image says of itself.
-
-    Attributes:
-        entrypoint: the words of its ENTRYPOINT; empty if there is no ENTRYPOINT.
-        user: the user as whom it runs; empty for root.
-        labels: names and values of its labels.
-        ports: the ports it names, as ``8080/tcp``.
-        stop_signal: its STOPSIGNAL; empty for SIGTERM.
-        directory: the folder in which it starts.
-    """
-
-    entrypoint: tuple[str, ...] = ()
-    user: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    ports: frozenset[str] = frozenset()
-    stop_signal: str = ""
-    directory: str = ""
-
-
-def read_image(path: Path) -> Configuration:
+def read_image(path: Path) -> ImageConfiguration:
     """Read an archive's one image.
 
     Raises:
@@ -132,7 +110,7 @@ def _usual(descriptor: Mapping[str, Any]) -> bool:
 def _blob(descriptor: Mapping[str, Any]) -> str:
     digest = _DIGEST.fullmatch(str(descriptor.get("digest")))
     if digest is None:
-        raise ArchiveError(f"{_shown(descriptor.get('digest'))} stands where a digest must be")
+        raise ArchiveError(f"{shown(descriptor.get('digest'))} stands where a digest must be")
     return f"blobs/{digest[1]}/{digest[2]}"
 
 
@@ -140,43 +118,30 @@ def _parsed(documents: Mapping[str, bytes], name: object) -> Any:
     data = documents.get(posixpath.normpath(name)) if isinstance(name, str) else None
     if data is None:
         raise ArchiveError(
-            f"{_shown(name)} is missing, or is not JSON of at most {MAX_DOCUMENT} bytes"
+            f"{shown(name)} is missing, or is not JSON of at most {MAX_DOCUMENT} bytes"
         )
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ArchiveError(f"{_shown(name)} is not JSON: {error}") from error
+        raise ArchiveError(f"{shown(name)} is not JSON: {error}") from error
 
 
-def _configuration(document: Any) -> Configuration:
+def _configuration(document: Any) -> ImageConfiguration:
     members = (document.get("config") or {}) if isinstance(document, dict) else None
     if not isinstance(members, dict):
         raise ArchiveError(
             "the image's configuration must be an object that has the object 'config'"
         )
-
-    def member(name: str, kind: type[Any]) -> Any:
-        value = members.get(name)
-        if value is None:
-            return kind()
-        if not isinstance(value, kind):
-            raise ArchiveError(f"{name} in the image's configuration must be {_KINDS[kind]}")
-        return value
-
-    return Configuration(
-        entrypoint=tuple(map(str, member("Entrypoint", list))),
-        user=member("User", str),
-        labels={name: str(value) for name, value in member("Labels", dict).items()},
-        ports=frozenset(member("ExposedPorts", dict)),
-        stop_signal=member("StopSignal", str),
-        directory=member("WorkingDir", str),
-    )
+    try:
+        return image_configuration(members)
+    except ValueError as error:
+        raise ArchiveError(str(error)) from None
 
 
 # --- Checking -------------------------------------------------------------------------------------
 
 #: Looks at an image; returns if the clause is kept, raises Broken if not.
-_Rule = Callable[[Configuration], None]
+_Rule = Callable[[ImageConfiguration], None]
 
 _checks = Checks()
 _RULES: dict[str, _Rule] = {}
@@ -214,17 +179,11 @@ async def _without_image(trial: Trial) -> None:  # noqa: ARG001 (every check is 
     "image.entrypoint",
     "1.1-1",
     title="the image has an ENTRYPOINT in exec form",
-    remedy='write ENTRYPOINT ["program", "argument"] in the Dockerfile: a list, in double quotes',
+    remedy=ENTRYPOINT_REMEDY,
 )
-def _entrypoint(image: Configuration) -> None:
-    if not image.entrypoint:
-        raise Broken("there is no ENTRYPOINT: the platform starts a program `serve` of the image")
-    program = posixpath.basename(image.entrypoint[0])
-    if program in _SHELLS and any(re.fullmatch("-[a-z]*c", word) for word in image.entrypoint[1:]):
-        raise Broken(
-            f"the ENTRYPOINT is a shell's, {_words(image)}: it loses `serve`, and may keep SIGTERM "
-            "to itself"
-        )
+def _entrypoint(image: ImageConfiguration) -> None:
+    if trouble := entrypoint_trouble(image):
+        raise Broken(trouble)
 
 
 @_rule(
@@ -234,9 +193,9 @@ def _entrypoint(image: Configuration) -> None:
     remedy="start the program itself: the platform does not take tini as an entry point",
     requires=("image.entrypoint",),
 )
-def _tini(image: Configuration) -> None:
+def _tini(image: ImageConfiguration) -> None:
     if posixpath.basename(image.entrypoint[0]) in _INITS:
-        raise Broken(f"the ENTRYPOINT is {_words(image)}")
+        raise Broken(f"the ENTRYPOINT is {image.words}")
 
 
 @_rule(
@@ -247,23 +206,20 @@ def _tini(image: Configuration) -> None:
     remedy="leave `serve` out of the ENTRYPOINT; CMD may have it",
     requires=("image.entrypoint",),
 )
-def _serve(image: Configuration) -> None:
+def _serve(image: ImageConfiguration) -> None:
     if "serve" in image.entrypoint[1:]:
-        raise Broken(f"the ENTRYPOINT is {_words(image)}, and the platform appends another `serve`")
+        raise Broken(f"the ENTRYPOINT is {image.words}, and the platform appends another `serve`")
 
 
 @_rule(
     "image.label",
     "1.1-4",
     title="the image's label tells of bidirectional streams",
-    remedy=f"add to the Dockerfile: LABEL {LABEL}=true",
+    remedy=LABEL_REMEDY,
 )
-def _label(image: Configuration) -> None:
-    value = image.labels.get(LABEL)
-    if value is None:
-        raise Broken(f"there is no label {LABEL}")
-    if value != "true":
-        raise Broken(f"the label {LABEL} is {_shown(value)}, not 'true'")
+def _label(image: ImageConfiguration) -> None:
+    if trouble := label_trouble(image):
+        raise Broken(trouble)
 
 
 @_rule(
@@ -273,9 +229,9 @@ def _label(image: Configuration) -> None:
     title="the image runs as root",
     remedy="leave USER out: what the platform mounts and binds is made for root",
 )
-def _user(image: Configuration) -> None:
+def _user(image: ImageConfiguration) -> None:
     if image.user.partition(":")[0] not in {"", "root", "0"}:
-        raise Broken(f"the image runs as {_shown(image.user)}")
+        raise Broken(f"the image runs as {shown(image.user)}")
 
 
 @_rule(
@@ -285,9 +241,9 @@ def _user(image: Configuration) -> None:
     title="the image is stopped by SIGTERM",
     remedy="leave STOPSIGNAL out, and end on SIGTERM: that is what the platform sends",
 )
-def _stop(image: Configuration) -> None:
+def _stop(image: ImageConfiguration) -> None:
     if image.stop_signal not in {"", "SIGTERM", "TERM", "15"}:
-        raise Broken(f"the STOPSIGNAL is {_shown(image.stop_signal)}")
+        raise Broken(f"the STOPSIGNAL is {shown(image.stop_signal)}")
 
 
 @_rule(
@@ -298,10 +254,10 @@ def _stop(image: Configuration) -> None:
     remedy=f"put the code elsewhere, such as /opt/program: at {ARTIFACTS} the platform mounts the "
     "artifacts, which hide it",
 )
-def _code(image: Configuration) -> None:
+def _code(image: ImageConfiguration) -> None:
     for path in (image.directory, *image.entrypoint):
         if f"{posixpath.normpath(path)}/".startswith(f"{ARTIFACTS}/"):
-            raise Broken(f"the image needs {_shown(path)}")
+            raise Broken(f"the image needs {shown(path)}")
 
 
 @_rule(
@@ -311,7 +267,7 @@ def _code(image: Configuration) -> None:
     title="the image names port 8080",
     remedy="add EXPOSE 8080 to the Dockerfile; the platform does not need it, people do",
 )
-def _port(image: Configuration) -> None:
+def _port(image: ImageConfiguration) -> None:
     if not image.ports & {"8080", "8080/tcp"}:
         raise Broken("there is no EXPOSE 8080")
 
@@ -320,7 +276,7 @@ def _port(image: Configuration) -> None:
 CHECKS: Final[tuple[Check, ...]] = tuple(_checks)
 
 
-def examine(image: Configuration, subject: str, checks: Iterable[Check] = CHECKS) -> Report:
+def examine(image: ImageConfiguration, subject: str, checks: Iterable[Check] = CHECKS) -> Report:
     """Try checks of this module on an image; ``subject`` is what the report calls the image."""
     report = Report(subject=subject)
     passed: set[str] = set()
@@ -336,19 +292,10 @@ def examine(image: Configuration, subject: str, checks: Iterable[Check] = CHECKS
     return report
 
 
-def _result(check: Check, image: Configuration) -> Result:
+def _result(check: Check, image: ImageConfiguration) -> Result:
     try:
         _RULES[check.id](image)
     except Broken as broken:
         verdict = Verdict.NOTE if check.severity is Severity.NOTE else Verdict.FAIL
         return Result(check, verdict, said=broken.what, remedy=broken.remedy or check.remedy)
     return Result(check, Verdict.PASS)
-
-
-def _words(image: Configuration) -> str:
-    return cut(json.dumps(image.entrypoint), _MAX_SHOWN)
-
-
-def _shown(value: object) -> str:
-    """A value of a document's in quotes, as a message has it."""
-    return cut(repr(value), _MAX_SHOWN)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import shlex
-import stat
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.process import (
     HOST,
     Command,
@@ -23,6 +23,7 @@ from partway.gateway.fleet.launchers.process import (
     launch,
 )
 from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.process_table import family
 from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
 
 #: Of what the container prints, the end is kept.
@@ -95,12 +96,8 @@ class Launched:
         self._environment = dict(environment or {})
         self._made: tempfile.TemporaryDirectory[str] | None = None
         if model_dir is None:
-            self._made = tempfile.TemporaryDirectory(
-                prefix="partway-model-",
-                ignore_cleanup_errors=True,  # the container may have had it
-            )
+            self._made = empty_model_dir()
             model_dir = Path(self._made.name)
-            model_dir.chmod(stat.S_IRUSR | stat.S_IXUSR | stat.S_IRGRP | stat.S_IXGRP)
         self.model_dir = model_dir
         self._before = _artifacts(model_dir)
         self._cwd = cwd
@@ -209,7 +206,7 @@ class Launched:
         if self.pid is None or not Path("/proc/self/fd").is_dir():
             return None
         held = Footprint(0, 0, 0)
-        for pid in _family(self.pid):
+        for pid in family(self.pid):
             held += _held_by(Path(f"/proc/{pid}"))
         return held
 
@@ -262,27 +259,6 @@ def _artifacts(folder: Path) -> dict[Path, tuple[int, int]]:
         with suppress(FileNotFoundError):  # its owner was quicker
             known = path.lstat()
             found[path] = known.st_size, known.st_mtime_ns
-    return found
-
-
-def _family(pid: int) -> list[int]:
-    """A process, its descendants, and who else is of its group, as /proc has them."""
-    found = [pid]
-    for each in found:
-        for task in Path(f"/proc/{each}/task").glob("*/children"):
-            with suppress(OSError):
-                found += [int(child) for child in task.read_text().split()]
-    # Whose parent has ended is nobody's descendant, but stays in the group that was made for it.
-    return found + [each for each in _of_group(pid) if each not in found]
-
-
-def _of_group(group: int) -> list[int]:
-    found = []
-    for process in Path("/proc").glob("[1-9]*"):
-        with suppress(OSError, ValueError):
-            # The name, in parentheses, may hold anything; state, parent and group are behind it.
-            if int((process / "stat").read_text().rpartition(")")[2].split()[2]) == group:
-                found.append(int(process.name))
     return found
 
 

@@ -25,7 +25,7 @@ from tests.container.hosting.apps.scripted import (
     response,
     serving,
 )
-from tests.container.wire import RawClient, raw_client, raw_stream, until, upgrade_request
+from tests.container.wire import PATIENCE, RawClient, raw_client, raw_stream, until, upgrade_request
 from tests.frame_factory import BINARY, TEXT
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -66,7 +66,7 @@ async def test_pings_are_answered_while_an_import_takes_its_time(
             return Scripted()
 
     monkeypatch.setitem(sys.modules, "slow_to_import", Slow())  # type: ignore[arg-type]
-    async with asyncio.timeout(5), listening("slow_to_import:app") as (server, port):
+    async with asyncio.timeout(PATIENCE), listening("slow_to_import:app") as (server, port):
         loading = asyncio.create_task(server.load())
         async with raw_client(port) as client:
             assert (await ask(client, "GET /ping")).status == 503
@@ -94,7 +94,7 @@ async def test_nothing_is_asked_of_an_app_before_its_startup_is_done() -> None:
         await echo_request(scope, receive, send)
 
     scripted.app = Scripted(looks, lifespan=slow)
-    async with asyncio.timeout(5), listening() as (server, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), listening() as (server, port), raw_client(port) as client:
         loading = asyncio.create_task(server.load())
         assert (await ask(client, "GET /ping")).status == 503
         assert (await ask(client, "POST /invocations")).status == 503
@@ -118,7 +118,7 @@ async def test_a_module_that_asks_for_the_loop_gets_the_handlers(
             return Scripted()
 
     monkeypatch.setitem(sys.modules, "old_app", Old())  # type: ignore[arg-type]
-    async with asyncio.timeout(5), listening("old_app:app") as (server, _):
+    async with asyncio.timeout(PATIENCE), listening("old_app:app") as (server, _):
         await server.load()
     assert loops == [(asyncio.get_running_loop(), "partway-load")]
 
@@ -141,7 +141,11 @@ async def fails_to_start(scope: Scope, receive: Receive, send: Send) -> None:
 )
 async def test_an_app_that_cannot_be_loaded(name: str, app: object, cause: type[Exception]) -> None:
     scripted.app = app
-    async with asyncio.timeout(5), listening(name) as (server, port), raw_client(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        listening(name) as (server, port),
+        raw_client(port) as client,
+    ):
         with pytest.raises(LoadFailed, match=f"the application {name} could not") as raised:
             await server.load()
         assert type(raised.value.__cause__) is cause
@@ -160,7 +164,7 @@ async def test_a_stop_ends_the_loading() -> None:
             ended.set()
 
     scripted.app = Scripted(lifespan=endless)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         server = AppServer(NAME)
         await server.start()
         loading = asyncio.create_task(server.load())
@@ -191,7 +195,7 @@ async def test_a_port_that_is_taken() -> None:
 @pytest.mark.clause("1.1-1")
 async def test_nothing_to_wait_for() -> None:
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(times=ENDLESS) as (server, port),
         raw_client(port) as idle,
         raw_client(port) as silent,
@@ -209,7 +213,7 @@ async def test_draining_refuses_what_is_new_and_lets_the_rest_end() -> None:
     port = await server.start()
     await server.load()
     stopped = asyncio.create_task(server.stopped())
-    async with asyncio.timeout(5), raw_stream(port) as client, raw_client(port) as other:
+    async with asyncio.timeout(PATIENCE), raw_stream(port) as client, raw_client(port) as other:
         await open_stream(client)
         server.stop()
         await until(lambda: server.guard.activity.draining)
@@ -237,7 +241,7 @@ async def test_a_request_may_end_too_and_its_answer_is_whole() -> None:
         await scripted.respond(send, body=whole)
 
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(Scripted(large), ENDLESS) as (server, port),
         raw_client(port, receive_buffer=4096) as client,
     ):
@@ -251,7 +255,7 @@ async def test_a_request_may_end_too_and_its_answer_is_whole() -> None:
 async def test_after_the_grace_streams_are_closed_one_after_the_other() -> None:
     times = ShutdownTimes(grace=0.1, spread=0.4, hard=50)
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
         serving(times=times) as (server, port),
         raw_stream(port) as first,
         raw_stream(port) as second,
@@ -277,7 +281,7 @@ async def test_after_the_grace_streams_are_closed_one_after_the_other() -> None:
 async def test_a_second_stop_hastens(at_once: bool) -> None:
     times = ShutdownTimes(grace=50, spread=50, hard=0.1)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(times=times) as (server, port),
         raw_stream(port) as first,
         raw_stream(port) as second,
@@ -309,7 +313,7 @@ async def test_what_does_not_end_is_cancelled_without_a_word_in_the_log(
             ended.append(scope["type"])
 
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(Scripted(deaf, deaf), SHORT) as (server, port),
         raw_stream(port) as stream,
         raw_client(port) as client,
@@ -340,7 +344,7 @@ async def test_an_app_that_ignores_its_cancellation_is_left_behind(
 
     app = Scripted(stubborn)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(app, SHORT) as (server, port),
         raw_client(port) as client,
     ):
@@ -369,7 +373,11 @@ async def test_the_lifespan_ends_after_the_last_stream() -> None:
         order.append("stream")
 
     app = Scripted(stream=stream, lifespan=lifespan)
-    async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(app) as (server, port),
+        raw_stream(port) as client,
+    ):
         await open_stream(client)
         server.stop()
         assert (await client.frame()).close_code == 1001
@@ -391,7 +399,10 @@ async def test_a_lifespan_that_does_not_end_is_cancelled(
         finally:
             ended.append("cancelled")
 
-    async with asyncio.timeout(5), serving(Scripted(lifespan=lifespan), SHORT) as (server, _):
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(Scripted(lifespan=lifespan), SHORT) as (server, _),
+    ):
         server.stop()
         await server.stopped()
         assert ended == ["cancelled"]
@@ -408,7 +419,7 @@ async def test_a_second_stop_hastens_the_lifespan_too(monkeypatch: pytest.Monkey
 
     times = ShutdownTimes(grace=50, spread=50, hard=0.05)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(Scripted(lifespan=lifespan), times) as (server, port),
         raw_stream(port) as client,
     ):

@@ -20,7 +20,7 @@ from tests.container.hosting.apps.scripted import (
     serving,
     whole_body,
 )
-from tests.container.wire import STREAM, raw_client, raw_stream, until, upgrade_request
+from tests.container.wire import PATIENCE, STREAM, raw_client, raw_stream, until, upgrade_request
 from tests.frame_factory import TEXT
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -57,7 +57,7 @@ async def test_the_app_is_asked_for_its_health(
     answers: dict[str, int], status: int, said_by: str | None
 ) -> None:
     app = Scripted(routes(**answers))
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         for method in ("GET", "POST"):
             said = await ask(client, f"{method} /ping", b"", "X-Never-Heard-Of: it")
             assert said.status == status
@@ -77,14 +77,14 @@ async def test_a_ping_asked_in_the_other_way_has_no_body() -> None:
             await respond(send, body=repr((await whole_body(receive), names)).encode())
 
     app = Scripted(only_get)
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         said = await ask(client, "POST /ping", b"are you well?", "Content-Type: text/plain")
         assert said.body == b"(b'', [b'host'])"
 
 
 async def test_other_methods_and_paths_are_the_apps() -> None:
     app = Scripted(routes(PUT_ping=418, GET_ping_more=201))
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         assert (await ask(client, "PUT /ping")).status == 418
         assert (await ask(client, "DELETE /ping")).status == 404
         assert (await ask(client, "GET /ping/more")).status == 404
@@ -99,7 +99,7 @@ async def test_a_slow_ping_is_a_503_and_the_app_is_told() -> None:
         finally:
             ended.append("cancelled")
 
-    async with asyncio.timeout(5), serving(Scripted(hangs)) as (server, port):
+    async with asyncio.timeout(PATIENCE), serving(Scripted(hangs)) as (server, port):
         server.guard._ping_timeout = 0.05
         async with raw_client(port) as client:
             for _ in range(2):
@@ -118,7 +118,7 @@ async def test_a_body_that_does_not_come_counts_as_slow() -> None:
         await send({"type": "http.response.body", "body": b"o", "more_body": True})
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(5), serving(Scripted(half)) as (server, port):
+    async with asyncio.timeout(PATIENCE), serving(Scripted(half)) as (server, port):
         server.guard._ping_timeout = 0.05
         async with raw_client(port) as client:
             assert (await ask(client, "GET /ping")).status == 503
@@ -137,7 +137,11 @@ async def test_a_ping_that_ignores_its_cancellation_is_not_asked_again() -> None
                 continue
 
     app = Scripted(stubborn)
-    async with asyncio.timeout(5), serving(app) as (server, port), raw_client(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(app) as (server, port),
+        raw_client(port) as client,
+    ):
         server.guard._ping_timeout = 0.05
         try:
             await ask(client, "GET /ping")
@@ -166,7 +170,7 @@ async def test_a_ping_without_an_answer(
             raise ZeroDivisionError("with somebody's secret")
 
     app = Scripted(wordless)
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         said = await ask(client, "GET /ping")
         assert (said.status, said.body) == (503, reason)
     assert ("with somebody's secret" in caplog.text) is fails
@@ -180,7 +184,11 @@ async def test_an_answer_to_a_ping_is_kept_within_bounds() -> None:
             await asyncio.sleep(0)
 
     app = Scripted(endless)
-    async with asyncio.timeout(5), serving(app) as (server, port), raw_client(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(app) as (server, port),
+        raw_client(port) as client,
+    ):
         said = await ask(client, "GET /ping")
         assert (said.status, said.body) == (503, b"the app's answer to /ping is too long\n")
         await until(lambda: not server.guard._asked)
@@ -194,7 +202,7 @@ async def test_what_an_app_does_after_its_answer_is_not_waited_for() -> None:
         await release.wait()
 
     app = Scripted(afterwards)
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         for _ in range(2):
             assert (await ask(client, "GET /ping")).body == b"well"
         release.set()
@@ -209,7 +217,7 @@ async def test_the_log_hears_of_a_change_of_health(caplog: pytest.LogCaptureFixt
 
     caplog.set_level(logging.INFO, "partway.container.app")
     app = Scripted(moody)
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         for well in (False, False, True, True):  # noqa: B007 (the app looks at it)
             await ask(client, "GET /ping")
     assert [record.getMessage() for record in caplog.records if record.name.endswith(".app")] == [
@@ -222,7 +230,7 @@ async def test_the_log_hears_of_a_change_of_health(caplog: pytest.LogCaptureFixt
 
 
 async def test_the_default_parameters_stand_in_for_a_404() -> None:
-    async with asyncio.timeout(5), serving() as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_client(port) as client:
         said = await ask(client, "GET /execution-parameters")
         assert (said.status, said.headers["content-type"]) == (200, "application/json")
         assert said.json == {
@@ -236,7 +244,7 @@ async def test_the_default_parameters_stand_in_for_a_404() -> None:
 @pytest.mark.parametrize("status", [200, 405, 500])
 async def test_the_apps_own_parameters_are_its_own(status: int) -> None:
     app = Scripted(routes(GET_execution_parameters=status))
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         said = await ask(client, "GET /execution-parameters")
         assert (said.status, said.body) == (status, b"GET_execution_parameters")
 
@@ -251,7 +259,11 @@ async def test_an_app_sees_the_request_as_it_came() -> None:
         seen.update(scope, body=await whole_body(receive))
         await respond(send, 207, b"multi", content_type="a/b", x_many="1")
 
-    async with asyncio.timeout(5), serving(Scripted(look)) as (_, port), raw_client(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(Scripted(look)) as (_, port),
+        raw_client(port) as client,
+    ):
         said = await ask(client, "POST /invocations?a=1&a=2", b"\x00\xff", "X-Amzn-Unknown: yes")
         assert (said.status, said.body, said.headers["x-many"]) == (207, b"multi", "1")
         assert seen["query_string"] == b"a=1&a=2"
@@ -272,7 +284,7 @@ async def test_an_answer_streams_chunk_by_chunk() -> None:
         await send({"type": "http.response.body"})
 
     app = Scripted(chunks)
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 0\r\n\r\n")
         assert b"transfer-encoding: chunked" in (await client.head()).lower()
         assert await client.reader.readexactly(8) == b"3\r\none\r\n"
@@ -287,7 +299,7 @@ async def test_an_app_that_fails_is_500_and_the_connection_goes_on(
         raise ZeroDivisionError("with somebody's secret")
 
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(Scripted(fails)) as (_, port),
         raw_client(port) as client,
     ):
@@ -300,7 +312,7 @@ async def test_an_app_that_fails_is_500_and_the_connection_goes_on(
 
 async def test_a_body_that_is_too_large_is_413() -> None:
     """By what its head announces, or as it comes; the connection goes on behind it."""
-    async with asyncio.timeout(5), serving() as (server, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (server, port), raw_client(port) as client:
         server.guard._max_body = 10
         client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 11\r\n\r\n")
         said = await response(client)
@@ -314,7 +326,7 @@ async def test_a_body_that_is_too_large_is_413() -> None:
 
 
 async def test_a_body_that_is_too_slow_is_408() -> None:
-    async with asyncio.timeout(5), serving() as (server, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (server, port), raw_client(port) as client:
         server.guard._body_timeout = 0.05
         client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nh")
         said = await response(client)
@@ -343,7 +355,7 @@ async def test_a_body_out_of_bounds_is_told_even_by_an_app_that_fails_over_it() 
         if await whole_body(receive) is None:
             raise ConnectionError("where is it?")
 
-    async with asyncio.timeout(5), serving(Scripted(strict)) as (server, port):
+    async with asyncio.timeout(PATIENCE), serving(Scripted(strict)) as (server, port):
         server.guard._body_timeout = 0.05
         async with raw_client(port) as client:
             client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nh")
@@ -362,7 +374,7 @@ async def test_waiting_for_a_client_to_leave_is_not_waiting_for_its_body() -> No
         if (await receive())["type"] == "http.disconnect":
             left.set()
 
-    async with asyncio.timeout(5), serving(Scripted(watches)) as (server, port):
+    async with asyncio.timeout(PATIENCE), serving(Scripted(watches)) as (server, port):
         server.guard._body_timeout = 0  # a body that comes with its head is not waited for
         async with raw_client(port) as client, raw_client(port) as other:
             client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nhi")
@@ -373,7 +385,7 @@ async def test_waiting_for_a_client_to_leave_is_not_waiting_for_its_body() -> No
 
 
 async def test_no_more_than_so_many_at_a_time_but_pings() -> None:
-    async with asyncio.timeout(5), serving() as (server, port):
+    async with asyncio.timeout(PATIENCE), serving() as (server, port):
         server.guard.activity._limit = 1
         async with raw_stream(port) as stream, raw_client(port) as client:
             stream.send_frame(TEXT, b"x")
@@ -393,7 +405,7 @@ async def test_before_the_app_is_loaded() -> None:
     server = AppServer(NAME)
     port = await server.start()
     try:
-        async with asyncio.timeout(5), raw_client(port) as client:
+        async with asyncio.timeout(PATIENCE), raw_client(port) as client:
             for request in ("GET /ping", "POST /ping", "POST /invocations"):
                 said = await ask(client, request)
                 assert said.status == 503
@@ -414,7 +426,11 @@ async def test_pages_cannot_ask_either() -> None:
         asked.append(scope)
         await respond(send)
 
-    async with asyncio.timeout(5), serving(Scripted(note)) as (_, port), raw_client(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(Scripted(note)) as (_, port),
+        raw_client(port) as client,
+    ):
         for header in ("Origin: https://page.example", "Sec-Fetch-Site: cross-site"):
             for request in ("POST /invocations", "POST /v1/chat/completions", "GET /admin"):
                 said = await ask(client, request, b"hello", header, "Content-Type: text/plain")
@@ -433,7 +449,7 @@ async def test_pages_cannot_open_streams() -> None:
     async def note(scope: Scope, receive: Receive, send: Send) -> None:
         opened.append(scope)
 
-    async with asyncio.timeout(5), serving(Scripted(stream=note)) as (_, port):
+    async with asyncio.timeout(PATIENCE), serving(Scripted(stream=note)) as (_, port):
         async with raw_client(port) as client:
             client.send(upgrade_request(Origin="https://page.example"))
             said = await response(client)

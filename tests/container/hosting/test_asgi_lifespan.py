@@ -8,6 +8,7 @@ import pytest
 
 from partway.container.hosting.asgi_lifespan import Lifespan
 from partway.container.hosting.asgi_messages import Message, Receive, Scope, Send
+from tests.container.wire import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -128,7 +129,7 @@ async def test_one_that_ignores_its_cancellation_is_left(monkeypatch: pytest.Mon
     lifespan = Lifespan(app)
     await lifespan.startup()
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await lifespan.shutdown(0.01)
     finally:
         release.set()

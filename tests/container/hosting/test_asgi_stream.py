@@ -10,7 +10,7 @@ import pytest
 
 from partway.container.hosting.asgi_messages import Receive, Scope, Send
 from tests.container.hosting.apps.scripted import Handler, Scripted, ask, response, serving
-from tests.container.wire import RawClient, raw_client, raw_stream, until, upgrade_request
+from tests.container.wire import PATIENCE, RawClient, raw_client, raw_stream, until, upgrade_request
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT, close, frame
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -32,7 +32,7 @@ def accepted(handler: Handler) -> Scripted:
 
 @pytest.mark.clause("1.1-4")
 async def test_text_and_binary_come_as_whole_messages() -> None:
-    async with asyncio.timeout(5), serving() as (_, port), raw_stream(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_stream(port) as client:
         client.send_frame(TEXT, "Grüße".encode())
         client.send_frame(BINARY, b"\x00\xff")
         client.send_frame(TEXT, b"Gr", fin=False)
@@ -47,7 +47,7 @@ async def test_text_and_binary_come_as_whole_messages() -> None:
 
 @pytest.mark.clause("1.1-4")
 async def test_a_ping_is_answered_in_the_middle_of_a_message() -> None:
-    async with asyncio.timeout(5), serving() as (_, port), raw_stream(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_stream(port) as client:
         client.send_frame(TEXT, b"a", fin=False)
         client.send_frame(PING, bytes(125))
         assert (await client.frame())[1::3] == (PONG, bytes(125))
@@ -57,7 +57,7 @@ async def test_a_ping_is_answered_in_the_middle_of_a_message() -> None:
 
 @pytest.mark.clause("1.1-8")
 async def test_text_that_is_none_is_1007() -> None:
-    async with asyncio.timeout(5), serving() as (_, port), raw_stream(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_stream(port) as client:
         client.send_frame(TEXT, b"\xff")
         assert (await client.frame()).close_code == 1007
         assert await client.eof() == b""
@@ -65,13 +65,13 @@ async def test_text_that_is_none_is_1007() -> None:
 
 @pytest.mark.clause("1.2-6")
 async def test_nothing_is_compressed() -> None:
-    async with asyncio.timeout(5), serving() as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_client(port) as client:
         client.send(upgrade_request(Sec_WebSocket_Extensions="permessage-deflate"))
         assert b"extensions" not in (await client.head()).lower()
 
 
 async def test_a_message_over_16_mib_is_1009() -> None:
-    async with asyncio.timeout(10), serving() as (_, port), raw_stream(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_stream(port) as client:
         # Its length alone: what is refused unread would have TCP erase the refusal.
         client.send(bytes([0x80 | BINARY, 0x80 | 127]) + ((16 << 20) + 1).to_bytes(8) + KEY)
         assert (await client.frame()).close_code == 1009
@@ -85,7 +85,7 @@ async def test_an_apps_own_close() -> None:
         await send({"type": "websocket.close", "code": 4001, "reason": "enough"})
 
     app = accepted(closes)
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_stream(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_stream(port) as client:
         end = await client.frame()
         assert (end.close_code, end.close_reason) == (4001, "enough")
         client.send_close(4001)
@@ -97,7 +97,7 @@ async def test_returning_is_a_close_with_1000() -> None:
         await send({"type": "websocket.send", "text": "bye"})
 
     app = accepted(returns)
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_stream(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_stream(port) as client:
         assert (await client.frame()).payload == b"bye"
         assert (await client.frame()).close_code == 1000
 
@@ -112,7 +112,7 @@ async def test_raising_is_a_close_with_1011_and_the_others_go_on(
 
     app = accepted(fails)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(app) as (_, port),
         raw_stream(port) as client,
         raw_stream(port) as other,
@@ -132,7 +132,7 @@ async def test_raising_before_it_is_accepted_is_500(caplog: pytest.LogCaptureFix
         raise ZeroDivisionError
 
     app = Scripted(stream=fails)
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         client.send(upgrade_request())
         assert (await client.head()).startswith(b"HTTP/1.1 500 ")
     assert "ZeroDivisionError" in caplog.text
@@ -145,7 +145,7 @@ async def test_an_app_may_refuse() -> None:
         await send({"type": "websocket.http.response.body", "body": b"no"})
 
     app = Scripted(stream=refuses)
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         client.send(upgrade_request())
         said = await response(client)
         assert (said.status, said.headers["x-why"], said.body) == (418, "because", b"no")
@@ -161,7 +161,7 @@ async def test_an_app_that_fails_while_its_client_takes_nothing(
     async def floods(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             while True:
-                async with asyncio.timeout(0.1):
+                async with asyncio.timeout(0.5):
                     await send({"type": "websocket.send", "bytes": bytes(1 << 20)})
         except TimeoutError:
             stuck.set()
@@ -169,7 +169,7 @@ async def test_an_app_that_fails_while_its_client_takes_nothing(
 
     app = accepted(floods)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(app) as (server, port),
         raw_stream(port, receive_buffer=4096) as client,
     ):
@@ -202,7 +202,7 @@ async def test_a_clients_close_is_answered_and_told(
         seen.append(message["code"])
 
     app = accepted(listens)
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_stream(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_stream(port) as client:
         client.send(sent)
         end = await client.frame()
         assert (end.opcode, end.close_code) == (CLOSE, answered)
@@ -234,7 +234,11 @@ async def test_what_an_app_does_once_its_client_has_left(
             await send({"type": "websocket.send", "text": "are you there?"})
 
     app = accepted(careless)
-    async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(app) as (server, port),
+        raw_stream(port) as client,
+    ):
         await leave(client)
         await until(lambda: server.guard.activity.idle)
     failures = [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -258,7 +262,11 @@ async def test_our_close_is_the_last_word(caplog: pytest.LogCaptureFixture) -> N
         said.append("dropped")
 
     app = accepted(talks)
-    async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(app) as (server, port),
+        raw_stream(port) as client,
+    ):
         (stream,) = server.guard.activity.streams
         stream.close(1001, "r" * 200)
         stream.close(1002, "too late")
@@ -280,7 +288,11 @@ async def test_our_close_is_said_even_if_the_app_returns_at_that_moment() -> Non
         await release.wait()
 
     app = accepted(returns)
-    async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(app) as (server, port),
+        raw_stream(port) as client,
+    ):
         (stream,) = server.guard.activity.streams
         release.set()
         stream.close(1001, "the container is stopping")
@@ -298,7 +310,11 @@ async def test_a_stream_that_is_not_accepted_yet_is_refused() -> None:
         await send({"type": "websocket.accept"})
 
     app = Scripted(stream=hesitates)
-    async with asyncio.timeout(5), serving(app) as (server, port), raw_client(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(app) as (server, port),
+        raw_client(port) as client,
+    ):
         client.send(upgrade_request())
         await asked.wait()
         (stream,) = server.guard.activity.streams
@@ -319,7 +335,11 @@ async def test_an_app_that_has_closed_has_closed() -> None:
         await release.wait()
 
     app = accepted(closes)
-    async with asyncio.timeout(5), serving(app) as (server, port), raw_stream(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(app) as (server, port),
+        raw_stream(port) as client,
+    ):
         await closed.wait()
         (stream,) = server.guard.activity.streams
         stream.close(1001, "ours")
@@ -331,7 +351,7 @@ async def test_an_app_that_has_closed_has_closed() -> None:
 
 async def test_requests_go_on_beside_streams() -> None:
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving() as (_, port),
         raw_stream(port) as stream,
         raw_client(port) as client,

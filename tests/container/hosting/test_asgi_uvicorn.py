@@ -15,7 +15,7 @@ from partway.container.hosting.asgi_messages import Receive, Scope, Send
 from partway.container.hosting.asgi_uvicorn import WebServer
 from partway.container.limits import ACCEPT_BACKLOG
 from tests.container.hosting.apps.scripted import Scripted, ask, response, serving
-from tests.container.wire import raw_client, raw_stream, upgrade_request
+from tests.container.wire import PATIENCE, raw_client, raw_stream, upgrade_request
 from tests.frame_factory import CONTINUATION, TEXT
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -71,13 +71,13 @@ async def test_a_silent_peer_is_the_kernels_to_find() -> None:
 @pytest.mark.parametrize("sent", [b"", b"GET /ping HTTP/1.1\r\nHost:"])
 async def test_a_head_has_a_deadline(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi_uvicorn, "REQUEST_HEAD_TIMEOUT", 0.05)
-    async with asyncio.timeout(5), serving() as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_client(port) as client:
         client.send(sent)
         assert await client.eof() == b""
 
 
 async def test_the_next_head_has_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with asyncio.timeout(5), serving() as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_client(port) as client:
         monkeypatch.setattr(asgi_uvicorn, "REQUEST_HEAD_TIMEOUT", 0.05)
         await ask(client, "GET /ping")
         client.send(b"GET /pi")
@@ -94,7 +94,7 @@ async def test_an_answer_and_a_stream_have_none(monkeypatch: pytest.MonkeyPatch)
         await send({"type": "http.response.body"})
 
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(Scripted(slow)) as (_, port),
         raw_stream(port) as stream,
         raw_client(port) as waits,
@@ -120,7 +120,7 @@ UPGRADES = {
 
 @pytest.mark.parametrize("request_", UPGRADES.values(), ids=UPGRADES)
 async def test_an_upgrade_that_is_none_is_answered(request_: bytes) -> None:
-    async with asyncio.timeout(5), serving() as (server, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (server, port), raw_client(port) as client:
         client.send(request_)
         assert (await client.head()).startswith(b"HTTP/1.1 400 ")
         await client.rest()
@@ -128,14 +128,14 @@ async def test_an_upgrade_that_is_none_is_answered(request_: bytes) -> None:
 
 
 async def test_a_head_too_large_is_400() -> None:
-    async with asyncio.timeout(5), serving() as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_client(port) as client:
         client.send(b"GET /ping HTTP/1.1\r\nX-Long: " + b"a" * (17 << 10))
         assert (await client.head()).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_fragments_of_a_message_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi_uvicorn, "MAX_FRAGMENTS", 3)
-    async with asyncio.timeout(5), serving() as (_, port), raw_stream(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_stream(port) as client:
         for count in (2, 3):
             client.send_frame(TEXT, b"", fin=False)
             for _ in range(count):
@@ -153,7 +153,7 @@ async def test_fragments_of_a_message_are_bounded(monkeypatch: pytest.MonkeyPatc
 
 async def test_too_many_connections_are_503(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi_uvicorn, "_MAX_CONNECTIONS", 2)
-    async with asyncio.timeout(5), serving() as (_, port), raw_client(port) as first:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_client(port) as first:
         assert (await ask(first, "GET /ping")).status == 200
         async with raw_client(port) as second:
             assert (await ask(second, "GET /ping")).status == 503
@@ -169,7 +169,7 @@ async def test_finish_lets_a_close_be_answered() -> None:
 
     server = WebServer(Scripted(stream=closes))
     port = await server.listen("127.0.0.1", 0)
-    async with asyncio.timeout(5), raw_client(port) as idle, raw_stream(port) as stream:
+    async with asyncio.timeout(PATIENCE), raw_client(port) as idle, raw_stream(port) as stream:
         assert (await stream.frame()).close_code == 1001
         finishing = asyncio.create_task(server.finish(5))
         assert await idle.eof() == b""
@@ -184,7 +184,7 @@ async def test_finish_lets_a_close_be_answered() -> None:
 async def test_what_does_not_finish_is_aborted() -> None:
     server = WebServer(Scripted())
     port = await server.listen("127.0.0.1", 0)
-    async with asyncio.timeout(5), raw_stream(port) as stream:
+    async with asyncio.timeout(PATIENCE), raw_stream(port) as stream:
         await server.finish(0.05)
         server.abort()
         assert await stream.rest() == b""
@@ -201,14 +201,14 @@ async def test_the_port_is_free_at_the_end() -> None:
 
 
 async def test_an_answer_to_a_bad_request_is_one(caplog: pytest.LogCaptureFixture) -> None:
-    async with asyncio.timeout(5), serving() as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (_, port), raw_client(port) as client:
         client.send(b"NONSENSE\r\n\r\n")
         assert (await client.head()).startswith(b"HTTP/1.1 400 ")
     assert caplog.records == []  # a client's fault is none of ours
 
 
 async def test_refusals_of_upgrades_name_the_server() -> None:
-    async with asyncio.timeout(5), serving() as (server, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving() as (server, port), raw_client(port) as client:
         server.guard.activity.draining = True
         client.send(upgrade_request())
         assert (await response(client)).headers["server"] == "partway-container"

@@ -13,7 +13,7 @@ import pytest
 from partway.container.hosting import asgi_wsgi
 from partway.container.shutdown import ShutdownTimes
 from tests.container.hosting.apps.scripted import Response, ask, response, serving
-from tests.container.wire import raw_client, until, upgrade_request
+from tests.container.wire import PATIENCE, raw_client, until, upgrade_request
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -65,7 +65,11 @@ async def test_a_request_and_its_answer() -> None:
         seen.update(environ, body=environ["wsgi.input"].read())
         return Body()
 
-    async with asyncio.timeout(5), serving(wsgi(look)) as (_, port), raw_client(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(wsgi(look)) as (_, port),
+        raw_client(port) as client,
+    ):
         client.send(
             b"POST /invocations?a=1 HTTP/1.1\r\nHost: c\r\nX-Amzn-Unknown: yes\r\n"
             b"Content-Type: text/x\r\nContent-Length: 2\r\n\r\nhi"
@@ -83,7 +87,7 @@ async def test_a_request_and_its_answer() -> None:
 @pytest.mark.clause("1.1-2")
 async def test_the_guard_stands_before_it() -> None:
     app = wsgi(lambda *_: [])
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         for method in ("GET", "POST"):
             said = await ask(client, f"{method} /ping")
             assert (said.status, said.body) == (200, b"")
@@ -91,7 +95,7 @@ async def test_the_guard_stands_before_it() -> None:
 
 async def test_streams_are_not_wsgis() -> None:
     app = wsgi(lambda *_: [])
-    async with asyncio.timeout(5), serving(app) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(app) as (_, port), raw_client(port) as client:
         client.send(upgrade_request())
         said = await response(client)
         assert said.status == 501
@@ -107,7 +111,11 @@ async def test_an_answer_streams_chunk_by_chunk() -> None:
         assert more.wait(5)
         yield b"two"
 
-    async with asyncio.timeout(5), serving(wsgi(chunks)) as (_, port), raw_client(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(wsgi(chunks)) as (_, port),
+        raw_client(port) as client,
+    ):
         client.send(INVOKE)
         await client.head()
         assert await chunk(client.reader) == b"one"
@@ -120,7 +128,7 @@ async def test_an_app_that_fails_is_500(caplog: pytest.LogCaptureFixture) -> Non
     def fails(environ: Any, start_response: Any) -> list[bytes]:
         raise ZeroDivisionError
 
-    async with asyncio.timeout(5), serving(fails) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(fails) as (_, port), raw_client(port) as client:
         client.send(INVOKE)
         assert (await client.head()).startswith(b"HTTP/1.1 500 ")
     assert "ZeroDivisionError" in caplog.text
@@ -139,7 +147,7 @@ async def test_an_answer_that_is_longer_than_announced_keeps_no_thread(
         finally:
             closed.set()
 
-    async with asyncio.timeout(5), serving(lies) as (_, port), raw_client(port) as client:
+    async with asyncio.timeout(PATIENCE), serving(lies) as (_, port), raw_client(port) as client:
         client.send(INVOKE)
         await client.rest()
         await until(closed.is_set)
@@ -156,7 +164,7 @@ async def test_a_client_that_leaves_ends_an_endless_answer() -> None:
         finally:
             closed.set()
 
-    async with asyncio.timeout(5), serving(wsgi(endless)) as (_, port):
+    async with asyncio.timeout(PATIENCE), serving(wsgi(endless)) as (_, port):
         async with raw_client(port) as client:
             client.send(INVOKE)
             await client.head()
@@ -170,7 +178,7 @@ async def test_a_client_that_leaves_before_its_body_is_whole_costs_no_thread() -
         called.set()
         return []
 
-    async with asyncio.timeout(5), serving(wsgi(note)) as (server, port):
+    async with asyncio.timeout(PATIENCE), serving(wsgi(note)) as (server, port):
         async with raw_client(port) as client:
             client.send(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\nh")
             await until(lambda: not server.guard.activity.idle)
@@ -196,7 +204,7 @@ async def test_a_full_house(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi_wsgi.WsgiApp.__init__, "__defaults__", (1, 1))
     house = House()
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(wsgi(house.app)) as (_, port),
         raw_client(port) as first,
         raw_client(port) as second,
@@ -228,7 +236,11 @@ async def test_a_ping_that_hangs_keeps_its_thread_and_no_other() -> None:
         start_response("200 OK", [("Content-Length", "2")])
         return [b"ok"]
 
-    async with asyncio.timeout(5), serving(hangs) as (server, port), raw_client(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(hangs) as (server, port),
+        raw_client(port) as client,
+    ):
         server.guard._ping_timeout = 0.05
         try:
             for _ in range(3):
@@ -254,7 +266,11 @@ async def test_a_ping_that_nobody_waits_for_stops_at_its_next_chunk() -> None:
             yield b"x"
             assert not threading.Event().wait(0.02)
 
-    async with asyncio.timeout(5), serving(slow) as (server, port), raw_client(port) as client:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(slow) as (server, port),
+        raw_client(port) as client,
+    ):
         server.guard._ping_timeout = 0.05
         assert (await ask(client, "GET /ping")).status == 503
         await until(lambda: not threads())
@@ -273,7 +289,7 @@ async def test_a_client_that_takes_nothing_keeps_no_thread_past_the_end() -> Non
 
     times = ShutdownTimes(grace=0.05, spread=0.05, hard=0.05)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(wsgi(endless), times) as (server, port),
         raw_client(port, receive_buffer=4096) as client,
     ):
@@ -290,7 +306,7 @@ async def test_a_thread_that_hangs_does_not_hold_up_the_end() -> None:
     house = House()
     times = ShutdownTimes(grace=0.05, spread=0.05, hard=0.05)
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(PATIENCE),
         serving(wsgi(house.app), times) as (server, port),
         raw_client(port) as client,
     ):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from partway.container import Processes, Workers
+from tests.container.wire import PATIENCE
 from tests.container.workers.models import Worked
 
 
@@ -32,7 +33,7 @@ async def working(
 
 async def eventually(condition: Callable[[], object]) -> None:
     """Wait for what another process does. It gets the time that asking more often would take."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 (it has no event)
             await asyncio.sleep(0.01)
 

@@ -17,6 +17,7 @@ import pytest
 from partway.container import Busy, Model, ModelError, Processes, TooSlow, WorkerDied, Workers
 from partway.container.limits import ITEMS_HELD
 from tests.conftest import ROOT
+from tests.container.wire import PATIENCE
 from tests.container.workers.models import Quota, Worked
 from tests.container.workers.processes import eventually, last, working
 
@@ -384,7 +385,7 @@ def test_what_a_process_says_is_said(tmp_path: Path) -> None:
 
 async def _pids(workers: Workers, model: Worked) -> set[int]:
     """Of both processes."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         pids: set[int] = set()
         while len(pids) < 2:
             pids.update(await asyncio.gather(*(workers.run(model.pid) for _ in range(4))))

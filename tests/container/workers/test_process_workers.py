@@ -19,7 +19,7 @@ from partway.container.workers.computing import Outcome
 from partway.container.workers.jobs import Call, Job
 from partway.container.workers.pool import Pool
 from partway.container.workers.process_workers import ProcessWorker
-from tests.container.wire import until
+from tests.container.wire import PATIENCE, until
 from tests.container.workers.models import ENDLESS, Picky, Worked
 from tests.container.workers.processes import eventually, left_over, loads, working
 
@@ -63,7 +63,7 @@ async def test_a_load_that_hangs_is_killed(tmp_path: Path) -> None:
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         await workers.stop()
     assert not left_over(tmp_path)
 
@@ -74,7 +74,7 @@ async def test_an_end_before_it_has_begun_to_load(tmp_path: Path) -> None:
     workers = Workers(model)
     starting = asyncio.ensure_future(workers.start(tmp_path))
     await asyncio.sleep(0)
-    async with asyncio.timeout(1.5):
+    async with asyncio.timeout(PATIENCE):
         await workers.stop()
     with pytest.raises(WorkerDied):
         await starting
@@ -248,7 +248,7 @@ async def test_the_end_waits_for_nothing(tmp_path: Path) -> None:
         computed = asyncio.ensure_future(workers.run(model.hang, tmp_path / "sign"))
         waiting = asyncio.ensure_future(workers.run(model.hang, tmp_path / "no sign"))
         await eventually((tmp_path / "sign").exists)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE):
             await workers.stop()
             await workers.stop()
         for job in (computed, waiting):

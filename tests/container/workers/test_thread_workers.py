@@ -19,7 +19,7 @@ import pytest
 from partway.container import Busy, Model, ModelError, Threads, TooSlow, Workers
 from partway.container.limits import ITEMS_HELD
 from tests.conftest import ROOT
-from tests.container.wire import until
+from tests.container.wire import PATIENCE, until
 from tests.container.workers.models import ENDLESS
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -79,7 +79,7 @@ async def working(
     model.runs_on = settings  # type: ignore[misc]  # each test has its own
     workers = Workers(model, **limits)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await workers.start(Path("a/model"))
             yield workers, model
     finally:
@@ -128,7 +128,7 @@ async def test_a_load_that_hangs_is_left() -> None:
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         await workers.stop()
     model.go_on.set()
 
@@ -369,17 +369,17 @@ async def test_what_cannot_be_called_on_a_worker() -> None:
 
 async def test_when_every_worker_hangs_that_is_trouble() -> None:
     settings = Threads(count=2, deadline=0.02)
-    async with working(settings, hung_after=0.05) as (workers, model):
+    async with working(settings, hung_after=0.5) as (workers, model):
         with pytest.raises(TooSlow):
             await workers.run(model.hold)
-        await asyncio.sleep(0.07)
+        await asyncio.sleep(0.52)
         assert workers.trouble() is None  # there is another one
         with pytest.raises(TooSlow):
             await workers.run(model.hold)
         assert workers.trouble() is None  # which has only begun
         await until(workers.trouble)
         assert workers.trouble() == (
-            "every worker has computed for more than 0.05 s what nobody waits for any more"
+            "every worker has computed for more than 0.5 s what nobody waits for any more"
         )
         model.go_on.set()
         await until(lambda: workers.trouble() is None)
@@ -400,7 +400,7 @@ async def test_the_end_does_not_wait_for_a_thread() -> None:
         computed = asyncio.ensure_future(workers.run(model.hold))
         waiting = asyncio.ensure_future(workers.run(model.hold))
         await until(lambda: model.holding)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE):
             await workers.stop()
             await workers.stop()
         for job in (computed, waiting):

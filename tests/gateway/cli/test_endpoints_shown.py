@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from partway.gateway.cli.endpoints_shown import _NUMBERS, _TEXTS, EndpointChanges, print_table
+from partway.gateway.cli.endpoints_shown import _NUMBERS, _TEXTS, ChangesSeen, print_table
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointState, InstanceHealth
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
@@ -97,7 +97,7 @@ NOW = datetime(2026, 11, 22, 16, 31, 20, tzinfo=UTC)
 
 @pytest.fixture
 def look():
-    changes = EndpointChanges()
+    changes = ChangesSeen()
     return lambda *endpoints: list(changes.lines(endpoints, NOW))
 
 

@@ -83,7 +83,7 @@ def scripted() -> Iterator[str]:
         return None
 
     with serve(
-        converse, "127.0.0.1", 0, process_request=refuse, compression=None, close_timeout=1
+        converse, "127.0.0.1", 0, process_request=refuse, compression=None, close_timeout=5
     ) as server:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()

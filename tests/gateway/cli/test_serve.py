@@ -304,7 +304,7 @@ def test_beyond_loopback_if_that_is_meant(start):
         (
             ["--endpoint", "echo=tcp://h:1"],
             {},
-            "--endpoint echo: 'tcp://h:1' was given; it must be an http:// or https:// URL",
+            "--endpoint echo: 'tcp://h:1' was given; it must be a running container's URL",
         ),
         ([], {"PARTWAY_PORT": "http"}, "PARTWAY_PORT: 'http' was given; it must be a whole number"),
         (

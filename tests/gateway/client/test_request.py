@@ -262,7 +262,7 @@ async def test_leaving_early_over_tls_is_quick(transport, tls_gateway, container
         await container.stream()
         started = asyncio.get_running_loop().time()
         await soon(stream.close())
-    assert asyncio.get_running_loop().time() - started < 2
+    assert asyncio.get_running_loop().time() - started < 4
 
 
 @pytest.mark.parametrize("trusted", [None, "another"])

@@ -283,7 +283,7 @@ async def test_refused_by_what_is_no_gateway(answer, status, error, message, rec
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (lambda request: b"SSH-2.0-OpenSSH_9.6\r\n", "no answer to the upgrade within 0.2 s"),
+        (lambda request: b"SSH-2.0-OpenSSH_9.6\r\n", "no answer to the upgrade within 0.5 s"),
         (lambda request: b"220 mail ready\r\n\r\n", "is not HTTP"),
         (lambda request: b"\x15\x03\x01\x00\x02\x02\x46", "speaks TLS on this port"),
         (lambda request: switching(request), "not payloadpart.v1.msgpack"),
@@ -302,7 +302,7 @@ async def test_no_gateway_there(answer, why):
     """What answers as none does now will do so again; only silence may be over the next time."""
     async with replying(answer) as server:
         with pytest.raises(GatewayUnreachable) as caught:
-            async with connect(url_of(server), ENDPOINT, open_timeout=0.2):
+            async with connect(url_of(server), ENDPOINT, open_timeout=0.5):
                 pytest.fail("a stream opened")
     assert why in str(caught.value)
     assert url_of(server) in str(caught.value), "it says where"

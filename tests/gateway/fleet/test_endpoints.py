@@ -9,7 +9,7 @@ import pytest
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import (
     Endpoint,
-    Endpoints,
+    check_name,
     container_address,
     is_tls,
     places,
@@ -19,28 +19,6 @@ from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import InputValidationError
 
 A = Endpoint.attached("a", Address("h", 1), StreamPolicy())
-B = Endpoint.attached("b-1", Address("h", 2), StreamPolicy())
-
-
-def test_an_endpoint_is_found_by_its_name():
-    endpoints = Endpoints([A, B])
-    assert endpoints.find("a") == places(A)[0]
-    assert endpoints.find("b-1") == places(B)[0]
-
-
-def test_of_two_with_one_name_the_later_counts():
-    later = Endpoint.attached("a", Address("h", 3), StreamPolicy())
-    assert Endpoints([A, later]).find("a") == places(later)[0]
-
-
-@pytest.mark.clause("4-6")
-@pytest.mark.parametrize("name", ["c", "A", "b1", "a" * 63, "a--b"])
-def test_an_unknown_endpoint_is_the_callers_mistake(name):
-    with pytest.raises(InputValidationError) as caught:
-        Endpoints([A, B]).find(name)
-    assert caught.value.status == 400
-    assert caught.value.members["ErrorCode"] == "EndpointNotFound"
-    assert repr(name) in caught.value.message
 
 
 @pytest.mark.clause("4-7")
@@ -50,7 +28,7 @@ def test_an_unknown_endpoint_is_the_callers_mistake(name):
 )
 def test_what_can_be_no_name_is_refused_as_such(name):
     with pytest.raises(InputValidationError, match="up to 63 letters") as caught:
-        Endpoints([A]).find(name)
+        check_name(name)
     assert caught.value.members["ErrorCode"] == "InvalidEndpointName"
 
 

@@ -57,17 +57,20 @@ def test_closed_it_takes_it_along(group):
 def test_what_was_let_go_stays(group):
     leash = Leash()
     leash.hold(group.pid)
-    leash.let_go()
+    leash.let_go(group.pid)
     leash.close()
     assert group.poll() is None
 
 
-def test_the_last_one_held_counts(group):
+def test_all_that_are_held_count(group):
     leash = Leash()
     leash.hold(group.pid)
-    leash.hold(2**31 - 1)  # nobody's
+    for other in range(2**31 - 201, 2**31 - 1):  # nobody's
+        leash.hold(other)
+        leash.let_go(other)
+    leash.hold(2**31 - 1)
     leash.close()
-    assert group.poll() is None
+    assert group.wait(10) == -signal.SIGKILL
 
 
 def test_the_terminals_interrupt_does_not_reach_it(group):

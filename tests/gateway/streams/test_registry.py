@@ -96,7 +96,7 @@ async def test_hastened_it_waits_neither_for_grace_nor_for_spread():
     await asyncio.sleep(0)
     assert streams.draining
     streams.hasten()
-    await asyncio.wait_for(draining, 1)
+    await asyncio.wait_for(draining, 20)
     assert all(session.drained for session in sessions)
 
 

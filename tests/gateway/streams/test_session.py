@@ -796,7 +796,7 @@ async def test_closed_waits_for_both_legs():
     await asyncio.sleep(0)
     assert not waiting.done()
     stream.session.leg_closed()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 20)
 
 
 async def test_closed_may_be_asked_late_or_given_up():

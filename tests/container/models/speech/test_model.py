@@ -21,7 +21,7 @@ from partway.container.testing import Query, Served, serving
 from partway.protocol.limits import PART_OVERHEAD
 from partway.protocol.parts import PayloadPart
 from tests.container.models.syllables import pcm, said, silence
-from tests.container.wire import raw_stream
+from tests.container.wire import PATIENCE, raw_stream
 from tests.frame_factory import BINARY, CONTINUATION, TEXT
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -97,7 +97,7 @@ async def test_times_do_not_depend_on_the_parts(parts: list[bytes | list[bytes]]
 async def test_an_onset_is_told_while_the_speech_goes_on() -> None:
     async with serving(Speech()) as served, served.stream() as client:
         await client.send(AUDIO[: int(1.2 * RATE) * 2])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             message = json.loads(await client.recv())
         assert turns([message]) == about(TIMES)[:1]
 
@@ -235,7 +235,7 @@ async def test_a_fault_ends_its_own_stream_alone(
         await neighbour.send(AUDIO[:half])
         assert await heard(served, parts) == ([], code, reason)
         await neighbour.send(AUDIO[half:])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             found = [json.loads(await neighbour.recv()) for _ in range(3)]
         assert turns(found) == about(TIMES)[:3]
 

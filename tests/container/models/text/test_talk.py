@@ -15,6 +15,7 @@ from partway.container.models.text.replies import TextReply
 from partway.container.models.text.settings import Sample
 from partway.container.models.text.talk import Talk
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
+from tests.container.wire import PATIENCE
 
 COMPLETE = CompletionState.COMPLETE
 
@@ -70,17 +71,17 @@ class Scene:
         self._messages.put_nowait(None)
 
     async def reply(self) -> Said:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return await self._generations.get()
 
     async def sent_are(self, *parts: str) -> None:
         """Wait for so many parts; ``|`` at an end is COMPLETE."""
-        async with asyncio.timeout(5), self._news:
+        async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: len(self.sent) >= len(parts))
         assert [shown(part) for part in self.sent] == list(parts)
 
     async def ended(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await self.talk
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -253,17 +253,27 @@ async def test_what_it_has_started_can_be_waited_for(start, clock, output):
     assert await soon(process.wait()) == ProcessEnd(-signal.SIGTERM)
 
 
-@pytest.mark.skipif(shutil.which("setsid") is None, reason="no setsid")
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="Linux tells")
 @pytest.mark.parametrize("wait_for_all", [False, True])
-async def test_what_has_left_its_group_holds_nothing_up(start, clock, output, wait_for_all):
+async def test_what_has_left_its_group_ends_with_it(start, output, wait_for_all):
+    script = f"setsid sh -c '(sleep 1000 & echo $!) & wait; {STAY}' & {STAY}"
+    process = await start(script, wait_for_all=wait_for_all)
+    stranger = int(await output.first_line())
+    process.kill()
+    assert await soon(process.wait()) == ProcessEnd(-signal.SIGKILL)
+    await until_gone(stranger)
+
+
+@pytest.mark.parametrize("wait_for_all", [False, True])
+async def test_what_cannot_be_found_holds_nothing_up(start, clock, output, wait_for_all):
     process = await start(
-        "setsid sh -c 'echo $$; exec sleep 1000' & while :; do sleep 0.02; done",
-        wait_for_all=wait_for_all,
+        f"env -i setsid sh -c 'echo $$; exec sleep 1000' & {STAY}", wait_for_all=wait_for_all
     )
     stranger = int(await output.first_line())
     try:
         process.kill()
         await waits_for(clock, LAST_OUTPUT_TIMEOUT)
+        await eventually(lambda: process._strays._looking is None)
         clock.advance(LAST_OUTPUT_TIMEOUT)
         assert await soon(process.wait()) == ProcessEnd(-signal.SIGKILL)
         assert not is_gone(stranger), "it is out of reach"

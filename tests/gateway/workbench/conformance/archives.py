@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from partway.gateway.workbench.conformance.image import LABEL
+from partway.gateway.fleet.launchers.engine_image import LABEL
 
 #: What a good image says of itself.
 GOOD: Mapping[str, Any] = {

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partway.gateway.archives.heads import ArchiveError
 from partway.gateway.workbench.conformance import archive
 from partway.gateway.workbench.conformance.archive import (
     MAX_DOCUMENT,
     MAX_INFLATED,
     MAX_RECORDS,
     MAX_UNPACKED,
-    ArchiveError,
     read_documents,
 )
 from tests.gateway.workbench.conformance.archives import LAYER, saved, tar, written
@@ -189,7 +189,9 @@ def test_layers_are_no_documents_however_small(tmp_path, monkeypatch):
     assert len(read_documents(written(tmp_path, {**layers, **saved()}))) == 2
 
 
-@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+@pytest.mark.parametrize(
+    "kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE]
+)
 def test_a_head_of_many_bytes(tmp_path, kind):
     """tarfile would read all of it; of digits, in a time that grows with the square."""
     content = b"1" * (200 << 10)
@@ -201,11 +203,10 @@ def test_a_head_of_many_bytes(tmp_path, kind):
     assert time.process_time() - before < 1
 
 
-@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE])
-def test_what_a_head_says_that_is_not_needed_is_passed_over(tmp_path, kind):
+def test_what_a_head_says_that_is_not_needed_is_passed_over(tmp_path):
     path = tmp_path / "image.tar"
     content = b"1" * (200 << 10)
-    path.write_bytes(head("long", len(content), kind) + content + tar({"a": b"{}"}))
+    path.write_bytes(head("long", len(content), tarfile.XGLTYPE) + content + tar({"a": b"{}"}))
     assert read_documents(path) == {"a": b"{}"}
 
 
@@ -244,7 +245,7 @@ def test_a_pax_header_that_is_none(tmp_path, records, said):
 
 def test_a_file_with_holes(tmp_path):
     data = head("sparse", 0, tarfile.GNUTYPE_SPARSE) + bytes(1024)
-    assert "a file with holes: make it with docker save" in refusal(tmp_path, data)
+    assert "a file with holes: make it without tar's --sparse" in refusal(tmp_path, data)
 
 
 def test_a_layer_beyond_all_bounds_is_not_unpacked(tmp_path):

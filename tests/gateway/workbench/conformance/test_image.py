@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 
-from partway.gateway.workbench.conformance.archive import ArchiveError
-from partway.gateway.workbench.conformance.image import (
-    CHECKS,
-    LABEL,
-    Configuration,
-    examine,
-    read_image,
-)
+from partway.gateway.archives.heads import ArchiveError
+from partway.gateway.fleet.launchers.engine_image import LABEL, ImageConfiguration
+from partway.gateway.workbench.conformance.image import CHECKS, examine, read_image
 from partway.gateway.workbench.conformance.verdict import Severity, Verdict
 from tests.gateway.workbench.conformance.archives import GOOD, Layout, saved, written
 
-READ = Configuration(
+READ = ImageConfiguration(
     entrypoint=("partway-container",),
     labels={LABEL: "true"},
     ports=frozenset({"8080/tcp"}),
@@ -63,12 +58,12 @@ def test_names_may_begin_with_a_dot(tmp_path):
 
 def test_an_image_that_says_nothing(tmp_path):
     members = saved(dict.fromkeys(GOOD))
-    assert read_image(written(tmp_path, members)) == Configuration()
+    assert read_image(written(tmp_path, members)) == ImageConfiguration()
     config = b'{"architecture": "amd64"}'
     manifest = b'[{"Config": "c.json"}]'
     assert (
         read_image(written(tmp_path, {"c.json": config, "manifest.json": manifest}))
-        == Configuration()
+        == ImageConfiguration()
     )
 
 
@@ -153,7 +148,7 @@ def test_values_that_are_nested_deep(tmp_path, where):
 def verdicts(**changes: Any) -> dict[str, Verdict]:
     """What has not passed, of a good image with some changes."""
     found = {**_configuration(), **changes}
-    report = examine(Configuration(**found), "image")
+    report = examine(ImageConfiguration(**found), "image")
     assert [each.check for each in report.results] == list(CHECKS)
     return {
         each.check.id: each.verdict for each in report.results if each.verdict is not Verdict.PASS
@@ -161,7 +156,7 @@ def verdicts(**changes: Any) -> dict[str, Verdict]:
 
 
 def _configuration() -> dict[str, Any]:
-    return {name: getattr(READ, name) for name in Configuration.__dataclass_fields__}
+    return {name: getattr(READ, name) for name in ImageConfiguration.__dataclass_fields__}
 
 
 @pytest.mark.clause("1.1-1", "1.1-4")
@@ -212,7 +207,7 @@ def test_an_entry_point_that_is_none_blocks_what_looks_at_it(entrypoint):
 
 
 def test_what_the_messages_say():
-    broken = Configuration(entrypoint=("sh", "-c", 'a "b"'), labels={LABEL: "yes"})
+    broken = ImageConfiguration(entrypoint=("sh", "-c", 'a "b"'), labels={LABEL: "yes"})
     said = {each.check.id: (each.said, each.remedy) for each in examine(broken, "image").results}
     what, remedy = said["image.entrypoint"]
     assert what == (
@@ -230,7 +225,7 @@ def test_what_the_messages_say():
 
 def test_of_what_an_image_says_a_message_repeats_little():
     long = "x" * 100_000
-    broken = Configuration(("app", "serve", long), long, {LABEL: long}, stop_signal=long)
+    broken = ImageConfiguration(("app", "serve", long), long, {LABEL: long}, stop_signal=long)
     for result in examine(broken, "image").results:
         assert len(result.said) < 600
 

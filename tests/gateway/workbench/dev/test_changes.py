@@ -23,7 +23,7 @@ def folder(tmp_path):
 async def seen(changes: Changes, folder) -> list[str]:
     """What is taken, up to a change that is certain to be the last."""
     names: list[str] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while "last.py" not in names:
             if not changes.some.is_set():
                 (folder / "last.py").write_text("")  # again, should the watch have begun after it

@@ -125,7 +125,7 @@ async def test_sigkill_comes_last(start, caplog):
     began = time.monotonic()
     await soon(container.end(timeout=0.5))
     assert container.ended.status == -signal.SIGKILL
-    assert 0.5 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.5
     assert "did not end within 0.5 s of SIGTERM" in caplog.text
 
 

@@ -73,7 +73,7 @@ def shown(capfdbinary, caplog):
 
     async def until(text: str) -> str:
         output = ""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while text not in output + caplog.text:
                 await asyncio.sleep(0.01)
                 output += capfdbinary.readouterr().out.decode()

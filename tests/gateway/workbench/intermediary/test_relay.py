@@ -197,7 +197,7 @@ async def test_a_container_that_says_no(between, container):
 async def test_a_refusal_that_is_long_or_never_whole(between_for, container, announced, sent):
     head = f"HTTP/1.1 503 Busy\r\nContent-Length: {announced}\r\n\r\n".encode()
     container.answer = lambda _: head + b"x" * sent
-    impatient = StreamPolicy(connect_timeout=5, handshake_timeout=0.2)
+    impatient = StreamPolicy(connect_timeout=5, handshake_timeout=0.5)
     between = await between_for(policy=impatient)
     response = await between.gateway.request(upgrade_request())
     assert response.json["OriginalStatusCode"] == 503

@@ -295,7 +295,7 @@ def test_however_pytest_ends_the_container_is_gone(tmp_path, number):
     if number == signal.SIGINT:
         assert process.returncode == pytest.ExitCode.INTERRUPTED
         assert b"KeyboardInterrupt" in output
-    _, alive = psutil.wait_procs(family, timeout=5)
+    _, alive = psutil.wait_procs(family, timeout=20)
     assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
 
 

@@ -56,7 +56,7 @@ from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests.conftest import ROOT, open_sockets
 
 #: Seconds for a whole conversation.
-PATIENCE = 10.0
+PATIENCE = 20.0
 
 Open = Callable[..., AbstractAsyncContextManager[ClientStream]]
 

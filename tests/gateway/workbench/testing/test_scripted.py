@@ -23,7 +23,7 @@ from partway.protocol.parts import CompletionState, DataType, PayloadPart
 ENDING = ""
 
 #: Seconds for a whole conversation.
-PATIENCE = 10.0
+PATIENCE = 20.0
 
 Talk = Callable[..., AbstractAsyncContextManager[websockets_client.ClientConnection]]
 

@@ -20,7 +20,7 @@ from tests.wire.peers import RawClient, upgrade_request
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
-PATIENCE = 5.0
+PATIENCE = 20.0
 
 
 @asynccontextmanager

@@ -7,17 +7,24 @@ of nothing else. The zeros that a tape adds at the end are passed over.
 from __future__ import annotations
 
 import zlib
-from typing import BinaryIO, Final
+from typing import Final, Protocol
 
 #: Members of a file: as many as an archive may have files, if each were packed by itself.
 MAX_PACKED_MEMBERS: Final = 10_000
 
-#: Bytes of the file; what it holds has no more than that either.
+#: Bytes of the file, unless its reader says otherwise.
 MAX_PACKED: Final = 2 << 30
 
 _PIECE: Final = 1 << 16
 #: Of zlib: gzip's head and end are looked at.
 _GZIP_WINDOW: Final = 31
+
+
+class Readable(Protocol):
+    """What is read forward, as a file is."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return so many bytes, or fewer at the end."""
 
 
 class PackedTooMuch(Exception):
@@ -28,11 +35,13 @@ class Inflating:
     """Reads what is packed in a file.
 
     Args:
-        file: at its beginning.
+        file: at its beginning; anything that is read as a file is.
+        most: how many bytes it may have.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Readable, most: int = MAX_PACKED) -> None:
         self._file = file
+        self._most = most
         self._packed = b""
         self._taken = 0
         self._members = 0
@@ -90,6 +99,6 @@ class Inflating:
     def _more(self) -> bytes:
         more = self._file.read(_PIECE)
         self._taken += len(more)
-        if self._taken > MAX_PACKED:
-            raise PackedTooMuch(f"more than {MAX_PACKED >> 30} GiB while it is packed")
+        if self._taken > self._most:
+            raise PackedTooMuch(f"more than {self._most} bytes while it is packed")
         return more

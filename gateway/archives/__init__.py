@@ -1,0 +1,1 @@
+"""Archives of strangers, read within bounds: what gzip has packed, and the heads of a tar file."""

@@ -1,0 +1,149 @@
+"""What can be said on the command line of ``partway serve``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from partway.documentation import page
+from partway.log_lines import LOG_FORMATS
+
+EXAMPLES = """\
+examples:
+  partway serve --endpoint echo='partway-container serve --model echo --host 127.0.0.1'
+  partway serve --endpoint echo=http://127.0.0.1:8080
+  partway serve --endpoint chat=docker://registry.example/chat:1
+  partway serve --config partway.toml --check
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags, in the order in which help shows them."""
+    _add_what_is_served(parser)
+    _add_tls(parser)
+    _add_who_may(parser)
+    _add_what_is_seen(parser)
+
+
+def _add_what_is_served(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        default=os.environ.get("PARTWAY_CONFIG"),
+        help="settings as TOML; flags and PARTWAY_… variables take precedence",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        default=False,
+        help="validate the settings and the files they name, say what would run, and exit",
+    )
+    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port, 0 for a free one (8090)")
+    parser.add_argument(
+        "--endpoint",
+        action="append",
+        metavar="NAME=CONTAINER",
+        dest="endpoints",
+        help="an endpoint, and its running container's http:// or https:// URL, a command that "
+        "starts one, or docker://IMAGE; may be repeated",
+    )
+    parser.add_argument(
+        "--container-ca",
+        type=Path,
+        metavar="FILE",
+        help="roots to trust at https:// containers, PEM (the system's, or SSL_CERT_FILE's)",
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder of what the gateway keeps (one of the user's, by the port)",
+    )
+
+
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tls-port", type=int, help="port to listen on with TLS too, 0 for a free one (no TLS)"
+    )
+    parser.add_argument(
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="the TLS port's certificate chain, PEM (the local CA's: see partway certs)",
+    )
+    parser.add_argument(
+        "--tls-key", type=Path, metavar="FILE", help="the certificate's private key, PEM"
+    )
+    parser.add_argument(
+        "--tls-name",
+        action="append",
+        metavar="NAME",
+        dest="tls_names",
+        help="another name for the local CA's certificate; may be repeated",
+    )
+
+
+def _add_who_may(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--region", help="region that signatures must name (us-east-1)")
+    parser.add_argument(
+        "--auth", choices=["none", "sigv4"], help="how clients prove who they are (none)"
+    )
+    parser.add_argument(
+        "--principals", type=Path, metavar="FILE", help="file of who may sign, for --auth sigv4"
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="listen beyond loopback without authentication",
+    )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        metavar="ORIGIN",
+        dest="allow_origins",
+        help="origin of web pages that may open streams; may be repeated",
+    )
+    parser.add_argument(
+        "--trusted-proxy",
+        action="append",
+        metavar="NETWORK",
+        dest="trusted_proxies",
+        help="address or network of a proxy that carries many clients; may be repeated",
+    )
+
+
+def _add_what_is_seen(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--faults",
+        type=Path,
+        metavar="FILE",
+        default=None,
+        help="what is to go wrong with which streams, as TOML: "
+        f"see {page('how-to/break-a-stream.md')}",
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="DIR",
+        default=None,
+        help="keep what passes between gateway and containers, a file for each stream",
+    )
+    parser.add_argument(
+        "--no-payloads",
+        action="store_true",
+        default=False,
+        help="with --record: keep the sizes of what is said, and not what is said",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        help="least level to log (info)",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        help="how the log's lines look: text, or json with one object a line (text)",
+    )

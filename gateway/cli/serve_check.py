@@ -1,0 +1,95 @@
+"""``partway serve --check``: whether what the settings name is there, and what would run."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from partway.gateway.access.principals import Principals, PrincipalsError
+from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.files import is_file_or_folder
+from partway.gateway.fleet.endpoints import Attached, Endpoint, Image, Program, Variant
+from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.fleet.launchers.programs import find_program
+from partway.gateway.settings import Settings
+from partway.gateway.tls.context import TlsError, TlsFiles, server_context
+from partway.gateway.tls.local_ca import certificate_name
+from partway.gateway.tls.trust import Trust
+
+
+def check(loaded: Settings) -> list[str]:
+    """Look at what settings name; nothing is started, and nobody is asked.
+
+    Args:
+        loaded: the settings, each of which is right by itself.
+
+    Returns:
+        A line for each endpoint, with what would run.
+
+    Raises:
+        SettingsError: files or programs are not there, or not what they must be; a line for each.
+    """
+    faults = list(_faults(loaded))
+    if faults:
+        raise SettingsError("\n".join(faults))
+    return [_described(endpoint) for endpoint in loaded.endpoints]
+
+
+def _faults(loaded: Settings) -> Iterator[str]:
+    certificate, key, principals = loaded.tls_cert, loaded.tls_key, loaded.principals
+    if principals is not None:
+        yield from _refusals(lambda: Principals(principals, time.time))
+    if certificate is not None and key is not None:
+        yield from _refusals(lambda: server_context(TlsFiles(certificate, key)))
+    if loaded.container_ca is not None:
+        yield from _refusals(Trust(loaded.container_ca).context, "container_ca: ")
+    for name in sorted(loaded.tls_names):
+        yield from _refusals(partial(certificate_name, name), "tls_names: ")
+    for endpoint in loaded.endpoints:
+        for variant in endpoint.variants:
+            yield from _faults_of_variant(variant, f"endpoints.{endpoint.name}: ")
+
+
+def _refusals(made: Callable[[], object], where: str = "") -> Iterator[str]:
+    """What is said of something that cannot be made; nothing if it can."""
+    try:
+        made()
+    except (LaunchError, PrincipalsError, TlsError, ValueError) as error:
+        yield from (where + line for line in str(error).splitlines())
+
+
+def _faults_of_variant(variant: Variant, where: str) -> Iterator[str]:
+    source, data = variant.source, variant.model_data
+    if isinstance(source, Program):
+        yield from _refusals(lambda: find_program(source, dict(variant.environment)), where)
+    if data is not None and "://" not in data and not is_file_or_folder(Path(data)):
+        yield f"{where.removesuffix(': ')}.model_data: {data}: there is no such file or folder"
+
+
+# --- What would run -------------------------------------------------------------------------------
+
+
+def _described(endpoint: Endpoint) -> str:
+    """An endpoint in a line; what its environments hold stays out of it."""
+    if len(endpoint.variants) == 1:
+        return f"{endpoint.name}: {_of_variant(endpoint.variants[0])}"
+    variants = (
+        f"{each.name} (weight {each.weight:g}): {_of_variant(each)}" for each in endpoint.variants
+    )
+    return f"{endpoint.name}: {'; '.join(variants)}"
+
+
+def _of_variant(variant: Variant) -> str:
+    match variant.source:
+        case Attached(addresses=addresses) as source:
+            return ", ".join(map(source.url, addresses))
+        case Program(command=command, cwd=cwd):
+            what = shlex.join(command) + ("" if cwd is None else f", in {cwd}")
+        case Image(name=name, pull=pull):
+            what = f"the image {name} by a container engine, pull: {pull}"
+    count = "1 instance" if variant.instances == 1 else f"{variant.instances} instances"
+    data = "" if variant.model_data is None else f", with {variant.model_data}"
+    return f"{count} of {what}{data}"

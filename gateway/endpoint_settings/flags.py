@@ -1,0 +1,74 @@
+"""An endpoint of the command line: ``--endpoint NAME=…``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from partway.gateway.configuration.messages import SettingsError, given
+from partway.gateway.configuration.reader import checked
+from partway.gateway.endpoint_settings.reading import Surroundings
+from partway.gateway.endpoint_settings.tables import Name, is_container_url
+from partway.gateway.fleet.commands import command_words, program_of
+from partway.gateway.fleet.endpoints import (
+    Attached,
+    Endpoint,
+    Source,
+    Variant,
+    container_address,
+    is_tls,
+)
+from partway.gateway.fleet.images import ENGINE_SCHEME, is_image, resolve_image
+
+_FORMS: Final = (
+    "a running container's URL, http://HOST:PORT or https://HOST:PORT; or a command that starts a "
+    "container, in quotation marks; or docker://IMAGE"
+)
+
+#: What begins so is meant for a URL, be it one or not.
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+#: And so is this: a host and its port. No program is called so.
+_HOST_AND_PORT: Final = re.compile(r"[^\s/]+:[0-9]*(/\S*)?")
+
+
+def endpoint_of_flag(flag: str, around: Surroundings) -> Endpoint:
+    """An endpoint of the command line.
+
+    Args:
+        flag: its name, an equals sign, and what runs it: a URL, a command, or an engine's image.
+        around: what it has from elsewhere.
+
+    Raises:
+        SettingsError: it is none of them, or the name cannot be one.
+    """
+    name, found, what = flag.partition("=")
+    if not found:
+        raise SettingsError(
+            f"--endpoint: {given(flag)}; it must be NAME=URL, NAME='COMMAND …' or "
+            "NAME=docker://IMAGE, as in echo=http://127.0.0.1:8080"
+        )
+    checked(Name, name, f"--endpoint {flag}")
+    try:
+        source = _source(what, around)
+    except ValueError as error:
+        why = f" ({error})" if str(error) else ""
+        raise SettingsError(f"--endpoint {name}: {given(what)}; it must be {_FORMS}{why}") from None
+    return Endpoint(name, around.policy, (Variant(source=source, times=around.times),))
+
+
+def _source(what: str, around: Surroundings) -> Source:
+    """What runs an endpoint of the command line.
+
+    Raises:
+        ValueError: it cannot be that; the message says why, or is empty.
+    """
+    if what.startswith(ENGINE_SCHEME):
+        if not is_image(what):
+            raise ValueError
+        return resolve_image(what, {})
+    if _URL.match(what) or _HOST_AND_PORT.fullmatch(what):
+        if not is_container_url(what):
+            raise ValueError
+        tls = around.trust if is_tls(what) else None
+        return Attached((container_address(what, tls=True),), tls)
+    return program_of(command_words(what))

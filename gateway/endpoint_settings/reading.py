@@ -1,0 +1,264 @@
+"""From an endpoint's tables to the endpoint: what must go together, and what becomes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from partway.gateway.configuration.expected import keys_of
+from partway.gateway.configuration.messages import Place as Where
+from partway.gateway.endpoint_settings.tables import BESIDE, SOURCES, EndpointTable, VariantKeys
+from partway.gateway.fleet.commands import program_of
+from partway.gateway.fleet.endpoints import (
+    Attached,
+    Endpoint,
+    InstanceTimes,
+    Program,
+    Source,
+    Variant,
+    container_address,
+    is_tls,
+)
+from partway.gateway.fleet.images import resolve_image
+from partway.gateway.limits import MAX_VARIANTS
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.trust import Trust
+
+_OF_STREAMS: Final = frozenset(keys_of(StreamPolicy) or ())
+_OF_VARIANTS: Final = frozenset(keys_of(VariantKeys) or ())
+
+#: A container is told by it where to listen.
+_PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
+
+#: Times of an instance: their names in a table, and as values.
+_TIMES: Final[Mapping[str, str]] = {
+    "startup_timeout": "startup_timeout",
+    "health_ping_interval": "ping_interval",
+    "health_ping_timeout": "ping_timeout",
+    "health_pings_missed": "pings_missed",
+    "instance_drain_timeout": "drain_timeout",
+    "stop_timeout": "stop_timeout",
+}
+
+
+# --- A variant as it is written -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What the tables say of one variant.
+
+    Attributes:
+        endpoint: the place of its endpoint's table.
+        table: the place of its own; that of the endpoint's for its only variant.
+        name: the variant's.
+        own: the keys of its own table.
+        values: of these, and of the endpoint's that it does not have itself.
+    """
+
+    endpoint: Where
+    table: Where
+    name: str
+    own: Collection[str]
+    values: Mapping[str, Any]
+
+    @property
+    def sources(self) -> list[str]:
+        """Which keys say what runs it; it should be one."""
+        return [key for key in SOURCES if key in self.values]
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Where its containers are that somebody else runs."""
+        one = self.values.get("url")
+        return self.values.get("urls", ()) if one is None else (one,)
+
+    def at(self, key: str) -> Where:
+        """The place of a key: in its own table, or in the endpoint's."""
+        return (*(self.table if key in self.own else self.endpoint), key)
+
+    def beside(self, source: str, key: str) -> str:
+        """What a key stands beside."""
+        return source if key in self.own else f"{source} of the variant {self.name}"
+
+
+def _written(name: str, table: EndpointTable, members: Mapping[str, Any]) -> Iterator[_Written]:
+    """The variants of an endpoint's table.
+
+    Args:
+        name: the endpoint's.
+        table: its table.
+        members: the same as TOML has it, by which is known what was given.
+    """
+    where: Where = ("endpoints", name)
+    of_all = {key: getattr(table, key) for key in members if key in _OF_VARIANTS}
+    if "variants" not in members:
+        yield _Written(where, where, table.variant, of_all.keys(), of_all)
+        return
+    of_all = {key: value for key, value in of_all.items() if key not in SOURCES}
+    for each, variant in table.variants.items():
+        own = {key: getattr(variant, key) for key in members["variants"][each]}
+        values = of_all | own
+        if "environment" in values:
+            values["environment"] = table.environment | variant.environment
+        yield _Written(where, (*where, "variants", each), each, own.keys(), values)
+
+
+# --- What does not go together --------------------------------------------------------------------
+
+
+def faults_of(
+    name: str, table: EndpointTable, members: Mapping[str, Any]
+) -> Iterator[tuple[Where, str]]:
+    """What is wrong with an endpoint's table though each key is right by itself.
+
+    Args:
+        name: the endpoint's.
+        table: its table.
+        members: the same as TOML has it, by which is known what was given.
+    """
+    if "variants" in members:
+        yield from _faults_of_several(("endpoints", name), table, members)
+    for variant in _written(name, table, members):
+        yield from _faults_of_sources(variant)
+        if len(variant.sources) == 1:
+            yield from _faults_of_keys(variant, *variant.sources)
+            yield from _faults_of_urls(variant)
+
+
+def _faults_of_several(
+    where: Where, table: EndpointTable, members: Mapping[str, Any]
+) -> Iterator[tuple[Where, str]]:
+    for key in (*SOURCES, "variant"):
+        if key in members:
+            yield (*where, key), "it is given beside variants; it must be left out, or they must"
+    count = len(table.variants)
+    if not 1 <= count <= MAX_VARIANTS:
+        yield (*where, "variants"), f"there are {count}; there must be from 1 to {MAX_VARIANTS}"
+    elif not any(variant.weight for variant in table.variants.values()):
+        yield (*where, "variants"), "the weight of each is 0; one at least must have more"
+
+
+def _faults_of_sources(variant: _Written) -> Iterator[tuple[Where, str]]:
+    first, *further = variant.sources or [""]
+    if not first:
+        either = "" if variant.table != variant.endpoint else ", or variants with one each"
+        every = f"{', '.join(SOURCES[:-1])} or {SOURCES[-1]}"
+        yield variant.table, f"nothing says what runs it; it must have {every}{either}"
+    for key in further:
+        yield variant.at(key), f"it is given beside {first}; only one of the two must be there"
+
+
+def _faults_of_keys(variant: _Written, source: str) -> Iterator[tuple[Where, str]]:
+    for key in variant.values:
+        beside, why = BESIDE.get(key, ((source,), ""))
+        if source not in beside:
+            must = f"it must be beside {' or '.join(beside)}, {why}"
+            yield variant.at(key), f"it is given beside {variant.beside(source, key)}; {must}"
+    if _PORT_VARIABLE in variant.values.get("environment", ()):
+        fault = "it must be left to the gateway, which says by it where a container is to listen"
+        yield (*variant.at("environment"), _PORT_VARIABLE), fault
+
+
+def _faults_of_urls(variant: _Written) -> Iterator[tuple[Where, str]]:
+    urls = variant.urls
+    tls = {is_tls(url) for url in urls}
+    if len(set(urls)) < len(urls):
+        yield variant.at("urls"), "one of them is there twice; each must be there once"
+    if len(tls) > 1:
+        yield variant.at("urls"), "some are with TLS; all of them must be https://, or none"
+    elif "ca" in variant.values and tls == {False}:
+        yield variant.at("ca"), f"{urls[0]} is without TLS; it must be https://"
+
+
+# --- What becomes of it ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an endpoint has from outside of its table.
+
+    Attributes:
+        policy: of its streams, where its table says nothing.
+        times: of its instances, where its table says nothing.
+        trust: whom to believe that containers behind TLS are who they say.
+        images: commands that stand for images.
+        folder: where its paths begin; None for the gateway's own.
+    """
+
+    policy: StreamPolicy
+    times: InstanceTimes
+    trust: Trust
+    images: Mapping[str, Program] = field(default_factory=dict)
+    folder: Path | None = None
+
+
+def times_of(base: InstanceTimes, values: Mapping[str, Any]) -> InstanceTimes:
+    """Times of instances, changed by settings.
+
+    Args:
+        base: what stays where no setting says otherwise.
+        values: settings by their names, of which others than times are passed over.
+    """
+    changed = {_TIMES[key]: value for key, value in values.items() if key in _TIMES}
+    return dataclasses.replace(base, **changed)
+
+
+def endpoint_of(
+    name: str, table: EndpointTable, members: Mapping[str, Any], around: Surroundings
+) -> Endpoint:
+    """An endpoint of a file, whose table has none of :func:`faults_of`.
+
+    Args:
+        name: the endpoint's.
+        table: its table.
+        members: the same as TOML has it, by which is known what was given.
+        around: what it has from outside of its table.
+    """
+    own = {key: getattr(table, key) for key in members if key in _OF_STREAMS}
+    policy = dataclasses.replace(around.policy, **own)
+    variants = (_variant_of(each, around) for each in _written(name, table, members))
+    return Endpoint(name, policy, tuple(variants))
+
+
+def _variant_of(written: _Written, around: Surroundings) -> Variant:
+    values = written.values
+    kept = ("weight", "gpus", "cpus", "memory", "container_hostname")
+    source = _source_of(written, around)
+    attached = len(source.addresses) if isinstance(source, Attached) else None
+    return Variant(
+        source=source,
+        name=written.name,
+        instances=values.get("instances", 1) if attached is None else attached,
+        model_data=_model_data(values.get("model_data"), around.folder),
+        environment=tuple(sorted(values.get("environment", {}).items())),
+        times=times_of(around.times, values),
+        **{key: values[key] for key in kept if key in values},
+    )
+
+
+def _source_of(written: _Written, around: Surroundings) -> Source:
+    values, folder = written.values, around.folder
+    if urls := written.urls:
+        own = values.get("ca")
+        trust = around.trust if own is None else Trust(_within(folder, own))
+        addresses = tuple(container_address(url, tls=True) for url in urls)
+        return Attached(addresses, trust if is_tls(urls[0]) else None)
+    if (image := values.get("image")) is not None:
+        return resolve_image(image, around.images, values.get("pull", "missing"))
+    program = program_of(values["command"], folder)
+    cwd = values.get("cwd")
+    return program if cwd is None else dataclasses.replace(program, cwd=_within(folder, cwd))
+
+
+def _model_data(given: str | None, folder: Path | None) -> str | None:
+    if given is None or "://" in given:
+        return given
+    return str(_within(folder, Path(given)))
+
+
+def _within(folder: Path | None, path: Path) -> Path:
+    return path if folder is None else folder / path

@@ -1,0 +1,196 @@
+"""An endpoint's tables in a file of settings: their keys, and what the value of each must be.
+
+::
+
+    [endpoints.chat]
+    environment = { LANGUAGE = "en" }   # of all its variants
+
+    [endpoints.chat.variants.old]
+    image = "chat:1"
+    weight = 9
+
+    [endpoints.chat.variants.new]
+    command = "./chat --port-from-environment"
+    instances = 2
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+from partway.gateway.configuration.expected import (
+    FilePath,
+    FolderPath,
+    Must,
+    Size,
+    array,
+    number,
+    secret,
+    text,
+    whole,
+)
+from partway.gateway.fleet.commands import check_words, command_words
+from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Pull, container_address
+from partway.gateway.fleet.images import is_image
+from partway.gateway.limits import (
+    HEALTH_PING_INTERVAL,
+    HEALTH_PINGS_MISSED,
+    INSTANCE_DRAIN_TIMEOUT,
+    MAX_GPUS,
+    MAX_INSTANCES,
+    PING_TIMEOUT,
+    START_TIMEOUT,
+    STOP_GRACE,
+)
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
+
+_DAY: Final = 86_400
+
+
+def is_container_url(url: str) -> bool:
+    """Whether a text is the URL of a container."""
+    try:
+        container_address(url, tls=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_model_data(path: str) -> bool:
+    scheme, found, rest = path.partition("://")
+    return "\0" not in path and (bool(path) if not found else scheme == "s3" and bool(rest))
+
+
+def _words(value: object) -> object:
+    """A command's words, of a string or an array."""
+    if isinstance(value, str):
+        return command_words(value)
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        check_words(value)
+    return value
+
+
+# --- What a value must be -------------------------------------------------------------------------
+
+Name = Annotated[
+    str,
+    text(
+        f"1 to {MAX_ENDPOINT_NAME} letters, digits and hyphens, neither the first nor the last a "
+        "hyphen",
+        is_name,
+    ),
+]
+ImageName = Annotated[
+    str, text("an image's name, such as chat:1 or registry.example/chat:1", is_image)
+]
+CommandWords = Annotated[
+    tuple[str, ...],
+    Must(
+        "a command, as a string or as an array of strings",
+        lambda core, inner: core.no_info_before_validator_function(
+            _words, {**inner(), "fail_fast": True}
+        ),
+    ),
+]
+ContainerUrl = Annotated[
+    str,
+    text(
+        "an http:// or https:// URL with host and port and no path, such as http://127.0.0.1:8080",
+        is_container_url,
+    ),
+]
+_ContainerUrls = Annotated[
+    tuple[ContainerUrl, ...], array("an array of URLs, one at least", 1, MAX_INSTANCES)
+]
+_ModelData = Annotated[
+    str, text("the path of a folder or a tar.gz, or its URL at s3://BUCKET", _is_model_data)
+]
+_Variable = Annotated[
+    str,
+    text(
+        "a variable's name, of letters, digits and _, the first not a digit",
+        re.compile("[A-Za-z_][A-Za-z0-9_]*").fullmatch,
+    ),
+]
+_without_zero_bytes = re.compile(r"[^\0]*").fullmatch
+_VariableValue = Annotated[str, text("a string without zero bytes", _without_zero_bytes)]
+_Seconds = Annotated[float, number(above=0, most=_DAY, unit="seconds")]
+
+
+# --- The tables -----------------------------------------------------------------------------------
+
+
+# Without slots, as the next: an endpoint's table has these keys beside those of its streams, and
+# Python lays out an object's slots for one of its classes alone.
+@dataclass(frozen=True, kw_only=True)
+class InstanceTable:
+    """``[instance]``: what is set for the instances of all endpoints.
+
+    :class:`~partway.gateway.fleet.endpoints.InstanceTimes` says what each is.
+    """
+
+    startup_timeout: _Seconds = START_TIMEOUT
+    health_ping_interval: _Seconds = HEALTH_PING_INTERVAL
+    health_ping_timeout: _Seconds = PING_TIMEOUT
+    health_pings_missed: Annotated[int, whole(1, 1000, "pings")] = HEALTH_PINGS_MISSED
+    instance_drain_timeout: _Seconds = INSTANCE_DRAIN_TIMEOUT
+    stop_timeout: _Seconds = STOP_GRACE
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantKeys(InstanceTable):
+    """What a variant's table may have, and an endpoint's for all its variants."""
+
+    url: ContainerUrl | None = None
+    urls: _ContainerUrls | None = None
+    command: CommandWords | None = None
+    image: ImageName | None = None
+    ca: FilePath | None = None
+    cwd: FolderPath | None = None
+    instances: Annotated[int, whole(1, MAX_INSTANCES, "instances")] = 1
+    model_data: _ModelData | None = None
+    environment: Annotated[dict[_Variable, _VariableValue], secret("a table of strings")] = field(
+        default_factory=dict, repr=False
+    )
+    gpus: Annotated[int, whole(0, MAX_GPUS, "GPUs")] = 0
+    cpus: Annotated[float, number(above=0, most=1024, unit="CPUs")] | None = None
+    memory: Size | None = None
+    container_hostname: Name | None = None
+    pull: Pull = "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantTable(VariantKeys):
+    """``[endpoints.NAME.variants.NAME]``: a variant, and its share of what comes."""
+
+    weight: Annotated[float, number(least=0, most=100_000)] = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointTable(StreamPolicy, VariantKeys):
+    """``[endpoints.NAME]``: what its streams have of their own, and its variant or variants."""
+
+    variant: Name = DEFAULT_VARIANT
+    variants: dict[Name, VariantTable] = field(default_factory=dict)
+
+
+#: Keys that say what runs a variant's instances: a variant has one of them.
+SOURCES: Final = ("url", "urls", "command", "image")
+
+#: Beside which of them a key has a meaning, and why it has none beside the others.
+BESIDE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "ca": (("url", "urls"), "since it is for containers that are reached over https://"),
+    "cwd": (("command",), "since only a command runs in a folder of this machine"),
+    **dict.fromkeys(
+        ("instances", "model_data", "environment", "gpus", "startup_timeout", "stop_timeout"),
+        (("command", "image"), "since the gateway does not start what runs at a URL"),
+    ),
+    **dict.fromkeys(
+        ("cpus", "memory", "container_hostname", "pull"),
+        (("image",), "since only a container engine knows what to do with it"),
+    ),
+}

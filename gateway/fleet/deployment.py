@@ -1,0 +1,305 @@
+"""One endpoint as it runs: its version, and the next one beside it until that takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from partway.gateway.clock import Clock
+from partway.gateway.fleet.endpoints import Endpoint, Variant
+from partway.gateway.fleet.group import Group, MakeInstance
+from partway.gateway.fleet.instance import Instance
+from partway.gateway.fleet.routing import RoutedVariant
+from partway.gateway.fleet.status import EndpointState, EndpointStatus, VariantStatus
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """An endpoint's groups, by their variants' names.
+
+    Attributes:
+        number: counted from 1.
+        endpoint: what it is of.
+        groups: may be another version's too, where a variant's instances stay what they were.
+    """
+
+    number: int
+    endpoint: Endpoint
+    groups: Mapping[str, Group]
+
+    @property
+    def is_complete(self) -> bool:
+        return all(
+            self.groups[each.name].in_rotation >= each.instances for each in self.endpoint.variants
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not come up; empty as long as it may."""
+        return next((each.trouble for each in self.groups.values() if each.given_up), "")
+
+
+class Deployment:
+    """One endpoint.
+
+    1. A change begins beside what serves. A variant whose instances stay what they were keeps them:
+       more of them are started at once, fewer there are only after the takeover.
+    2. When each variant has as many instances in service as it is to have, the change takes over,
+       and what it has not kept drains.
+    3. If one of its variants gives up, all that it started is stopped; what served goes on as
+       before, and the reason is told.
+    4. A change in the midst of another takes its place.
+
+    Args:
+        endpoint: as it is to be.
+        make: makes an instance of a version's variant, of the endpoint it is given.
+        clock: measures waits.
+        wall_clock: returns epoch seconds, for people.
+        on_change: called when any of it has changed.
+
+    Attributes:
+        endpoint: as it was asked for last.
+        state: how it is.
+        reason: why it, or its last change, has failed; empty otherwise.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        make: Callable[[Endpoint, int], MakeInstance],
+        clock: Clock,
+        wall_clock: Callable[[], float],
+        on_change: Callable[[], object],
+    ) -> None:
+        self.endpoint = endpoint
+        self.state = EndpointState.CREATING
+        self.reason = ""
+        self._make = make
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._on_change = on_change
+        self._since = wall_clock()
+        self._versions = 0
+        self._serving: _Version | None = None
+        self._coming: _Version | None = None
+        self._leaving: list[Group] = []
+        self._news = asyncio.Event()
+        self._is_deleted = False
+        self._begin(endpoint)
+
+    # --- What there is ---------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has come up, or has failed to."""
+        return self.state in {EndpointState.IN_SERVICE, EndpointState.FAILED}
+
+    def routed(self) -> tuple[RoutedVariant, ...]:
+        """The variants as streams and requests find them."""
+        version = self._serving or self._coming
+        if version is None or self._is_deleted:
+            return tuple(
+                RoutedVariant(each.name, each.weight, (), self._absence())
+                for each in self.endpoint.variants
+            )
+        policy = version.endpoint.policy
+        return tuple(
+            dataclasses.replace(version.groups[each.name].routed(policy), weight=each.weight)
+            for each in version.endpoint.variants
+        )
+
+    def status(self) -> EndpointStatus:
+        """How it is, as a value; variants of two versions are shown as one."""
+        shown = {
+            each.name: VariantStatus(each.name, each.weight, each.instances, 0, "", ())
+            for each in self.endpoint.variants
+        }
+        for group in self._groups():
+            one = group.status()
+            known = shown.get(one.name)
+            if known is not None:
+                one = dataclasses.replace(
+                    known,
+                    restarts=known.restarts + one.restarts,
+                    trouble=known.trouble or one.trouble,
+                    instances=known.instances + one.instances,
+                )
+            shown[one.name] = one
+        return EndpointStatus(
+            self.endpoint.name, self.state, self.reason, self._since, tuple(shown.values())
+        )
+
+    @property
+    def instances(self) -> list[Instance]:
+        """All its instances, of whatever version."""
+        return [instance for group in self._groups() for instance in group.instances]
+
+    # --- What there is to be ---------------------------------------------------------------------
+
+    def change(self, endpoint: Endpoint) -> None:
+        """Make it another (rules 1 and 4)."""
+        if endpoint == self.endpoint and self.state is not EndpointState.FAILED:
+            return
+        self._give_up_coming()
+        self.endpoint = endpoint
+        self._begin(endpoint)
+
+    def restart(self) -> None:
+        """Start new instances beside those that are there, which they replace when in service."""
+        self._give_up_coming()
+        self._begin(self.endpoint, keep=False)
+
+    def delete(self) -> None:
+        """Take nothing new, drain, and stop every instance."""
+        self._is_deleted = True
+        self._become(EndpointState.DELETING)
+        self._leaving = list(self._groups())
+        self._serving = self._coming = None
+        for group in self._leaving:
+            group.stop()
+        self._changed()
+
+    def hasten(self) -> None:
+        """Cut what still drains."""
+        for group in self._leaving:
+            group.hasten()
+
+    async def gone(self) -> None:
+        """Wait until nothing of it is left."""
+        await asyncio.gather(*(each.over.wait() for each in self.instances))
+
+    async def settled(self) -> None:
+        """Wait until it has come up, or has failed to."""
+        while not self.is_settled:
+            self._news.clear()
+            await self._news.wait()
+
+    # --- How it becomes that ---------------------------------------------------------------------
+
+    def _begin(self, endpoint: Endpoint, *, keep: bool = True) -> None:
+        self._versions += 1
+        before = {} if self._serving is None or not keep else self._serving.groups
+        groups: dict[str, Group] = {}
+        for variant in endpoint.variants:
+            old = before.get(variant.name)
+            if old is not None and not old.given_up and _runs_alike(old.variant, variant):
+                groups[variant.name] = old
+            else:
+                groups[variant.name] = self._group(endpoint, variant)
+        self._coming = _Version(self._versions, endpoint, groups)
+        creating = self._serving is None
+        self._become(EndpointState.CREATING if creating else EndpointState.UPDATING)
+        for variant in endpoint.variants:
+            group = groups[variant.name]
+            kept = group in before.values()
+            most = max(group.variant.instances, variant.instances) if kept else variant.instances
+            group.become(dataclasses.replace(variant, instances=most))
+        self._changed()
+
+    def _group(self, endpoint: Endpoint, variant: Variant) -> Group:
+        make = self._make(endpoint, self._versions)
+        return Group(
+            *(endpoint.name, variant, self._versions, make, self._clock), on_change=self._changed
+        )
+
+    def _changed(self) -> None:
+        coming = self._coming
+        if coming is not None:
+            if coming.is_complete:
+                self._take_over(coming)
+            elif coming.trouble:
+                self._coming_failed(coming.trouble)
+        elif not self._is_deleted:
+            self._look_at_service()
+        self._leaving = [group for group in self._leaving if not group.is_gone]
+        self._on_change()
+        self._news.set()
+
+    def _take_over(self, coming: _Version) -> None:
+        """Serve by the version that has come up (rule 2)."""
+        leaving = self._only_in(self._serving, coming)
+        self._serving, self._coming = coming, None
+        self.reason = ""
+        self._become(EndpointState.IN_SERVICE)
+        self._leave(leaving)
+        for variant in coming.endpoint.variants:
+            coming.groups[variant.name].become(variant)
+
+    def _coming_failed(self, trouble: str) -> None:
+        """Go on as before (rule 3)."""
+        self._give_up_coming()
+        self.reason = trouble
+        if self._serving is None:
+            self._become(EndpointState.FAILED)
+        else:
+            line = "change failed, what was before serves on"
+            log.error(LogLine(line, endpoint=self.endpoint.name, reason=trouble))
+            self._become(EndpointState.IN_SERVICE)
+            self._look_at_service()
+
+    def _give_up_coming(self) -> None:
+        coming, self._coming = self._coming, None
+        if coming is None:
+            return
+        self._leave(self._only_in(coming, self._serving))
+        if self._serving is not None:
+            for variant in self._serving.endpoint.variants:
+                self._serving.groups[variant.name].become(variant)
+
+    def _look_at_service(self) -> None:
+        """Say whether what serves still does: all its variants may have given up."""
+        serving = self._serving
+        if serving is None:
+            return
+        groups = serving.groups.values()
+        if any(group.in_rotation or not group.given_up for group in groups):
+            self._become(EndpointState.IN_SERVICE)
+        elif self.state is not EndpointState.FAILED:
+            self.reason = serving.trouble
+            self._become(EndpointState.FAILED)
+
+    def _leave(self, groups: Iterable[Group]) -> None:
+        for group in groups:
+            self._leaving.append(group)
+            group.stop()
+
+    @staticmethod
+    def _only_in(version: _Version | None, other: _Version | None) -> list[Group]:
+        if version is None:
+            return []
+        kept = () if other is None else tuple(other.groups.values())
+        return [group for group in version.groups.values() if group not in kept]
+
+    def _groups(self) -> list[Group]:
+        versions = (self._serving, self._coming)
+        found = [group for each in versions if each is not None for group in each.groups.values()]
+        return list(dict.fromkeys((*found, *self._leaving)))
+
+    def _absence(self) -> str:
+        return "the endpoint is being deleted" if self._is_deleted else "its instances do not start"
+
+    def _become(self, state: EndpointState) -> None:
+        if state is self.state and self._versions > 1:
+            return
+        self.state = state
+        self._since = self._wall_clock()
+        level = logging.DEBUG if self.endpoint.is_attached else logging.INFO
+        if state is EndpointState.FAILED:
+            level = logging.ERROR
+        fields = {"reason": self.reason} if self.reason else {}
+        log.log(level, LogLine("endpoint", endpoint=self.endpoint.name, state=str(state), **fields))
+
+
+def _runs_alike(one: Variant, other: Variant) -> bool:
+    """Whether an instance of one variant is what one of the other would be."""
+
+    def bare(variant: Variant) -> Variant:
+        return dataclasses.replace(variant, instances=1, weight=1.0)
+
+    return bare(one) == bare(other)

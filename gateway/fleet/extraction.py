@@ -1,0 +1,337 @@
+"""Model data unpacked: a gzipped tar becomes a folder that nobody may write to (clause 1.1-7).
+
+Whoever packed it is not trusted. Heads are read within bounds (:mod:`partway.gateway.archives`),
+and Python's own filter says what may be where (``tarfile.data_filter``, PEP 706). What it lets
+through is written here, in an order in which nothing can be written through a link, whatever hole
+the filter of a Python may have (CVE-2025-4517 and its kin): files first, as new ones each; then
+hard links, to files of the archive; symbolic links last, and each must lead to something inside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Final, TypeVar
+
+from partway.gateway.archives.heads import (
+    FOLDER,
+    HARD_LINK,
+    SYMBOLIC_LINK,
+    ArchiveError,
+    HeadBounds,
+    Member,
+    Tape,
+    members,
+    padded,
+)
+from partway.gateway.archives.inflating import Inflating, PackedTooMuch
+from partway.gateway.files import open_regular
+from partway.gateway.fleet.disk_room import RoomShare
+from partway.gateway.fleet.file_work import Wanted, make_read_only
+from partway.gateway.limits import (
+    MODEL_DATA_DEPTH,
+    MODEL_DATA_FILES,
+    MODEL_DATA_PATH,
+    MODEL_DATA_RATIO,
+    MODEL_DATA_RATIO_FROM,
+    MODEL_DATA_RECORDS,
+    MODEL_DATA_RECORDS_IN_ALL,
+)
+
+_PIECE: Final = 1 << 20
+_GZIP: Final = b"\x1f\x8b"
+#: How other files begin that are given in place of a gzipped tar.
+_OTHERS: Final = {
+    b"PK\x03\x04": "a zip archive",
+    b"PK\x05\x06": "a zip archive",
+    b"BZh": "packed by bzip2",
+    b"\xfd7zXZ": "packed by xz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd",
+}
+_USTAR_AT: Final = 257
+#: Of one member: its own, GNU tar's for a long name and a long link, and pax's.
+_HEADS: Final = 4
+#: Bytes of a file's name on Linux's file systems and on others.
+_NAME_MAX: Final = 255
+_HOW: Final = "pack it with: tar -czf MODEL.tar.gz -C FOLDER ."
+_BOMB: Final = (
+    f"and that is more than {MODEL_DATA_RATIO} times its own size; give a folder in place of it"
+)
+
+_T = TypeVar("_T")
+
+
+def digest_of(path: Path, wanted: Wanted) -> str:
+    """SHA-256 of a file.
+
+    Raises:
+        OSError: it cannot be read, or is no regular one.
+        WorkStopped: it is not wanted any more.
+    """
+    with open_regular(path) as file:
+        hashed = _Hashed(file, wanted)
+        while hashed.read(_PIECE):
+            pass
+    return hashed.digest()
+
+
+def unpack(archive: Path, folder: Path, share: RoomShare, wanted: Wanted) -> str:
+    """Unpack an archive into a new folder.
+
+    Folders become 0555, files 0444, or 0555 if their owner could execute them; the new folder's own
+    mode is left to whoever moves it. What an archive says of owners and times is passed over.
+
+    Args:
+        archive: a gzipped tar.
+        folder: is made; its parent must be there. After an error it holds what came before.
+        share: takes the space.
+        wanted: is asked at each step.
+
+    Returns:
+        The archive's SHA-256.
+
+    Raises:
+        ArchiveError: it is anything else, is damaged, beyond the bounds, or would leave the folder.
+        NoRoom: there is no space for it.
+        OSError: a file cannot be read or written.
+        WorkStopped: it is not wanted any more.
+    """
+    if not hasattr(tarfile, "data_filter"):
+        raise ArchiveError("this Python cannot unpack safely; run the gateway on 3.11.4 or newer")
+    with open_regular(archive) as file:
+        _check_beginning(file.read(_USTAR_AT + 5))
+        file.seek(0)
+        size = os.fstat(file.fileno()).st_size
+        hashed = _Hashed(file, wanted)
+        inflating = Inflating(hashed, most=size)
+        most = max(MODEL_DATA_RATIO_FROM, MODEL_DATA_RATIO * size)
+        tape = Tape(inflating, most, f"the archive has more than {most} bytes unpacked, {_BOMB}")
+        try:
+            _Unpacking(folder, share, wanted).all_of(tape)
+            _pass_end(inflating)
+        except PackedTooMuch as error:
+            raise ArchiveError(f"the archive has {error}: {_HOW}") from error
+        except EOFError as error:
+            raise ArchiveError(f"the archive is cut: {error}; copy it again") from error
+        except zlib.error as error:
+            raise ArchiveError(f"the archive is damaged ({error}); copy it again") from error
+    return hashed.digest()
+
+
+class _Hashed:
+    """A file that is read once, and its SHA-256."""
+
+    def __init__(self, file: BinaryIO, wanted: Wanted) -> None:
+        self._file = file
+        self._wanted = wanted
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        self._wanted.check()
+        piece = self._file.read(size)
+        self._hash.update(piece)
+        return piece
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def _check_beginning(begins: bytes) -> None:
+    """Refuse what is no gzip, and say what it is."""
+    if begins.startswith(_GZIP):
+        return
+    what = next((what for magic, what in _OTHERS.items() if begins.startswith(magic)), "no gzip")
+    if not begins:
+        what = "empty"
+    elif begins[_USTAR_AT:] == b"ustar":
+        what = "a tar archive that is not packed"
+    raise ArchiveError(f"the file is {what}; model data must be a gzipped tar: {_HOW}")
+
+
+def _path_of(name: bytes) -> str:
+    """A member's path in its archive, empty for the archive's own folder.
+
+    Raises:
+        ArchiveError: it is absolute, goes up, or is too long for a path.
+    """
+    parts = [part for part in name.split(b"/") if part not in (b"", b".")]
+    if name.startswith(b"/") or b".." in parts:
+        raise _leads_out(os.fsdecode(name), "")
+    if (
+        len(name) > MODEL_DATA_PATH
+        or len(parts) > MODEL_DATA_DEPTH
+        or any(len(part) > _NAME_MAX for part in parts)
+        or b"\0" in name
+    ):
+        raise ArchiveError(
+            f"the archive has a path {os.fsdecode(name)[:100]!r}…; it must have at most "
+            f"{MODEL_DATA_PATH} bytes, {MODEL_DATA_DEPTH} folders and {_NAME_MAX} bytes of a name"
+        )
+    return os.fsdecode(b"/".join(parts))
+
+
+def _leads_out(name: str, target: str) -> ArchiveError:
+    link = f", a link to {target!r}," if target else ""
+    return ArchiveError(f"the archive's {name!r}{link} leads out of it; leave it out")
+
+
+def _new(name: str, make: Callable[[], _T]) -> _T:
+    """Make what must not be there yet.
+
+    Raises:
+        ArchiveError: it is, or what should hold it is a file.
+    """
+    try:
+        return make()
+    except (FileExistsError, NotADirectoryError):
+        raise ArchiveError(f"the archive has {name!r} twice; pack it anew") from None
+
+
+def _pass_end(inflating: Inflating) -> None:
+    """Read what stands behind the archive's end: zeros, as tapes have them, and gzip's sum."""
+    passed = 0
+    while piece := inflating.read(_PIECE):
+        passed += len(piece)
+        if piece.strip(b"\0") or passed > MODEL_DATA_RATIO_FROM:
+            raise ArchiveError(f"the archive goes on behind its end; {_HOW}")
+
+
+class _Unpacking:
+    """Files, folders and links on their way to a folder.
+
+    Args:
+        folder: is made.
+        share: takes the space.
+        wanted: is asked at each step.
+    """
+
+    def __init__(self, folder: Path, share: RoomShare, wanted: Wanted) -> None:
+        folder.mkdir(0o700)
+        self._wanted = wanted
+        self._top = folder.resolve(strict=True)
+        self._share = share
+        self._made = 0
+        #: Those that have been made, by their paths in the archive.
+        self._folders: dict[str, Path] = {}
+        self._hard_links: list[tuple[str, str]] = []
+        self._symbolic_links: list[tuple[str, str]] = []
+
+    def all_of(self, tape: Tape) -> None:
+        """Unpack a whole archive.
+
+        Raises:
+            ArchiveError: it is beyond the bounds, or would leave the folder.
+            EOFError: it ends too early.
+            NoRoom: there is no space for it.
+            OSError: something cannot be written.
+        """
+        bounds = HeadBounds(
+            _HEADS * MODEL_DATA_FILES, MODEL_DATA_RECORDS, MODEL_DATA_RECORDS_IN_ALL
+        )
+        for member in members(tape, bounds):
+            end = tape.at + padded(member.size)
+            self._take(member, tape)
+            tape.pass_to(end)
+        for name, target in self._hard_links:
+            self._link(name, target)
+        for name, target in self._symbolic_links:
+            self._link_symbolically(name, target)
+        for name, target in self._symbolic_links:
+            self._check_inside(name, target)
+        if len(self._folders) == self._made:
+            raise ArchiveError(f"the archive holds no files; {_HOW}")
+        make_read_only([*self._folders.values()])
+
+    def _take(self, member: Member, tape: Tape) -> None:
+        """Take one member in; the tape is at its content."""
+        name = _path_of(member.name)
+        target = os.fsdecode(member.link)
+        if len(target) > MODEL_DATA_PATH or "\0" in target:
+            raise ArchiveError(f"the archive's {name!r} links to more than a path can be")
+        self._filter(name, member, target)
+        parent, _, last = name.rpartition("/")
+        if member.kind == FOLDER or (member.kind == 0 and member.name.endswith(b"/")):
+            self._make_folder(name)
+            return
+        if not last:
+            raise ArchiveError("the archive has a file without a name")
+        self._make_folder(parent)
+        self._count(member.size)
+        if member.kind == HARD_LINK:
+            self._hard_links.append((name, _path_of(member.link)))
+        elif member.kind == SYMBOLIC_LINK:
+            self._symbolic_links.append((name, target))
+        else:
+            self._write(name, member, tape)
+
+    def _filter(self, name: str, member: Member, target: str) -> None:
+        """Refuse what Python's filter of data refuses."""
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname, info.mode = bytes([member.kind]), target, member.mode
+        try:
+            tarfile.data_filter(info, str(self._top))
+        except tarfile.SpecialFileError:
+            what = "is a device, a pipe or of an unknown kind"
+            raise ArchiveError(f"the archive's {name!r} {what}; leave it out") from None
+        except tarfile.FilterError:
+            raise _leads_out(name, target) from None
+
+    def _make_folder(self, name: str) -> None:
+        """Make a folder and those that hold it, where they are not made yet."""
+        if not name or name in self._folders:
+            return
+        self._make_folder(name.rpartition("/")[0])
+        self._count(0)
+        _new(name, lambda: self._at(name).mkdir(0o700))
+        self._folders[name] = self._at(name)
+
+    def _write(self, name: str, member: Member, tape: Tape) -> None:
+        def opened(path: str, flags: int) -> int:
+            return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+        with _new(name, lambda: open(self._at(name), "xb", opener=opened)) as file:
+            for piece in tape.pieces(member.size):
+                file.write(piece)
+            file.flush()
+            os.fchmod(file.fileno(), 0o555 if member.mode & 0o100 else 0o444)
+
+    def _link(self, name: str, target: str) -> None:
+        try:
+            _new(name, lambda: os.link(self._at(target), self._at(name), follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            raise ArchiveError(
+                f"the archive's {name!r} links to {target!r}, which is no file in it"
+            ) from None
+
+    def _link_symbolically(self, name: str, target: str) -> None:
+        _new(name, lambda: self._at(name).symlink_to(target))
+
+    def _check_inside(self, name: str, target: str) -> None:
+        """Refuse a symbolic link that leads nowhere, or through others out of the folder.
+
+        The kernel comes first: it gives up after 40 links, and what is left is resolved cheaply.
+        """
+        self._wanted.check()
+        try:
+            self._at(name).stat()
+            inside = self._at(name).resolve(strict=True)
+        except OSError:
+            raise ArchiveError(
+                f"the archive's {name!r} links to {target!r}, which leads to nothing in it"
+            ) from None
+        if not inside.is_relative_to(self._top):
+            raise _leads_out(name, target)
+
+    def _count(self, size: int) -> None:
+        self._wanted.check()
+        self._made += 1
+        if self._made > MODEL_DATA_FILES:
+            raise ArchiveError(f"the archive has more than {MODEL_DATA_FILES} files and folders")
+        self._share.take_file(size)
+
+    def _at(self, name: str) -> Path:
+        return self._top / name

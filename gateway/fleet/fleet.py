@@ -1,0 +1,256 @@
+"""The fleet: all endpoints of a gateway, each with what runs for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from partway.gateway.clock import Clock
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.deployment import Deployment
+from partway.gateway.fleet.endpoints import Attached, Endpoint, Place, Source, Variant
+from partway.gateway.fleet.group import MakeInstance
+from partway.gateway.fleet.instance import (
+    CapturedOutput,
+    Instance,
+    InstanceContext,
+    Making,
+)
+from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
+from partway.gateway.fleet.model_data import HeldData, ModelDataError
+from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.status import EndpointState, EndpointStatus
+from partway.gateway.waiting import time_limit
+from partway.log_lines import LogLine
+from partway.protocol.errors import InputValidationError, ServiceUnavailable
+
+log = logging.getLogger("partway.fleet")
+
+
+class NoSuchEndpoint(InputValidationError):
+    """The fleet has no endpoint of that name; the message says which it has."""
+
+
+class FleetStopping(ServiceUnavailable):
+    """The fleet takes no changes: it is being stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """By what a fleet has its instances.
+
+    Attributes:
+        launcher: the launcher of a source.
+        output: opens what takes an instance's output, by its id.
+        model_data: has model data on disk, by what names it; raises ModelDataError.
+        around: what all instances live by.
+    """
+
+    launcher: Callable[[Source], Launcher]
+    output: Callable[[str], CapturedOutput]
+    model_data: Callable[[str], Awaitable[HeldData]]
+    around: InstanceContext
+
+
+class Fleet:
+    """The endpoints, as they are to be and as they are.
+
+    Args:
+        router: is told which instances take streams and requests.
+        means: by what there are instances.
+
+    Attributes:
+        router: chooses instances.
+        is_ready: whether each endpoint has come up or failed once, or was waited for long enough.
+    """
+
+    def __init__(self, router: Router, means: Means) -> None:
+        self.router = router
+        self.is_ready = False
+        self._means = means
+        self._deployments: dict[str, Deployment] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._hastened = False
+
+    @property
+    def _clock(self) -> Clock:
+        return self._means.around.clock
+
+    # --- Endpoints -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._deployments)
+
+    def apply(self, endpoint: Endpoint) -> None:
+        """Have an endpoint, or have it be another; returns at once.
+
+        Raises:
+            FleetStopping: it is too late.
+        """
+        self._check_not_stopping()
+        known = self._deployments.get(endpoint.name)
+        if known is not None and known.state is not EndpointState.DELETING:
+            known.change(endpoint)
+            return
+        around = self._means.around
+        name = endpoint.name
+        self._deployments[name] = Deployment(
+            *(endpoint, self._make, around.clock, around.wall_clock),
+            on_change=lambda: self._changed(name),
+        )
+        self._changed(name)
+
+    def remove(self, name: str) -> None:
+        """Delete an endpoint: it takes nothing new, drains and stops; returns at once.
+
+        Raises:
+            FleetStopping: it is too late.
+            NoSuchEndpoint: there is none of that name.
+        """
+        self._check_not_stopping()
+        deployment = self._find(name)
+        if deployment.state is not EndpointState.DELETING:
+            deployment.delete()
+            task = asyncio.create_task(self._forget(name, deployment), name=f"end of {name}")
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def restart(self, name: str) -> None:
+        """Have new instances of an endpoint take over from those that it has.
+
+        Raises:
+            FleetStopping: it is too late.
+            NoSuchEndpoint: there is none of that name.
+            ServiceUnavailable: the new ones do not come into service; the old ones serve on.
+        """
+        self._check_not_stopping()
+        deployment = self._find(name)
+        deployment.restart()
+        await deployment.settled()
+        if deployment.reason:
+            raise ServiceUnavailable(f"the new instances are not in service: {deployment.reason}")
+
+    def describe(self) -> tuple[EndpointStatus, ...]:
+        """How all endpoints are, in the order of their names."""
+        return tuple(self._deployments[name].status() for name in sorted(self._deployments))
+
+    def _find(self, name: str) -> Deployment:
+        try:
+            return self._deployments[name]
+        except KeyError:
+            known = ", ".join(sorted(self._deployments)) or "none"
+            raise NoSuchEndpoint(
+                f"there is no endpoint {name!r}; there are: {known}", "EndpointNotFound"
+            ) from None
+
+    def _check_not_stopping(self) -> None:
+        if self._stopping:
+            raise FleetStopping("the gateway is stopping, and takes no changes")
+
+    # --- From the start to the end ---------------------------------------------------------------
+
+    def start(self, endpoints: Iterable[Endpoint]) -> None:
+        """Begin with these endpoints; returns at once."""
+        for endpoint in endpoints:
+            self.is_ready = False
+            self.apply(endpoint)
+
+    async def settled(self, seconds: float) -> bool:
+        """Wait until each endpoint has come up or failed, but no longer than so many seconds.
+
+        Returns:
+            Whether each has.
+        """
+        try:
+            async with time_limit(self._clock, seconds):
+                for each in list(self._deployments.values()):
+                    await each.settled()
+        except TimeoutError:
+            return False
+        finally:
+            self.is_ready = True
+        return True
+
+    def hasten(self) -> None:
+        """Cut the stop short, also one that is to come: what is open is cut, containers killed."""
+        self._hastened = True
+        for each in self._deployments.values():
+            each.hasten()
+
+    async def stop(self) -> None:
+        """Stop every instance that was launched; returns when nothing of them is left."""
+        self._stopping = True
+        leaving = list(self._deployments.values())
+        for each in leaving:
+            if each.state is not EndpointState.DELETING:
+                each.delete()
+            if self._hastened:
+                each.hasten()
+        await asyncio.gather(*(each.gone() for each in leaving))
+        await asyncio.gather(*self._leaving)
+
+    async def _forget(self, name: str, deployment: Deployment) -> None:
+        await deployment.gone()
+        if self._deployments.get(name) is deployment:
+            del self._deployments[name]
+            self._changed(name)
+        log.info(LogLine("endpoint deleted", endpoint=name))
+
+    def _changed(self, name: str) -> None:
+        table = dict(self.router.table)
+        deployment = self._deployments.get(name)
+        if deployment is None:
+            table.pop(name, None)
+        else:
+            table[name] = deployment.routed()
+        self.router.update(table)
+
+    # --- What an instance is made of -------------------------------------------------------------
+
+    def _make(self, endpoint: Endpoint, version: int) -> MakeInstance:
+        def make(
+            variant: Variant, number: int, on_change: Callable[[Instance], object]
+        ) -> Instance:
+            name = f"{endpoint.name}-{variant.name}-{secrets.token_hex(4)}"
+            output = self._means.output(name)
+            making = Making(
+                self._means.launcher(variant.source),
+                lambda held: self._order(held, name, endpoint, variant, number, output),
+                lambda address: _place(endpoint, variant, address),
+                output,
+                self.router.load(name),
+            )
+            around = self._means.around
+            return Instance(name, endpoint.name, variant, number, making, around, on_change)
+
+        return make
+
+    async def _order(
+        self,
+        held: AsyncExitStack,
+        name: str,
+        endpoint: Endpoint,
+        variant: Variant,
+        number: int,
+        output: CapturedOutput,
+    ) -> Order:
+        held.callback(self.router.forget, name)
+        folder = None
+        if variant.model_data is not None:
+            try:
+                data = await self._means.model_data(variant.model_data)
+            except ModelDataError as error:
+                raise LaunchError(f"model data: {error}", passing=error.passing) from None
+            held.callback(data.release)
+            folder = data.path
+        return Order(name, endpoint.name, variant, number, folder, output.feed)
+
+
+def _place(endpoint: Endpoint, variant: Variant, address: Address) -> Place:
+    tls = variant.source.tls if isinstance(variant.source, Attached) else None
+    return Place(endpoint.name, address, endpoint.policy, variant.name, tls)

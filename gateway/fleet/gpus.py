@@ -1,0 +1,142 @@
+"""The GPUs of this machine, shared out among the programs that run on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.limits import GPU_LIST_TIMEOUT
+
+#: The variable by which CUDA is told what it may see; it takes UUIDs too.
+VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+
+#: Where the driver says what there is, one folder for each GPU.
+_DRIVER: Final = Path("/proc/driver/nvidia/gpus")
+
+_UUID: Final = re.compile(r"\b(?:GPU|MIG)-[0-9A-Za-z/-]+")
+
+
+class GpuShares:
+    """Which instance has which GPUs.
+
+    Args:
+        gpus: as CUDA knows them: UUIDs, or what the gateway's own ``CUDA_VISIBLE_DEVICES`` says.
+    """
+
+    def __init__(self, gpus: Sequence[str]) -> None:
+        self._gpus = tuple(gpus)
+        self._owners: dict[str, str] = {}
+
+    @property
+    def given(self) -> bool:
+        """Whether an instance has any of them."""
+        return bool(self._owners)
+
+    def take(self, instance: str, number: int) -> tuple[str, ...]:
+        """Give an instance GPUs of its own, until :meth:`give_back`.
+
+        Raises:
+            LaunchError: there are not as many, or others have them.
+        """
+        if number > len(self._gpus):
+            seen = f"{len(self._gpus)} of them" if self._gpus else "none"
+            raise LaunchError(
+                f"{number} GPUs are asked for, and this gateway sees {seen}: gpus must be "
+                f"{len(self._gpus)} at most (by {VISIBLE} of the gateway, nvidia-smi -L or "
+                f"{_DRIVER})",
+                passing=False,
+            )
+        free = [gpu for gpu in self._gpus if gpu not in self._owners]
+        if number > len(free):
+            owners = ", ".join(sorted(set(self._owners.values())))
+            raise LaunchError(
+                f"{number} GPUs are asked for, and {len(free)} of {len(self._gpus)} are free: the "
+                f"others are with {owners}",
+                passing=True,
+            )
+        taken = tuple(free[:number])
+        self._owners |= dict.fromkeys(taken, instance)
+        return taken
+
+    def give_back(self, instance: str) -> None:
+        """Take back whatever an instance has."""
+        self._owners = {gpu: owner for gpu, owner in self._owners.items() if owner != instance}
+
+
+async def gpus_of_this_machine(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Find the GPUs that this process may give to others.
+
+    Those of its own ``CUDA_VISIBLE_DEVICES`` where that is set; otherwise those that the driver's
+    own tool lists, or the driver where there is no such tool.
+    """
+    if (visible := environment.get(VISIBLE)) is not None:
+        return _visible(visible)
+    listed = await _listed()
+    if listed is None:
+        listed = "\n".join(_of_driver())
+    return _uuids(listed)
+
+
+def _visible(value: str) -> tuple[str, ...]:
+    """What a value of the variable names; CUDA stops at the first that is invalid, such as -1."""
+    found: list[str] = []
+    for each in (part.strip() for part in value.split(",")):
+        if not each or each.startswith("-") or each == "NoDevFiles":
+            break
+        found.append(each)
+    return tuple(found)
+
+
+def _uuids(listed: str) -> tuple[str, ...]:
+    """The UUIDs in a list of ``nvidia-smi -L``; of a GPU that is divided (MIG) those of its parts.
+
+    UUIDs, since CUDA counts the fastest first, and the tool by the bus.
+    """
+    found: list[str] = []
+    whole = ""
+    for uuid in _UUID.findall(listed):
+        if uuid.startswith("MIG-") and found and found[-1] == whole:
+            found.pop()
+        whole = uuid if uuid.startswith("GPU-") else whole
+        found.append(uuid)
+    return tuple(found)
+
+
+async def _listed() -> str | None:
+    """What ``nvidia-smi -L`` lists; None if there is no such program, or it does not answer."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "nvidia-smi",
+            "-L",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
+    try:
+        async with asyncio.timeout(GPU_LIST_TIMEOUT):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        return None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    return said.decode(errors="replace") if process.returncode == 0 else None
+
+
+def _of_driver() -> list[str]:
+    """What the driver says of each GPU, in the order of the bus."""
+    found = []
+    with suppress(OSError):
+        for folder in sorted(_DRIVER.iterdir()):
+            found.append((folder / "information").read_text())  # noqa: PERF401
+    return found

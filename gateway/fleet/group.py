@@ -1,0 +1,234 @@
+"""The instances of one variant: as many as there are to be, started anew when they fail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from partway.gateway.clock import Clock, Timer
+from partway.gateway.fleet.endpoints import Variant
+from partway.gateway.fleet.instance import Instance
+from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant
+from partway.gateway.fleet.states import InstanceState
+from partway.gateway.fleet.status import VariantStatus
+from partway.gateway.limits import (
+    PROVEN_AFTER,
+    RESTART_LONGEST,
+    RESTART_SHORTEST,
+    STARTS_IN_VAIN,
+)
+from partway.gateway.streams.policy import StreamPolicy
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
+
+#: Makes an instance of a variant, with a number; it is told whom to tell of changes.
+MakeInstance = Callable[[Variant, int, Callable[[Instance], object]], Instance]
+
+
+class Group:
+    """Instances that are all alike.
+
+    1. There are as many as are desired; what is over or unhealthy is replaced.
+    2. After a failure the next start waits: twice as long each time, up to a longest. An instance
+       that was in service for long enough before has it all begin anew.
+    3. After so many failures in a row, or one that does not pass by itself, no more are started
+       until somebody asks for it.
+    4. Of too many, those go first that are not in service, then those with least open on them.
+
+    Args:
+        endpoint: the name of their endpoint.
+        variant: what they are instances of.
+        version: of their endpoint.
+        make: makes an instance.
+        clock: measures the waits.
+        on_change: called when any of it has changed.
+
+    Attributes:
+        variant: what they are instances of; its instances' number is what is desired now.
+        instances: those that live, and the last one that failed.
+        given_up: whether no more are started.
+        trouble: why the last one failed; empty once another has come into service.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        variant: Variant,
+        version: int,
+        make: MakeInstance,
+        clock: Clock,
+        on_change: Callable[[], object],
+    ) -> None:
+        self.variant = variant
+        self.instances: list[Instance] = []
+        self.given_up = False
+        self.trouble = ""
+        self.restarts = 0
+        self._endpoint = endpoint
+        self._version = version
+        self._make = make
+        self._clock = clock
+        self._on_change = on_change
+        self._failures = 0  # in a row
+        self._told_of: set[Instance] = set()  # that failed, and are not over
+        self._lost: set[int] = set()  # numbers of those that failed and have no successor yet
+        self._waiting: Timer | None = None
+        self._stopping = False
+
+    # --- What there is ---------------------------------------------------------------------------
+
+    @property
+    def in_rotation(self) -> int:
+        """How many take streams and requests."""
+        return sum(each.in_rotation for each in self.instances)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether as many as are desired take streams and requests."""
+        return self.in_rotation >= self.variant.instances
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing of it is left."""
+        return all(each.over.is_set() for each in self.instances)
+
+    def routed(self, policy: StreamPolicy) -> RoutedVariant:
+        """The variant as streams and requests find it, with what an endpoint's streams may do."""
+        instances = tuple(
+            RoutedInstance(each.id, replace(each.place, policy=policy))
+            for each in self.instances
+            if each.in_rotation and each.place is not None
+        )
+        if instances:
+            return RoutedVariant(self.variant.name, self.variant.weight, instances)
+        if self.given_up:
+            trouble = "its instances do not start"
+        elif self.trouble:
+            trouble = "its instances have failed, and are being started again"
+        elif any(each.state is InstanceState.IN_SERVICE for each in self.instances):
+            trouble = "its instances do not answer their pings"
+        else:
+            trouble = "its instances are being started"
+        return RoutedVariant(self.variant.name, self.variant.weight, (), trouble)
+
+    def status(self) -> VariantStatus:
+        """How it is, as a value."""
+        return VariantStatus(
+            self.variant.name,
+            self.variant.weight,
+            self.variant.instances,
+            self.restarts,
+            self.trouble,
+            tuple(each.status(self._version) for each in self.instances),
+        )
+
+    # --- What there is to be ---------------------------------------------------------------------
+
+    def become(self, variant: Variant) -> None:
+        """Have another number of instances, or another weight; the rest must be as it was."""
+        self.variant = variant
+        self.tend()
+
+    def start_again(self) -> None:
+        """Start what is missing at once, though it was given up."""
+        self.given_up = False
+        self._failures = 0
+        self._stop_waiting()
+        self.tend()
+
+    def stop(self) -> None:
+        """Stop all instances, for good."""
+        self._stopping = True
+        self._stop_waiting()
+        for each in self.instances:
+            each.stop()
+
+    def hasten(self) -> None:
+        """Stop all instances at once: what is open on them is cut."""
+        self.stop()
+        for each in self.instances:
+            each.hasten()
+
+    def tend(self) -> None:
+        """Start what is missing, stop what is too much (rules 1 and 4)."""
+        if self._stopping:
+            return
+        wanted = [each for each in self.instances if each.is_wanted]
+        surplus = len(wanted) - self.variant.instances
+        for each in sorted(wanted, key=_least_missed)[: max(0, surplus)]:
+            each.stop()
+        if self._waiting is None and not self.given_up:
+            numbers = {each.number for each in wanted}
+            for number in range(self.variant.instances):
+                if number not in numbers and len(wanted) < self.variant.instances:
+                    wanted.append(self._start(number))
+
+    def _start(self, number: int) -> Instance:
+        instance = self._make(self.variant, number, self._changed)
+        self.instances.append(instance)
+        if number in self._lost:
+            self._lost.remove(number)
+            self.restarts += 1
+        instance.begin()
+        return instance
+
+    def _changed(self, instance: Instance) -> None:
+        if instance.has_failed and instance not in self._told_of:
+            self._told_of.add(instance)
+            self._failed(instance)
+        elif instance.in_rotation:
+            self.trouble = ""
+            self._forget_ended()
+        if instance.over.is_set():
+            self._told_of.discard(instance)
+            self._ended(instance)
+        self.tend()
+        self._on_change()
+
+    def _failed(self, instance: Instance) -> None:
+        """Wait before the next start, or give up (rules 2 and 3)."""
+        self.trouble = instance.reason
+        self._lost.add(instance.number)
+        if self._stopping:
+            return
+        proven = instance.served_for() >= PROVEN_AFTER
+        self._failures = 1 if proven else self._failures + 1
+        if not instance.passing or self._failures >= STARTS_IN_VAIN:
+            self.given_up = True
+            log.error(
+                LogLine(
+                    "instances are not started any more",
+                    endpoint=self._endpoint,
+                    variant=self.variant.name,
+                    failures=self._failures,
+                    reason=self.trouble,
+                )
+            )
+        elif self._waiting is None:
+            seconds = min(RESTART_SHORTEST * 2 ** (self._failures - 1), RESTART_LONGEST)
+            self._waiting = self._clock.call_later(seconds, self._waited)
+
+    def _waited(self) -> None:
+        self._waiting = None
+        self.tend()
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _ended(self, instance: Instance) -> None:
+        """Forget one that is over, unless it failed and there is nothing else to show."""
+        others = [each for each in self.instances if each is not instance]
+        if others or instance.state is not InstanceState.FAILED:
+            self.instances.remove(instance)
+
+    def _forget_ended(self) -> None:
+        self.instances = [each for each in self.instances if not each.over.is_set()]
+
+
+def _least_missed(instance: Instance) -> tuple[bool, int, int]:
+    """Sorts by who is missed least (rule 4); of the same, who came last."""
+    return instance.in_rotation, instance.open, -instance.number

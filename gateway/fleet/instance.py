@@ -1,0 +1,436 @@
+"""One instance's life: from the order to the end, by the table of :mod:`.states`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from partway.gateway.clock import Clock
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Attached, Place, Variant
+from partway.gateway.fleet.health import PingRules
+from partway.gateway.fleet.launchers.launcher import (
+    Launcher,
+    LaunchError,
+    Order,
+    RunningContainer,
+)
+from partway.gateway.fleet.routing import InstanceLoad
+from partway.gateway.fleet.states import OVER, Happening, InstanceState, after
+from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
+from partway.gateway.limits import (
+    CUT_TIMEOUT,
+    EXTRA_PING_AFTER,
+    STARTUP_PING_LONGEST,
+    STARTUP_PING_SHARE,
+    STARTUP_PING_SHORTEST,
+)
+from partway.gateway.waiting import before, first_of, pause, time_limit
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
+
+#: Pings of many instances that began together are to part: each waits this share of the interval,
+#: or more.
+_EARLIEST: Final = 0.8
+
+#: Asks a container's ``/ping``, with so many seconds for the answer; None if that was 200, else
+#: what was wrong.
+Pinger = Callable[[Place, float], Awaitable[str | None]]
+
+#: What the log says of an instance that has come into a state.
+_LINES: Final = {
+    InstanceState.STARTING: "instance starting",
+    InstanceState.IN_SERVICE: "instance in service",
+    InstanceState.DRAINING: "instance draining",
+    InstanceState.STOPPED: "instance stopped",
+    InstanceState.FAILED: "instance failed",
+}
+
+
+class CapturedOutput(Protocol):
+    """Takes what an instance prints."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+
+    def last_lines(self) -> tuple[str, ...]:
+        """What it has printed last."""
+
+    def close(self) -> None:
+        """Take no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceContext:
+    """What every instance of a fleet lives by.
+
+    Attributes:
+        ping: asks a container's ``/ping``.
+        clock: measures all times.
+        wall_clock: returns epoch seconds, for people.
+        launched: told endpoint, variant and the seconds that a start took.
+    """
+
+    ping: Pinger
+    clock: Clock
+    wall_clock: Callable[[], float]
+    launched: Callable[[str, str, float], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What one instance is made of.
+
+    Attributes:
+        launcher: starts its container.
+        order: makes the order, and acquires what that needs; the stack gives it back at the end.
+        place_of: makes its place of where its container listens.
+        output: takes what its container prints.
+        load: what is open on it.
+    """
+
+    launcher: Launcher
+    order: Callable[[AsyncExitStack], Awaitable[Order]]
+    place_of: Callable[[Address], Place]
+    output: CapturedOutput
+    load: InstanceLoad
+
+
+class Instance:
+    """One container of a variant, or one attempt to have one.
+
+    Its life is a task, begun by :meth:`begin`; :attr:`over` is set at its end.
+
+    Args:
+        id: by which logs name it; no other instance of any time has it.
+        endpoint: the name of its endpoint.
+        variant: what it is an instance of.
+        number: which of the variant's it is, from 0.
+        making: what it is made of.
+        around: what all instances live by.
+        on_change: called when its state or its health is another, and when its life is over.
+
+    Attributes:
+        state: where it is in its life.
+        reason: why it is draining or has failed; empty otherwise.
+        passing: whether what it failed of may pass by itself.
+        place: where it is; None as long as it has no container.
+        over: set when its life is over and nothing of it is left.
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 (what it is called everywhere)
+        endpoint: str,
+        variant: Variant,
+        number: int,
+        making: Making,
+        around: InstanceContext,
+        on_change: Callable[[Instance], object],
+    ) -> None:
+        self.id = id
+        self.number = number
+        self.state = InstanceState.PENDING
+        self.reason = ""
+        self.passing = True
+        self.place: Place | None = None
+        self.over = asyncio.Event()
+        self._endpoint = endpoint
+        self._variant = variant
+        self._launcher = making.launcher
+        self._order = making.order
+        self._output = making.output
+        self._place_of = making.place_of
+        self._load = making.load
+        self._around = around
+        self._clock = around.clock
+        self._on_change = on_change
+        self._since = around.wall_clock()
+        self._served_since: float | None = None
+        self._is_attached = isinstance(variant.source, Attached)
+        self._rules = PingRules(variant.times.pings_missed, answered=not self._is_attached)
+        self._told = asyncio.Event()
+        self._hastened = asyncio.Event()
+        self._unloaded = asyncio.Event()
+        self._unreachable = asyncio.Event()
+        self._load.on_change = self._look_at_load
+        self._load.on_unreachable = self._unreachable.set
+        self._life: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Begin its life."""
+        self._log(logging.INFO, "instance pending")
+        self._life = asyncio.create_task(self._live(), name=f"instance {self.id}")
+
+    def stop(self) -> None:
+        """Tell it to stop: it takes nothing new, and ends when what is open has ended."""
+        self._told.set()
+
+    def hasten(self) -> None:
+        """Tell it to stop at once: what is open is cut, and its container killed."""
+        self._told.set()
+        self._hastened.set()
+
+    @property
+    def in_rotation(self) -> bool:
+        """Whether it takes streams and requests."""
+        return (
+            self.state is InstanceState.IN_SERVICE
+            and self._rules.health is not InstanceHealth.UNHEALTHY
+        )
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is, or may come to be, one of those that there are to be."""
+        alive = self.state in {
+            InstanceState.PENDING,
+            InstanceState.STARTING,
+            InstanceState.IN_SERVICE,
+        }
+        return alive and not self._told.is_set()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it is over, or drains, by itself and not because it was told to."""
+        drains = self.state is InstanceState.DRAINING and not self._told.is_set()
+        return self.state is InstanceState.FAILED or drains
+
+    def served_for(self) -> float:
+        """Seconds since it came into service; 0 if it did not."""
+        return 0.0 if self._served_since is None else self._clock.time() - self._served_since
+
+    @property
+    def open(self) -> int:
+        """How many streams and requests are open on it."""
+        return len(self._load.leases)
+
+    def status(self, version: int) -> InstanceStatus:
+        """How it is, as a value."""
+        streams = sum(lease.is_stream for lease in self._load.leases)
+        return InstanceStatus(
+            self.id,
+            version,
+            self.state,
+            self._rules.health if self.place is not None else InstanceHealth.UNKNOWN,
+            self.reason or self._rules.trouble,
+            self._since,
+            "" if self.place is None else self.place.url,
+            streams,
+            len(self._load.leases) - streams,
+            self._load.served,
+        )
+
+    # --- Its life --------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        try:
+            async with AsyncExitStack() as held:
+                await self._run(held)
+        except Exception:  # a fault of ours is the end of one instance, not of the fleet
+            self.state = InstanceState.FAILED
+            self.reason = "the gateway itself has failed; its log says how"
+            log.exception(LogLine("instance failed by a fault of the gateway", instance=self.id))
+            self._on_change(self)
+        finally:
+            self._output.close()
+            if self.state not in OVER:  # the gateway's own end
+                self.state = InstanceState.STOPPED
+            self.over.set()
+            self._on_change(self)
+
+    async def _run(self, held: AsyncExitStack) -> None:
+        began = self._clock.time()
+        try:
+            running = await before(self._told, self._launch(held))
+        except LaunchError as error:
+            self.passing = error.passing
+            self._happens(Happening.NOT_STARTED, str(error))
+            return
+        if running is None:
+            self._happens(Happening.TOLD_TO_STOP)
+            return
+        self.place = self._place_of(running.address)
+        self._happens(Happening.LAUNCHED)
+        ended = asyncio.create_task(running.wait(), name=f"end of {self.id}")
+        try:
+            await self._live_with(running, ended, began)
+        finally:
+            running.kill()
+            await ended
+
+    async def _launch(self, held: AsyncExitStack) -> RunningContainer:
+        return await self._launcher.launch(await self._order(held))
+
+    async def _live_with(
+        self, running: RunningContainer, ended: asyncio.Task[object], began: float
+    ) -> None:
+        """From the start of its container to the end of it."""
+        trouble = await self._start(running, ended)
+        if trouble and not ended.done() and not self._told.is_set():
+            running.kill()
+            await ended
+            self._happens(Happening.NOT_STARTED, f"the container {trouble}", self._said())
+            return
+        if not trouble and not self._told.is_set():
+            if not self._is_attached:
+                seconds = self._clock.time() - began
+                self._around.launched(self._endpoint, self._variant.name, seconds)
+            self._happens(Happening.READY)
+            self._served_since = self._clock.time()
+            await self._until(ended, self._watch())
+        if ended.done():
+            self._happens(Happening.ENDED, f"the container {ended.result()}", self._said())
+            return
+        if self._told.is_set():
+            self._happens(Happening.TOLD_TO_STOP)
+        else:
+            missed, why = self._rules.missed, self._rules.trouble
+            self._happens(Happening.UNHEALTHY, f"missed {missed} pings in a row: {why}")
+        await self._empty(ended)
+        await self._stop(running, ended)
+        self._happens(Happening.EMPTIED)
+
+    async def _start(self, running: RunningContainer, ended: asyncio.Task[object]) -> str:
+        """Wait until it answers its pings; returns why that is not to be waited for any longer."""
+        if self._is_attached:
+            return ""
+        timeout = self._variant.times.startup_timeout
+        try:
+            async with time_limit(self._clock, timeout):
+                await self._until(ended, self._become_ready(running))
+        except LaunchError as error:  # its port is another's
+            return f"cannot be reached: {error}"
+        except TimeoutError:
+            return f"is not ready after {timeout:g} s: {self._rules.trouble}"
+        return "has ended" if ended.done() else ""
+
+    async def _empty(self, ended: asyncio.Task[object]) -> None:
+        """Wait until nothing is open on it; what is not over in its time is cut."""
+        for seconds in (self._variant.times.drain_timeout, CUT_TIMEOUT):
+            if self.open and not ended.done() and not self._hastened.is_set():
+                self._unloaded.clear()
+                with suppress(TimeoutError):
+                    async with time_limit(self._clock, seconds):
+                        await self._until(ended, first_of(self._unloaded, self._hastened))
+            self._load.cut()
+
+    async def _stop(self, running: RunningContainer, ended: asyncio.Task[object]) -> None:
+        """End its container as the platform does (clause 1.1-1), or at once if hastened."""
+        stopping = asyncio.create_task(running.stop(self._variant.times.stop_timeout))
+        hastened = asyncio.create_task(self._hastened.wait())
+        try:
+            await asyncio.wait((stopping, hastened), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hastened.cancel()
+            if not stopping.done():
+                running.kill()
+            await stopping
+        await ended
+
+    async def _until(self, ended: asyncio.Task[object], work: Coroutine[Any, Any, None]) -> None:
+        """Work until that is done, its container has ended, or, in service, it is told to stop."""
+        tasks = [asyncio.create_task(work)]
+        if self.state is not InstanceState.DRAINING:
+            tasks.append(asyncio.create_task(self._wait_told()))
+        try:
+            await asyncio.wait((ended, *tasks), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _wait_told(self) -> None:
+        await self._told.wait()
+
+    # --- Its pings -------------------------------------------------------------------------------
+
+    async def _ping(self) -> str | None:
+        assert self.place is not None, "it has a container"
+        return await self._around.ping(self.place, self._variant.times.ping_timeout)
+
+    async def _become_ready(self, running: RunningContainer) -> None:
+        await self._ping_until_ready()
+        await running.verify()
+
+    async def _ping_until_ready(self) -> None:
+        """Ping it until it answers with 200 (clauses 1.1-2, 1.1-3)."""
+        began = self._clock.time()
+        while (trouble := await self._ping()) is not None:
+            self._rules.trouble = trouble
+            wait = (self._clock.time() - began) * STARTUP_PING_SHARE
+            await pause(self._clock, min(max(wait, STARTUP_PING_SHORTEST), STARTUP_PING_LONGEST))
+        self._rules.trouble = ""
+
+    async def _watch(self) -> None:
+        """Ping it until it is to be replaced; for ever, what somebody else runs."""
+        interval = self._variant.times.ping_interval
+        if not interval:
+            await asyncio.get_running_loop().create_future()  # until it is cancelled
+        while True:
+            await self._until_next_ping(interval * random.uniform(_EARLIEST, 1))  # noqa: S311
+            if not self._rules.pinged(await self._ping()):
+                continue
+            is_unhealthy = self._rules.health is InstanceHealth.UNHEALTHY
+            if is_unhealthy and not self._is_attached:
+                return
+            level = logging.WARNING if is_unhealthy else logging.INFO
+            self._log(level, f"instance {self._rules.health}", reason=self._rules.trouble)
+            self._on_change(self)
+
+    async def _until_next_ping(self, seconds: float) -> None:
+        """Wait for so long; less, if a connection with it has failed meanwhile."""
+        least = min(seconds, EXTRA_PING_AFTER)
+        await pause(self._clock, least)
+        with suppress(TimeoutError):
+            async with time_limit(self._clock, seconds - least):
+                await self._unreachable.wait()
+        self._unreachable.clear()
+
+    # --- What happens ----------------------------------------------------------------------------
+
+    def _happens(self, what: Happening, reason: str = "", said: Sequence[str] = ()) -> None:
+        self.state = after(self.state, what)
+        self._since = self._around.wall_clock()
+        self.reason = "\n".join((reason, *said)) if reason else self.reason
+        failed = self.state is InstanceState.FAILED
+        level = logging.WARNING if failed or what is Happening.UNHEALTHY else logging.INFO
+        self._log(level, _LINES[self.state], reason=self.reason)
+        self._on_change(self)
+
+    def _said(self) -> Sequence[str]:
+        lines = self._output.last_lines()
+        return ("it printed last:", *lines) if lines else ()
+
+    def _log(self, level: int, event: str, reason: str = "") -> None:
+        if (
+            self._is_attached
+            and level == logging.INFO
+            and self._rules.health is not InstanceHealth.HEALTHY
+        ):
+            level = logging.DEBUG  # nothing was launched, and nothing is known
+        fields = {"reason": reason} if reason else {}
+        where = {"container": self.place.url} if self.place is not None else {}
+        log.log(
+            level,
+            LogLine(
+                event,
+                endpoint=self._endpoint,
+                variant=self._variant.name,
+                instance=self.id,
+                **where,
+                **fields,
+            ),
+        )
+
+    def _look_at_load(self) -> None:
+        if not self.open:
+            self._unloaded.set()

@@ -1,0 +1,257 @@
+"""Containers of an engine, Docker or Podman: images started as the platform starts them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from partway.gateway.clock import Clock, LoopClock
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Image
+from partway.gateway.fleet.launchers.engine_client import (
+    EngineAway,
+    EngineClient,
+    EngineRefusal,
+    EngineState,
+    find_engine,
+)
+from partway.gateway.fleet.launchers.engine_container import EngineContainer, growing_waits
+from partway.gateway.fleet.launchers.engine_image import (
+    ImageConfiguration,
+    shown,
+    why_not_started,
+)
+from partway.gateway.fleet.launchers.engine_request import container_name, container_request
+from partway.gateway.fleet.launchers.launcher import LaunchError, Order, RunningContainer
+from partway.gateway.fleet.launchers.process import HOST
+from partway.gateway.limits import KILL_TIMEOUT
+from partway.gateway.waiting import pause, time_limit
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
+
+#: An image's name: a path of the API is made with it, and must lead nowhere else.
+_NAME: Final = re.compile(r"(?!.*(?:\.\.|//|/\.))[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}")
+
+#: What is an engine's last word, if it says so of an image or a container.
+_LAST_WORDS: Final = range(400, 500)
+
+#: How else to run what an image would: each message that has no image says it.
+_OTHERWISE: Final = "or map the image's name to a command in the table [images]"
+
+#: A removal that is not yet told whether there will be a container looks so often.
+_LOOKS: Final = 8
+
+
+class EngineLauncher:
+    """Launches what is to run from an :class:`Image`.
+
+    Args:
+        gateway: marks the containers of this gateway, which no other one may have.
+        clock: measures all times; the running loop's by default.
+        find: where the engine is, looked for anew as long as it has not been found.
+    """
+
+    def __init__(
+        self,
+        gateway: str,
+        *,
+        clock: Clock | None = None,
+        find: Callable[[], str] = find_engine,
+    ) -> None:
+        self._gateway = gateway
+        self._clock = LoopClock() if clock is None else clock
+        self._find = find
+        self._engine: EngineClient | None = None
+        self._own: set[str] = set()  # names of containers that somebody here sees to
+        self._removals: set[asyncio.Task[None]] = set()
+        self._looking = asyncio.Lock()
+        self._looked = False
+
+    async def launch(self, order: Order) -> RunningContainer:
+        """Start a container of an image; returns as soon as its port is published.
+
+        Raises:
+            LaunchError: it cannot be started. Nothing of it is left then, nor if this is cancelled.
+        """
+        source = order.variant.source
+        assert isinstance(source, Image), "nothing else is for an engine"
+        if not _NAME.fullmatch(source.name):
+            raise LaunchError(f"{shown(source.name)} cannot be an image's name", passing=False)
+        try:
+            engine = self._connected()
+            async with self._looking:
+                if not self._looked:
+                    await self._remove_leftovers(engine)
+            await self._check_image(engine, source)
+            return await self._start(engine, order)
+        except EngineAway as away:
+            raise LaunchError(
+                f"image {source.name} cannot be started: {away}; start the engine, {_OTHERWISE}",
+                passing=True,
+            ) from away
+        except EngineRefusal as refusal:
+            raise _refused(source, refusal) from refusal
+
+    async def remove_leftovers(self) -> int:
+        """Remove this gateway's containers that nobody here sees to, as after ``kill -9``.
+
+        The first launch does it too.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            LaunchError: there is no engine that could tell, or it cannot remove them.
+        """
+        try:
+            return await self._remove_leftovers(self._connected())
+        except EngineAway as away:
+            raise LaunchError(str(away), passing=True) from away
+        except EngineRefusal as refusal:
+            raise LaunchError(f"a leftover container stays: {refusal}", passing=True) from refusal
+
+    async def aclose(self) -> None:
+        """Give back what the launcher itself holds, once all its containers have ended."""
+        if self._removals:
+            with suppress(TimeoutError):
+                async with time_limit(self._clock, KILL_TIMEOUT):
+                    await asyncio.wait(self._removals)
+        for removal in self._removals:
+            removal.cancel()
+        if self._removals:
+            await asyncio.wait(self._removals)
+        if self._own:
+            left = " ".join(sorted(self._own))
+            log.warning(LogLine("containers are left to the engine", containers=left))
+        if self._engine is not None:
+            await self._engine.aclose()
+
+    # --- Starting --------------------------------------------------------------------------------
+
+    def _connected(self) -> EngineClient:
+        if self._engine is None:
+            self._engine = EngineClient(self._find(), self._clock)
+        return self._engine
+
+    async def _remove_leftovers(self, engine: EngineClient) -> int:
+        found = await engine.containers_of(self._gateway)
+        left = {
+            container: instance
+            for container, instance in found.items()
+            if self._name(instance) not in self._own
+        }
+        for container, instance in left.items():
+            await engine.remove(container)
+            log.info(LogLine("leftover container removed", instance=instance, container=container))
+        self._looked = True
+        return len(left)
+
+    async def _check_image(self, engine: EngineClient, source: Image) -> None:
+        """See that the engine has the image, and that the platform could start it."""
+        found = None if source.pull == "always" else await engine.image(source.name)
+        if found is None:
+            found = await _pulled(engine, source)
+        if trouble := why_not_started(found):
+            raise LaunchError(f"image {source.name} cannot be started: {trouble}", passing=False)
+
+    async def _start(self, engine: EngineClient, order: Order) -> EngineContainer:
+        name = self._name(order.instance)
+        self._own.add(name)
+        # An engine makes what it was asked for, whether or not somebody still waits for the answer.
+        creating = asyncio.create_task(engine.create(name, container_request(order, self._gateway)))
+        try:
+            await asyncio.shield(creating)
+            await engine.start(name)
+            address = _published(order, await engine.state(name))
+        except BaseException:
+            await self._remove(name, creating)
+            raise
+        return EngineContainer(engine, name, address, order.output, self._remove, self._clock)
+
+    def _name(self, instance: str) -> str:
+        return container_name(self._gateway, instance)
+
+    # --- Removing --------------------------------------------------------------------------------
+
+    async def _remove(self, name: str, creating: asyncio.Task[None] | None = None) -> None:
+        """Remove a container, now or, if the engine is away, later; takes seconds at most."""
+        removal = asyncio.create_task(
+            self._removed(name, creating), name=f"removal of container {name}"
+        )
+        self._removals.add(removal)
+        removal.add_done_callback(self._removals.discard)
+        with suppress(TimeoutError):
+            async with time_limit(self._clock, KILL_TIMEOUT):
+                await asyncio.wait((removal,))
+
+    async def _removed(self, name: str, creating: asyncio.Task[None] | None) -> None:
+        assert self._engine is not None, "a container came from it"
+        certain = True
+        if creating is not None:
+            try:
+                await creating
+            except EngineRefusal:  # then there is none, or one of the name that is not ours
+                self._own.discard(name)
+                return
+            except EngineAway:
+                certain = False
+        looks = 0
+        for wait in growing_waits():
+            with suppress(EngineAway, EngineRefusal):  # such as 409: it is being removed
+                if await self._engine.remove(name) or certain or looks == _LOOKS:
+                    break
+                looks += 1
+            await pause(self._clock, wait)
+        self._own.discard(name)
+
+
+def _published(order: Order, state: EngineState) -> Address:
+    """Where a container is reached; it may have ended by now, which is told by its wait()."""
+    if state.running and state.port is None:
+        raise LaunchError(
+            f"no container of {order.endpoint} can be reached: the engine publishes no port of it",
+            passing=False,
+        )
+    return Address(HOST, state.port or 0)
+
+
+async def _pulled(engine: EngineClient, source: Image) -> ImageConfiguration:
+    name = source.name
+    if source.pull == "never":
+        raise LaunchError(
+            f"the engine at {engine.where} has no image {name}, and is never to pull it: build or "
+            f'load it (docker build, docker load), let it be pulled (pull = "missing"), '
+            f"{_OTHERWISE}",
+            passing=False,
+        )
+    log.info(LogLine("image is pulled", image=name))
+    try:
+        await engine.pull(name)
+        found = await engine.image(name)
+    except EngineRefusal as refusal:
+        raise LaunchError(
+            f"the engine at {engine.where} cannot pull image {name}: {refusal}; build or load it "
+            f"(docker build, docker load), log in to its registry and pull it (docker login, "
+            f"docker pull), {_OTHERWISE}",
+            passing=refusal.status not in _LAST_WORDS,
+        ) from refusal
+    if found is None:
+        raise LaunchError(
+            f"the engine at {engine.where} says that it has pulled image {name}, and has it not",
+            passing=True,
+        )
+    return found
+
+
+def _refused(source: Image, refusal: EngineRefusal) -> LaunchError:
+    what = f"image {source.name} cannot be started: the engine says: {refusal}"
+    if "capabilities: [[gpu]]" in str(refusal):
+        return LaunchError(
+            f"{what}; for gpus the engine needs the NVIDIA Container Toolkit", passing=False
+        )
+    return LaunchError(what, passing=refusal.status not in _LAST_WORDS or refusal.status == 409)

@@ -1,0 +1,355 @@
+"""A container engine's API, Docker's and Podman's alike: where it is, and what is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from partway.gateway.clock import Clock
+from partway.gateway.fleet.launchers.engine_image import ImageConfiguration, image_configuration
+from partway.gateway.fleet.launchers.engine_request import GATEWAY_LABEL, INSTANCE_LABEL, PORT
+from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.limits import (
+    ENGINE_REQUESTS,
+    ENGINE_TIMEOUT,
+    MAX_ENGINE_ANSWER,
+    MAX_SOCKET_READ,
+    PULL_SILENCE,
+    PULL_TIMEOUT,
+)
+from partway.gateway.plain_text import cut, safe
+from partway.gateway.waiting import time_limit
+
+if TYPE_CHECKING:
+    from aiodocker import Docker
+    from aiodocker.containers import DockerContainer
+
+_T = TypeVar("_T")
+
+#: What aiodocker has for a status where there was no answer.
+_NO_ANSWER: Final = 900
+
+#: The status of an answer about what the engine does not have.
+NOT_FOUND: Final = 404
+
+#: Where Docker's daemon listens.
+ENGINE_SOCKET: Final = Path("/var/run/docker.sock")
+
+#: Characters of an engine's own words that a message repeats.
+_MAX_SHOWN: Final = 600
+
+#: Nobody resolves it: it stands in requests that go through a socket.
+_ANY_HOST: Final = "http://engine"
+
+
+class EngineAway(Exception):
+    """The engine does not answer, or not in time; the message says how, and where it was asked."""
+
+
+class EngineRefusal(Exception):
+    """The engine answered that it will not, or cannot; the message has its words.
+
+    Attributes:
+        status: the answer's; 0 where a pull that had begun has failed.
+    """
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(cut(safe(why), _MAX_SHOWN))
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """What an engine says of one of its containers.
+
+    Attributes:
+        running: whether it runs.
+        status: its exit status, which counts once it does not run.
+        out_of_memory: whether it has been killed for that.
+        trouble: what else the engine says of its end.
+        port: of this machine, by which port 8080 is reached; None where there is no such port.
+    """
+
+    running: bool
+    status: int
+    out_of_memory: bool
+    trouble: str
+    port: int | None
+
+
+def find_engine(environment: Mapping[str, str] = os.environ) -> str:
+    """Return where the engine is: ``unix://PATH`` or ``tcp://HOST:PORT``.
+
+    By ``DOCKER_HOST`` or, without it, the first of the sockets that Docker and Podman have usually.
+
+    Raises:
+        LaunchError: there is none, or it is on another machine.
+    """
+    if where := environment.get("DOCKER_HOST"):
+        return _checked(where)
+    usual = _usual_sockets(environment)
+    for path in usual:
+        if path.is_socket():
+            return f"unix://{path}"
+    places = ", ".join(map(str, usual))
+    raise LaunchError(
+        f"there is no container engine: DOCKER_HOST is not set, and there is no socket at {places}",
+        passing=True,
+    )
+
+
+def _usual_sockets(environment: Mapping[str, str]) -> Sequence[Path]:
+    sockets = [ENGINE_SOCKET]
+    if home := environment.get("HOME"):
+        sockets.append(Path(home, ".docker/run/docker.sock"))
+    if runtime := environment.get("XDG_RUNTIME_DIR"):  # engines of a user's own
+        sockets += [Path(runtime, "docker.sock"), Path(runtime, "podman/podman.sock")]
+    return [*sockets, Path("/run/podman/podman.sock")]
+
+
+def _checked(where: str) -> str:
+    """Refuse an engine elsewhere: it can neither mount our folders nor publish on our loopback."""
+    parts = urlsplit(where)
+    if parts.scheme == "unix" and parts.path:
+        return where
+    try:
+        here = parts.hostname in ("localhost", "127.0.0.1", "::1") and parts.port
+    except ValueError:
+        here = None
+    if parts.scheme in ("tcp", "http") and here:
+        return where
+    raise LaunchError(
+        f"DOCKER_HOST is {cut(where, 200)!r}; it must be unix://PATH, or tcp://127.0.0.1:PORT "
+        "without TLS: the engine must run on this machine, whose folders it mounts and on whose "
+        "loopback it publishes ports",
+        passing=False,
+    )
+
+
+class _BoundedResponse(aiohttp.ClientResponse):
+    """An answer that is read whole only if it is not too large."""
+
+    async def read(self) -> bytes:
+        if self._body is None:
+            try:
+                self._body = await self._gathered()
+            except BaseException:
+                self.close()
+                raise
+        return self._body
+
+    async def _gathered(self) -> bytes:
+        body = bytearray()
+        while data := await self.content.readany():
+            body += data
+            if len(body) > MAX_ENGINE_ANSWER:
+                raise aiohttp.ClientPayloadError(f"more than {MAX_ENGINE_ANSWER} bytes")
+        return bytes(body)
+
+
+class EngineClient:
+    """A connection to an engine. Made in a running loop; closed by :meth:`aclose`.
+
+    All that it does raises :class:`EngineAway` and :class:`EngineRefusal`.
+
+    Args:
+        where: of :func:`find_engine`.
+        clock: measures the time of each answer.
+
+    Attributes:
+        where: the same.
+    """
+
+    def __init__(self, where: str, clock: Clock) -> None:
+        from aiodocker import Docker, DockerError  # 0.2 s, for those alone who have an engine
+
+        self.where = where
+        self._clock = clock
+        self._turns = asyncio.Semaphore(ENGINE_REQUESTS)
+        self._refused = DockerError
+        parts = urlsplit(where)
+        connector: aiohttp.BaseConnector
+        if parts.scheme == "unix":
+            url = _ANY_HOST
+            connector = aiohttp.UnixConnector(parts.path, limit=0)  # the turns are the limit
+        else:
+            url = f"http://{parts.netloc}"
+            connector = aiohttp.TCPConnector(limit=0)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            response_class=_BoundedResponse,
+            timeout=aiohttp.ClientTimeout(),  # none of its own
+        )
+        self._docker: Docker = Docker(url, connector, self._session)
+
+    async def aclose(self) -> None:
+        """Close what connections there are."""
+        await self._docker.close()
+        await self._session.close()
+
+    # --- Images ----------------------------------------------------------------------------------
+
+    async def image(self, name: str) -> ImageConfiguration | None:
+        """What an image says of itself; None where the engine has none of the name."""
+        try:
+            found = await self._asked(lambda: self._docker.images.inspect(name))
+        except EngineRefusal as refusal:
+            if refusal.status == NOT_FOUND:
+                return None
+            raise
+        with self._understood():
+            return image_configuration(found.get("Config") or {})
+
+    async def pull(self, name: str) -> None:
+        """Have the engine pull an image."""
+        pulling = cast(
+            "AsyncGenerator[dict[str, Any], None]", self._docker.images.pull(name, stream=True)
+        )
+        with self._understood():
+            try:
+                async with time_limit(self._clock, PULL_TIMEOUT), aclosing(pulling):
+                    while await self._progress(pulling):
+                        pass
+            except TimeoutError:
+                raise EngineAway(
+                    f"the engine at {self.where} has not pulled the image within {PULL_TIMEOUT:g} s"
+                ) from None
+
+    async def _progress(self, pulling: AsyncGenerator[dict[str, Any], None]) -> bool:
+        """Wait for more of a pull; False once it is over."""
+        try:
+            async with time_limit(self._clock, PULL_SILENCE):
+                return await anext(pulling, None) is not None
+        except TimeoutError:
+            raise EngineAway(
+                f"the engine at {self.where} has said nothing of the image's pull for "
+                f"{PULL_SILENCE:g} s"
+            ) from None
+
+    # --- Containers ------------------------------------------------------------------------------
+
+    async def create(self, name: str, request: Mapping[str, Any]) -> None:
+        """Make a container of a name."""
+        await self._asked(lambda: self._docker.containers.create(request, name=name))
+
+    async def start(self, name: str) -> None:
+        """Start a container."""
+        await self._asked(self._container(name).start)
+
+    async def state(self, name: str) -> EngineState:
+        """How a container is."""
+        found = await self._asked(self._container(name).show)
+        with self._understood():
+            state = found["State"]
+            bindings = (found["NetworkSettings"]["Ports"] or {}).get(PORT) or []
+            return EngineState(
+                running=bool(state["Running"]),
+                status=int(state["ExitCode"]),
+                out_of_memory=bool(state.get("OOMKilled")),
+                trouble=cut(safe(str(state.get("Error") or "")), _MAX_SHOWN),
+                port=int(bindings[0]["HostPort"]) if bindings else None,
+            )
+
+    async def wait(self, name: str) -> None:
+        """Wait for a container's end, for as long as it runs."""
+        with self._understood():
+            await self._container(name).wait()
+
+    async def signal(self, name: str, signal: str) -> None:
+        """Send a signal to a container's first process."""
+        await self._asked(lambda: self._container(name).kill(signal=signal))
+
+    async def remove(self, name: str) -> bool:
+        """Kill a container, and remove all that the engine has of it.
+
+        Returns:
+            Whether there was one.
+        """
+        try:
+            await self._asked(lambda: self._container(name).delete(force=True, v=True))
+        except EngineRefusal as refusal:
+            if refusal.status == NOT_FOUND:
+                return False
+            raise
+        return True
+
+    async def containers_of(self, gateway: str) -> dict[str, str]:
+        """The containers of a gateway, running or not: by their ids their instances'."""
+        filters = json.dumps({"label": [f"{GATEWAY_LABEL}={gateway}"]})
+        found = await self._asked(lambda: self._docker.containers.list(all=True, filters=filters))
+        with self._understood():
+            return {each.id: each["Labels"].get(INSTANCE_LABEL, "") for each in found}
+
+    async def output(self, name: str, since: int) -> AsyncGenerator[bytes, None]:
+        """What a container prints, as :class:`EngineOutput` reads it: all, until its end."""
+        asked = {"stdout": "1", "stderr": "1", "follow": "1", "timestamps": "1"}
+        if since:
+            asked["since"] = str(since)
+        docker = self._docker
+        if docker.api_version == "auto":  # as long as nothing was asked
+            await self._asked(docker.version)
+        url = f"{docker.docker_host}/{docker.api_version}/containers/{name}/logs"
+        # Not by aiodocker, which has it as text: what is no UTF-8 would end it.
+        with self._understood():
+            async with self._session.get(url, params=asked) as answer:
+                if answer.status != 200:
+                    raise EngineRefusal(answer.status, await answer.text(errors="replace"))
+                while data := await answer.content.read(MAX_SOCKET_READ):
+                    yield data
+
+    def _container(self, name: str) -> DockerContainer:
+        return self._docker.containers.container(name)
+
+    # --- Answers ---------------------------------------------------------------------------------
+
+    async def _asked(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """An answer that comes at once, when it is its request's turn."""
+        with self._understood():
+            try:
+                async with time_limit(self._clock, ENGINE_TIMEOUT), self._turns:
+                    return await ask()
+            except TimeoutError:
+                raise EngineAway(
+                    f"the engine at {self.where} has not answered within {ENGINE_TIMEOUT:g} s"
+                ) from None
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Turn what aiohttp and aiodocker raise into what this module does."""
+        try:
+            yield
+        except self._refused as error:
+            if error.status == _NO_ANSWER:
+                raise self._away(error.__context__) from error
+            raise EngineRefusal(error.status, error.message) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._away(error) from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # others' JSON
+            raise EngineAway(
+                f"what answers at {self.where} is no container engine, or answers wrongly: "
+                f"{cut(safe(repr(error)), _MAX_SHOWN)}"
+            ) from error
+
+    def _away(self, error: BaseException | None) -> EngineAway:
+        number = error.errno if isinstance(error, OSError) else None
+        why = os.strerror(number) if number else type(error).__name__
+        if number in (errno.EACCES, errno.EPERM):
+            why += ": the gateway's user must be of the socket's group, or root"
+        return EngineAway(f"the engine at {self.where} does not answer: {why}")

@@ -1,0 +1,119 @@
+"""What a container has printed, out of the stream in which an engine's API brings it; no IO here.
+
+The stream is made of entries, each behind eight bytes: which output it is of, three zeros, and the
+entry's length, big-endian. Each entry begins with its time and a space, which was asked for: where
+the stream was cut, as by an engine that is started anew, the next one goes on behind it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from datetime import datetime
+from typing import Final
+
+from partway.gateway.limits import ENGINE_LOG_ENTRY
+
+_HEAD: Final = struct.Struct(">B3xI")
+_OUTPUTS: Final = range(4)
+
+#: RFC 3339; an engine writes nine digits or fewer, and Podman its own zone.
+_TIME: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
+_LONGEST_TIME: Final = 40
+
+
+class EngineOutputError(Exception):
+    """What an engine sent is no stream of a container's output."""
+
+
+class EngineOutput:
+    """The output of one container, in one stream or several that follow each other."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._rest = 0  # bytes to come of an entry whose beginning was given out
+        self._last = b""  # the time of the last entry that was given out
+        self._count = 0  # entries of that time that were
+        self._skip = 0  # entries of that time that come again
+        self._skipping = False
+        self._dropping = False  # whether the entry that comes in pieces is one of those
+
+    @property
+    def since(self) -> int:
+        """The second from which on the next stream has to be asked for; 0 for all."""
+        found = _TIME.fullmatch(self._last)
+        if found is None:
+            return 0
+        # fromisoformat of Python 3.11 reads Z too.
+        return int(datetime.fromisoformat((found[1] + found[2]).decode()).timestamp())
+
+    def begin(self) -> None:
+        """Another stream begins, from :attr:`since` on."""
+        self._buffer.clear()
+        self._rest = 0
+        self._dropping = False
+        self._skip = self._count
+        self._skipping = self._count > 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take more of the stream; returns what the container has printed, in its order.
+
+        Raises:
+            EngineOutputError: it is no such stream.
+        """
+        self._buffer += data
+        found = []
+        while (piece := self._next()) is not None:
+            if piece:
+                found.append(piece)
+        return found
+
+    def _next(self) -> bytes | None:
+        """What the next bytes come to, which may be nothing; None where more have to come."""
+        if self._rest:
+            piece = self._take(min(self._rest, len(self._buffer)))
+            self._rest -= len(piece)
+            if not piece:
+                return None
+            return b"" if self._dropping else piece
+        if len(self._buffer) < _HEAD.size:
+            return None
+        output, length = _HEAD.unpack_from(self._buffer)
+        if output not in _OUTPUTS or any(self._buffer[1:4]):
+            raise EngineOutputError(f"{bytes(self._buffer[:8])!r} stands where an entry must begin")
+        whole = min(length, ENGINE_LOG_ENTRY)
+        if len(self._buffer) < _HEAD.size + whole:
+            return None
+        del self._buffer[: _HEAD.size]
+        entry = self._take(whole)
+        self._rest = length - whole
+        return self._entry(entry)
+
+    def _take(self, count: int) -> bytes:
+        taken = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return taken
+
+    def _entry(self, entry: bytes) -> bytes:
+        """An entry without its time; nothing if it was there before."""
+        head, space, text = entry[:_LONGEST_TIME].partition(b" ")
+        if not space or not _TIME.fullmatch(head):
+            self._dropping = False
+            return entry
+        self._dropping = self._was_there(head)
+        if self._dropping:
+            return b""
+        self._count = self._count + 1 if head == self._last else 1
+        self._last = head
+        return text + entry[_LONGEST_TIME:]
+
+    def _was_there(self, time: bytes) -> bool:
+        if not self._skipping:
+            return False
+        if time == self._last and self._skip:
+            self._skip -= 1
+            return True
+        if time < self._last:
+            return True
+        self._skipping = False
+        return False

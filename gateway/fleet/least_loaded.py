@@ -1,0 +1,80 @@
+"""Who has least of something, found without a look at all; ties are decided at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T", bound=Hashable)
+
+
+class LeastLoaded(Generic[_T]):
+    """Some who each have a number of things, by that number.
+
+    Args:
+        rng: decides between those that have the same.
+    """
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self._rng = rng or random.Random()  # noqa: S311 (nobody gains by foretelling it)
+        self._by_count: dict[int, list[_T]] = {}
+        self._where: dict[_T, tuple[int, int]] = {}  # count, and place among those with the same
+        self._least = 0
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def __contains__(self, who: _T) -> bool:
+        return who in self._where
+
+    def has(self, who: _T, count: int) -> None:
+        """Note how many somebody has now, who is one of them from here on."""
+        if who in self._where:
+            self._take_out(who)
+        same = self._by_count.setdefault(count, [])
+        self._where[who] = count, len(same)
+        same.append(who)
+        if len(self._where) == 1 or count < self._least:
+            self._least = count
+        else:
+            self._find_least()
+
+    def remove(self, who: _T) -> None:
+        """Forget somebody."""
+        self._take_out(who)
+        self._find_least()
+
+    def choose(self, but: _T | None = None) -> _T | None:
+        """One of those with least, at random; None if there is nobody.
+
+        Args:
+            but: is not chosen.
+        """
+        if not self._where:
+            return None
+        same = self._by_count[self._least]
+        if but is None or but not in self._where:
+            return same[self._rng.randrange(len(same))] if len(same) > 1 else same[0]
+        for count in sorted(self._by_count):
+            others = [each for each in self._by_count[count] if each != but]
+            if others:
+                return self._rng.choice(others)
+        return None
+
+    def _take_out(self, who: _T) -> None:
+        count, place = self._where.pop(who)
+        same = self._by_count[count]
+        last = same.pop()
+        if last != who:
+            same[place] = last
+            self._where[last] = count, place
+        if not same:
+            del self._by_count[count]
+
+    def _find_least(self) -> None:
+        # One thing more or less leads to the next number, which is there: no search, as a rule.
+        if self._least not in self._by_count:
+            beside = self._least + 1
+            there = beside in self._by_count
+            self._least = beside if there else min(self._by_count, default=0)

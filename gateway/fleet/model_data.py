@@ -1,0 +1,362 @@
+"""Model data of endpoints, on this machine's disk for as long as instances use it (clause 1.1-6).
+
+A folder is used where it is. Anything else is unpacked once for each content, into a folder that is
+named by it, and shared: the first that wants it has it made, the last that lets go has it removed.
+Whatever is under way has a name of its own and is moved when it is whole, so nobody ever sees half
+of it. Nobody may write to what was unpacked. For a folder used where it is that is the launcher's
+matter: an engine mounts it read-only; a process may do there what its user may.
+
+Nothing is kept from one gateway to the next, but for containers that outlive it: what they use is
+named when the folder is taken over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
+
+from partway.gateway.archives.heads import ArchiveError
+from partway.gateway.clock import Clock, LoopClock
+from partway.gateway.fleet.data_folder import DataFolder, DataFolderInUse
+from partway.gateway.fleet.disk_room import NoRoom, RoomShare
+from partway.gateway.fleet.extraction import digest_of, unpack
+from partway.gateway.fleet.file_work import Wanted, on_thread
+from partway.gateway.fleet.model_sources import (
+    ArchiveAfar,
+    ArchiveInPlace,
+    FolderAfar,
+    FolderInPlace,
+    SourceError,
+    download,
+    download_folder,
+    find,
+)
+from partway.gateway.fleet.shared_work import SharedWork, WorkEnded
+from partway.gateway.limits import MODEL_DATA_AT_ONCE, MODEL_DATA_QUOTA, MODEL_DATA_TIMEOUT
+from partway.gateway.object_files import ObjectFilesError
+from partway.gateway.waiting import time_limit
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.model_data")
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_Unpackable = ArchiveInPlace | ArchiveAfar | FolderAfar
+#: Puts data into a new folder, and takes the space.
+_Fill = Callable[[Path, RoomShare], Awaitable[None]]
+
+
+class ModelDataError(Exception):
+    """Model data cannot be had; says which, what was wrong, where, and what to do.
+
+    Args:
+        reason: what it says.
+        passing: whether trying again may help: the network, or a disk that others have filled, but
+            not an archive that is bad.
+    """
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
+
+
+class HeldData:
+    """Model data that stays where it is until it is released.
+
+    Args:
+        path: its folder, absolute: what a container sees as ``/opt/ml/model``.
+        let_go: is called once.
+    """
+
+    def __init__(self, path: Path, let_go: Callable[[], None]) -> None:
+        self.path = path
+        self._let_go: Callable[[], None] | None = let_go
+
+    def release(self) -> None:
+        """Say that no container uses it any more. To say it again changes nothing."""
+        if self._let_go is not None:
+            let_go, self._let_go = self._let_go, None
+            let_go()
+
+
+@dataclass(eq=False)
+class _Unpacked:
+    """Model data in a folder of ours.
+
+    Attributes:
+        path: the folder.
+        share: what it takes of the disk.
+        holders: how many use it.
+        identities: of the sources that have brought it.
+    """
+
+    path: Path
+    share: RoomShare
+    holders: int = 0
+    identities: set[str] = field(default_factory=set)
+
+
+class ModelData:
+    """All model data of one gateway. Made where a loop runs.
+
+    Args:
+        folder: where what is unpacked lies; this gateway's alone, and made when it is needed.
+        quota: bytes that may lie there.
+        clock: measures what takes too long.
+    """
+
+    def __init__(
+        self, folder: Path, *, quota: int = MODEL_DATA_QUOTA, clock: Clock | None = None
+    ) -> None:
+        self._folder = DataFolder(folder, quota)
+        self._clock = clock or LoopClock()
+        self._taking_over = asyncio.Lock()
+        self._taken_over = False
+        self._at_once = asyncio.Semaphore(MODEL_DATA_AT_ONCE)
+        #: One at a time works on what has one path.
+        self._turns: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+        self._by_path: dict[Path, _Unpacked] = {}
+        self._by_identity: dict[str, _Unpacked] = {}
+        self._work = SharedWork(self._let_go)
+        self._removals: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    @property
+    def used(self) -> int:
+        """Bytes of the quota that are taken."""
+        return self._folder.room.used
+
+    async def take_over(self, in_use: Iterable[Path] = ()) -> dict[Path, HeldData]:
+        """Take the folder over from a gateway that is gone, and remove what it has left there.
+
+        To be called once, before anything is acquired; else the first :meth:`acquire` does it.
+
+        Args:
+            in_use: what containers of that gateway go on using.
+
+        Returns:
+            Those of them that lie in the folder, held.
+
+        Raises:
+            ModelDataError: the folder cannot be used, or another gateway uses it.
+        """
+        kept = set(in_use)
+        async with self._taking_over:
+            if self._taken_over or self._closing:
+                return {}
+            try:
+                found = await on_thread(
+                    self._clock, lambda wanted: self._folder.take_over(kept, wanted)
+                )
+            except DataFolderInUse:
+                raise ModelDataError(
+                    f"{self._folder.path}: another gateway has its model data here; give this one "
+                    "another --data-dir"
+                ) from None
+            except OSError as error:
+                raise self._in_words(str(self._folder.path), error) from error
+            self._taken_over = True
+            self._by_path = {path: _Unpacked(path, share) for path, share in found.items()}
+            return {path: self._held(data) for path, data in self._by_path.items()}
+
+    async def acquire(self, source: str) -> HeldData:
+        """Have model data on disk, and keep it there.
+
+        The source is asked what it has now. So a version of an endpoint is to hold its data for as
+        long as it is there: its instances can then start again while S3 is out of reach, and all of
+        them have the same.
+
+        Args:
+            source: a folder, a ``*.tar.gz``, ``s3://BUCKET/KEY.tar.gz`` or ``s3://BUCKET/PREFIX/``.
+
+        Returns:
+            Where it is; to be released.
+
+        Raises:
+            ModelDataError: it cannot be had.
+        """
+        try:
+            found = await find(source, self._clock)
+            if isinstance(found, FolderInPlace):
+                return HeldData(found.path, lambda: None)
+            await self.take_over()
+            if self._closing:
+                raise _stopping(source)
+            if (data := self._by_identity.get(found.identity)) is not None:
+                return self._held(data)
+            return await self._work.done(
+                found.identity, lambda: self._make(source, found), self._held
+            )
+        except WorkEnded:
+            raise _stopping(source) from None
+        except (ArchiveError, SourceError) as error:
+            raise ModelDataError(f"{source}: {error}") from error
+        except NoRoom as error:
+            raise ModelDataError(f"{source}: {error}", passing=error.passing) from error
+        except ObjectFilesError as error:
+            raise ModelDataError(str(error), passing=error.passing) from error
+        except OSError as error:
+            raise self._in_words(source, error) from error
+
+    async def aclose(self) -> None:
+        """Break off what is under way, and remove what nobody holds; what is held stays."""
+        self._closing = True
+        await self._work.aclose()
+        while self._removals:
+            await asyncio.wait(self._removals)
+        async with self._taking_over:
+            self._taken_over = False
+            self._folder.close()
+
+    def _held(self, data: _Unpacked) -> HeldData:
+        data.holders += 1
+        return HeldData(data.path, lambda: self._let_go(data))
+
+    def _let_go(self, data: _Unpacked) -> None:
+        data.holders -= 1
+        if not data.holders and self._taken_over:
+            removal = asyncio.create_task(self._remove(data))
+            self._removals.add(removal)
+            removal.add_done_callback(self._removals.discard)
+
+    # --- Making and removing ------------------------------------------------------------------
+
+    async def _make(self, source: str, found: _Unpackable) -> _Unpacked:
+        """Have something unpacked, and hold it."""
+        async with self._at_once:
+            try:
+                async with time_limit(self._clock, MODEL_DATA_TIMEOUT):
+                    match found:
+                        case ArchiveInPlace():
+                            return await self._from_archive(source, found.path, found.identity)
+                        case ArchiveAfar():
+                            return await self._from_afar(source, found)
+                        case FolderAfar():
+                            return await self._from_prefix(source, found)
+            except TimeoutError:
+                raise ModelDataError(
+                    f"{source}: not downloaded and unpacked within {MODEL_DATA_TIMEOUT:g} s; is "
+                    "the network or the disk too slow for it?",
+                    passing=True,
+                ) from None
+
+    async def _from_afar(self, source: str, found: ArchiveAfar) -> _Unpacked:
+        path, share = self._folder.temporary(), self._folder.room.share()
+        try:
+            await download(found.files, found.file, path, share, self._clock)
+            return await self._from_archive(source, path, found.identity, share)
+        finally:
+            await self._discard(path, share)
+
+    async def _from_prefix(self, source: str, found: FolderAfar) -> _Unpacked:
+        async def fill(into: Path, share: RoomShare) -> None:
+            await download_folder(found, into, share, self._clock)
+
+        return await self._unpacked(source, found.identity, found.identity, fill)
+
+    async def _from_archive(
+        self, source: str, archive: Path, identity: str, beside: RoomShare | None = None
+    ) -> _Unpacked:
+        digest = await on_thread(self._clock, lambda wanted: digest_of(archive, wanted))
+
+        async def fill(into: Path, share: RoomShare) -> None:
+            def work(wanted: Wanted) -> str:
+                return unpack(archive, into, share, wanted)
+
+            if await on_thread(self._clock, work) != digest:
+                raise ModelDataError(
+                    f"{source}: it has changed while it was read; try again", passing=True
+                )
+
+        return await self._unpacked(source, digest, identity, fill, beside)
+
+    async def _unpacked(
+        self,
+        source: str,
+        name: str,
+        identity: str,
+        fill: _Fill,
+        beside: RoomShare | None = None,
+    ) -> _Unpacked:
+        """What has a name, made unless it is there; held."""
+        path = self._folder.path / name
+        async with self._turn(path):
+            data = self._by_path.get(path)
+            if data is None:
+                began = self._clock.time()
+                data = self._by_path[path] = await self._filled(path, fill, beside)
+                seconds = round(self._clock.time() - began, 3)
+                log.info(
+                    LogLine(
+                        "model data unpacked",
+                        source=source,
+                        path=str(path),
+                        bytes=data.share.taken,
+                        seconds=seconds,
+                    )
+                )
+            data.identities.add(identity)
+            self._by_identity[identity] = data
+            data.holders += 1
+            return data
+
+    async def _filled(self, path: Path, fill: _Fill, beside: RoomShare | None) -> _Unpacked:
+        into, share = self._folder.temporary(), self._folder.room.share(beside)
+        whole = False
+        try:
+            share.take_file(0)
+            await fill(into, share)
+            await on_thread(self._clock, lambda _: self._folder.publish(into, path))
+            whole = True
+        finally:
+            if not whole:
+                await self._discard(into, share)
+        return _Unpacked(path, share)
+
+    async def _remove(self, data: _Unpacked) -> None:
+        """Remove what nobody holds, unless somebody does by then."""
+        async with self._turn(data.path):
+            if data.holders or self._by_path.get(data.path) is not data:
+                return
+            del self._by_path[data.path]
+            for identity in data.identities:
+                if self._by_identity.get(identity) is data:
+                    del self._by_identity[identity]
+            if await self._discard(data.path, data.share):
+                log.info(LogLine("model data removed", path=str(data.path)))
+
+    async def _discard(self, path: Path, share: RoomShare) -> bool:
+        """Remove what is not wanted; what cannot be goes on counting."""
+        try:
+            await on_thread(self._clock, lambda _: self._folder.remove(path))
+        except OSError as error:
+            log.warning(LogLine("model data not removed", path=str(path), reason=str(error)))
+            return False
+        share.give_back()
+        return True
+
+    def _turn(self, path: Path) -> asyncio.Lock:
+        return self._turns.setdefault(path, asyncio.Lock())
+
+    def _in_words(self, source: str, error: OSError) -> ModelDataError:
+        if error.errno in _FULL:
+            return ModelDataError(
+                f"{source}: the disk of {self._folder.path} is full ({error.strerror}); make room "
+                "there, or move it with --data-dir",
+                passing=True,
+            )
+        where = "" if error.filename in (None, source) else f"{error.filename}: "
+        return ModelDataError(
+            f"{source}: {where}{error.strerror or error}; it must be there, and the gateway's user "
+            "be allowed to read it"
+        )
+
+
+def _stopping(source: str) -> ModelDataError:
+    return ModelDataError(f"{source}: the gateway stops", passing=True)

@@ -1,0 +1,241 @@
+"""Where model data is: what its text names, as it is right now, and how it comes here.
+
+======================  ==========================================================
+a local folder          used where it is
+a local ``*.tar.gz``    unpacked from where it is
+``s3://…/KEY.tar.gz``   downloaded, then unpacked
+``s3://…/PREFIX/``      its files, downloaded one by one (``S3DataSource``, ``S3Prefix``)
+======================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from partway.gateway.clock import Clock
+from partway.gateway.fleet.disk_room import RoomShare
+from partway.gateway.fleet.file_work import Wanted, make_read_only, on_thread
+from partway.gateway.limits import MODEL_DATA_DEPTH, MODEL_DATA_FILES
+from partway.gateway.object_files import (
+    SCHEME,
+    ObjectFile,
+    ObjectFiles,
+    ObjectFilesError,
+    split_url,
+)
+
+_SUFFIX: Final = ".tar.gz"
+_WHAT: Final = (
+    "model data must be a folder, a file that ends in .tar.gz, s3://BUCKET/KEY.tar.gz, or "
+    "s3://BUCKET/PREFIX/ with a slash at its end"
+)
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_KINDS: Final = {
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+#: Bytes of a download that are written at once.
+_WRITTEN: Final = 1 << 20
+
+
+class SourceError(Exception):
+    """A text names no model data; says why, and what it must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderInPlace:
+    """A folder of this machine.
+
+    Attributes:
+        path: where it is, absolute.
+    """
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveInPlace:
+    """An archive of this machine.
+
+    Attributes:
+        path: where it is, absolute.
+        identity: changes with its content, or with the file.
+    """
+
+    path: Path
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveAfar:
+    """An archive in a bucket.
+
+    Attributes:
+        files: the bucket's.
+        file: the archive.
+        identity: changes with its content.
+    """
+
+    files: ObjectFiles
+    file: ObjectFile
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class FolderAfar:
+    """Files of a bucket whose keys begin alike.
+
+    Attributes:
+        files: the bucket's.
+        listing: each file's path in the folder, and the file.
+        identity: changes with the content of any, and is 64 hexadecimal digits.
+    """
+
+    files: ObjectFiles
+    listing: tuple[tuple[str, ObjectFile], ...]
+    identity: str
+
+
+Found = FolderInPlace | ArchiveInPlace | ArchiveAfar | FolderAfar
+
+
+async def find(source: str, clock: Clock) -> Found:
+    """What a text names, as it is right now.
+
+    Args:
+        source: the text.
+        clock: measures how long nothing comes from S3.
+
+    Raises:
+        ObjectFilesError: it names something in a bucket that cannot be had.
+        OSError: it names something on this machine that cannot be read.
+        SourceError: it names nothing that could be model data.
+    """
+    if not source.startswith(SCHEME):
+        if _URL.match(source):
+            raise SourceError(_WHAT)
+        return await on_thread(clock, lambda _: _on_this_machine(source))
+    bucket, key = split_url(source)
+    files = ObjectFiles(bucket, clock)
+    if key.endswith("/"):
+        return await _under(files, source, key)
+    if not key.endswith(_SUFFIX):
+        raise SourceError(_WHAT)
+    file = await files.look(key)
+    return ArchiveAfar(files, file, f"{source}\0{file.size}\0{file.tag}")
+
+
+def _on_this_machine(source: str) -> FolderInPlace | ArchiveInPlace:
+    if not source or "\0" in source:
+        raise SourceError(_WHAT)
+    path = Path(source).absolute()
+    found = path.stat()
+    kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFDIR:
+        os.scandir(path).close()  # else the container would be the one to say that it cannot
+        return FolderInPlace(path)
+    if kind != stat.S_IFREG:
+        raise SourceError(f"this is {_KINDS.get(kind, 'no file')}; {_WHAT}")
+    if not path.name.endswith(_SUFFIX):
+        raise SourceError(_WHAT)
+    changes = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return ArchiveInPlace(path, "\0".join(map(str, (path, *changes))))
+
+
+async def _under(files: ObjectFiles, source: str, prefix: str) -> FolderAfar:
+    """The files of a prefix; folders' own marks, as consoles make them, are none."""
+    found = await files.listing(prefix, MODEL_DATA_FILES)
+    listing = [(file.key.removeprefix(prefix), file) for file in found if file.key + "/" != prefix]
+    folders = {parent for name, _ in listing for parent in _parents(name)}
+    listing = [(name, file) for name, file in listing if file.size or name not in folders]
+    if not listing:
+        raise ObjectFilesError(f"{source}: nothing begins so in the bucket")
+    for name, _ in listing:
+        if name in folders:
+            raise SourceError(f"{name!r} is both a file and a folder of files; move one of them")
+        if name.count("/") > MODEL_DATA_DEPTH:
+            raise SourceError(f"{name[:100]!r}… has more than {MODEL_DATA_DEPTH} folders")
+    said = "\0".join(f"{file.key}\0{file.size}\0{file.tag}" for _, file in listing)
+    digest = hashlib.sha256(f"{source}\0{said}".encode()).hexdigest()
+    return FolderAfar(files, tuple(listing), digest)
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+async def download(
+    files: ObjectFiles, file: ObjectFile, into: Path, share: RoomShare, clock: Clock
+) -> None:
+    """Download a file, read-only.
+
+    Args:
+        files: the bucket's.
+        file: which of them.
+        into: is made; its folder must be there.
+        share: takes the space.
+        clock: measures how long nothing comes.
+
+    Raises:
+        NoRoom: there is no space for it.
+        ObjectFilesError: it does not come.
+        OSError: it cannot be written.
+    """
+    share.take_file(file.size)
+    await on_thread(clock, lambda _: into.touch(0o600, exist_ok=False))
+    async with aclosing(files.pieces(file)) as pieces:
+        waiting: list[bytes] = []
+        async for piece in pieces:
+            waiting.append(piece)
+            if sum(map(len, waiting)) >= _WRITTEN:
+                await _append(into, waiting, clock)
+                waiting = []
+    await _append(into, waiting, clock)
+    await on_thread(clock, lambda _: into.chmod(0o444))
+
+
+async def _append(path: Path, pieces: list[bytes], clock: Clock) -> None:
+    def append(_: Wanted) -> None:
+        with path.open("ab") as file:
+            file.writelines(pieces)
+
+    await on_thread(clock, append)
+
+
+async def download_folder(found: FolderAfar, into: Path, share: RoomShare, clock: Clock) -> None:
+    """Download the files of a prefix into a new folder, read-only but for the folder itself.
+
+    Args:
+        found: the files.
+        into: is made; its parent must be there. After an error it holds what came before.
+        share: takes the space.
+        clock: measures how long nothing comes.
+
+    Raises:
+        NoRoom: there is no space for it.
+        ObjectFilesError: a file does not come.
+        OSError: something cannot be written.
+    """
+    names = sorted({parent for name, _ in found.listing for parent in _parents(name)})
+    folders = [into / name for name in names]
+
+    def make(_: Wanted) -> None:
+        into.mkdir(0o700)
+        for folder in folders:
+            share.take_file(0)
+            folder.mkdir(0o700)
+
+    await on_thread(clock, make)
+    for name, file in found.listing:
+        await download(found.files, file, into / name, share, clock)
+    await on_thread(clock, lambda _: make_read_only(folders))

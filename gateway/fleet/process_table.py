@@ -1,0 +1,161 @@
+"""Which processes belong together, and which of them listens: as Linux tells in ``/proc``.
+
+Other systems do not tell; nobody is found there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+#: The variable by which the processes of a leash's container are known, wherever they have gone. It
+#: does not begin with ``PARTWAY_``: of those, a command refuses what it does not know.
+MARK: Final = "_PARTWAY_LEASH"
+
+_PROC: Final = Path("/proc")
+_MARK: Final = re.compile(rb"(?:^|\0)" + MARK.encode() + rb"=([^\0]*)")
+
+#: Where a listener hears what is sent to 127.0.0.1.
+_HEARING: Final = ("127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "::")  # noqa: S104
+
+#: While marked processes start others, they are looked for again, so many times.
+_ROUNDS: Final = 5
+
+#: A container that opens its port anew is not another meanwhile.
+_LOOKS: Final = 3
+
+
+def of_group(group: int) -> list[int]:
+    """The processes of a group."""
+    return [pid for pid in _all() if _group_of(pid) == group]
+
+
+def family(pid: int) -> list[int]:
+    """A process, its descendants, and who else is of its group."""
+    found = [pid]
+    for each in found:
+        for task in (_PROC / str(each) / "task").glob("*/children"):
+            with suppress(OSError):
+                found += [int(child) for child in task.read_text().split()]
+    # Whose parent has ended is nobody's descendant, but stays in the group that was made for it.
+    return found + [each for each in of_group(pid) if each not in found]
+
+
+def marked(marks: Collection[str]) -> list[int]:
+    """The processes that were started with a mark of a leash's, or by one that was."""
+    found = []
+    for pid in _all():
+        with suppress(OSError):  # another user's, or it has ended
+            mark = _MARK.search((_PROC / str(pid) / "environ").read_bytes())
+            if mark is not None and mark[1].decode(errors="replace") in marks:
+                found.append(pid)
+    return found
+
+
+def kill_marked(marks: Collection[str]) -> None:
+    """Kill all that was started with a mark, wherever it is: also what has left its group.
+
+    What has changed its environment since, as programs do that write a title there, is not found.
+    """
+    for _ in range(_ROUNDS):
+        found = marked(marks)
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            break
+
+
+def other_listener(port: int, pid: int, mark: str) -> str:
+    """Find out whether somebody else hears what is sent to a container.
+
+    Args:
+        port: of 127.0.0.1, on which the container is to listen.
+        pid: the container's process, which leads its group.
+        mark: with which it was started.
+
+    Returns:
+        Who listens, in words; empty if it is the container alone, or nobody, or if the system does
+        not tell.
+    """
+    others: set[int] = set()
+    for _ in range(_LOOKS):
+        others = _listening(port)
+        for each in {*family(pid), *marked({mark})}:
+            held = _sockets_of(each)
+            if held is None:  # another user's by now: it may be this one that listens
+                return ""
+            others -= held
+        if not others:
+            return ""
+    for each in _all():
+        if (_sockets_of(each) or set()) & others:
+            return f"process {each} ({_name_of(each)})"
+    return "another process"
+
+
+def _all() -> Iterator[int]:
+    with suppress(OSError):
+        for name in os.listdir(_PROC):  # noqa: PTH208 (of a thousand processes)
+            if name.isdecimal():
+                yield int(name)
+
+
+def _group_of(pid: int) -> int | None:
+    with suppress(OSError, ValueError):
+        # The name, in parentheses, may hold anything; state, parent and group are behind it.
+        stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
+        return int(stat.rpartition(")")[2].split()[2])
+    return None
+
+
+def _name_of(pid: int) -> str:
+    with suppress(OSError):
+        return (_PROC / str(pid) / "comm").read_text(errors="replace").strip()
+    return "unknown"
+
+
+def _sockets_of(pid: int) -> set[int] | None:
+    """The sockets that a process holds, by inode; None if it is not ours to look at."""
+    found = set()
+    try:
+        for descriptor in (_PROC / str(pid) / "fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                kind, _, inode = str(descriptor.readlink()).partition(":")
+                if kind == "socket":
+                    found.add(int(inode.strip("[]")))
+    except PermissionError:
+        return None
+    except OSError:  # it has ended
+        return set()
+    return found
+
+
+def _listening(port: int) -> set[int]:
+    """The sockets, by inode, that hear what is sent to a port of 127.0.0.1."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in (_PROC / "self/net" / table).read_text().splitlines()[1:]:
+                _, local, _, state, *more = line.split()
+                if state == "0A" and local in _heard_at(port):
+                    found.add(int(more[5]))
+    return found
+
+
+def _heard_at(port: int) -> set[str]:
+    """How the table writes the addresses: words of 32 bits as the machine has them, and a port."""
+    found = set()
+    for address in _HEARING:
+        packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+        words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+        hexadecimal = "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+        found.add(f"{hexadecimal}:{port:04X}")
+    return found

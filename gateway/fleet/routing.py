@@ -1,0 +1,323 @@
+"""Which instance a stream or request goes to: by a table that is a value, and by what is open."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from partway.gateway.fleet.endpoints import Place, check_name
+from partway.gateway.fleet.least_loaded import LeastLoaded
+from partway.gateway.limits import STICKY_SESSIONS
+from partway.protocol.errors import InputValidationError, ServiceUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedInstance:
+    """An instance that takes streams and requests.
+
+    Attributes:
+        id: the instance's.
+        place: where it is.
+    """
+
+    id: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedVariant:
+    """A variant, with its instances that take streams and requests.
+
+    Attributes:
+        name: the variant's.
+        weight: of all weights, the share that comes here.
+        instances: may be none.
+        trouble: why there is none, for clients; empty while there are some.
+    """
+
+    name: str
+    weight: float
+    instances: tuple[RoutedInstance, ...]
+    trouble: str = ""
+
+
+#: Variants by the names of their endpoints. A value: another process can have it as it is.
+RoutingTable: TypeAlias = Mapping[str, tuple[RoutedVariant, ...]]
+
+
+class InstanceLoad:
+    """What is open on one instance.
+
+    Attributes:
+        leases: the places on it that are taken.
+        served: how many have been taken in all.
+        on_change: called when one is taken or given back.
+        on_unreachable: called when the instance did not take a connection.
+    """
+
+    def __init__(self) -> None:
+        self.leases: set[Lease] = set()
+        self.served = 0
+        self.on_change: Callable[[], object] = lambda: None
+        self.on_unreachable: Callable[[], object] = lambda: None
+
+    def cut(self) -> None:
+        """End what is open: the instance's time to drain is over."""
+        for lease in list(self.leases):
+            lease.cut()
+
+
+class Lease:
+    """One stream's or request's place on an instance, from the choice to the end.
+
+    A context: at its end the place is given back.
+
+    Attributes:
+        instance: the instance.
+        variant: the name of the instance's variant.
+        is_stream: whether a stream has it, or a request.
+    """
+
+    def __init__(
+        self, router: Router, endpoint: str, chosen: _Chosen, *, is_stream: bool = True
+    ) -> None:
+        self.is_stream = is_stream
+        self._router = router
+        self._endpoint = endpoint
+        self._on_cut: Callable[[], object] | None = None
+        self._is_cut = False
+        self._moved = False
+        self._take(chosen)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._router._give_back(self)  # noqa: SLF001
+
+    @property
+    def place(self) -> Place:
+        """Where the instance is."""
+        return self.instance.place
+
+    def move(self) -> bool:
+        """Go to another instance, once, since this one did not take what came.
+
+        Returns:
+            Whether there was another one of the variant.
+        """
+        load = self._router.load(self.instance.id)
+        load.on_unreachable()
+        if self._moved:
+            return False
+        self._moved = True
+        other = self._router._other(self)  # noqa: SLF001
+        if other is None:
+            return False
+        self._router._give_back(self)  # noqa: SLF001
+        self._take(other)
+        return True
+
+    def ends_by(self, end: Callable[[], object]) -> None:
+        """Have ``end`` called if the instance's time to drain is over before the lease's end."""
+        if self._is_cut:
+            end()
+        else:
+            self._on_cut = end
+
+    def cut(self) -> None:
+        """End what has the place, as soon as it says how."""
+        self._is_cut = True
+        end, self._on_cut = self._on_cut, None
+        if end is not None:
+            end()
+
+    def _take(self, chosen: _Chosen) -> None:
+        self.instance = chosen.instance
+        self.variant = chosen.variant
+        self._is_cut = False
+        self._router._take(self)  # noqa: SLF001
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chosen:
+    variant: str
+    instance: RoutedInstance
+
+
+@dataclass(slots=True)
+class _Route:
+    """One endpoint, made ready to choose from."""
+
+    variants: tuple[RoutedVariant, ...]
+    names: list[str] = field(default_factory=list)  # of those that have instances and a weight
+    marks: list[float] = field(default_factory=list)  # sums of their weights
+    by_variant: dict[str, LeastLoaded[str]] = field(default_factory=dict)
+    by_id: dict[str, _Chosen] = field(default_factory=dict)
+    sessions: OrderedDict[str, str] = field(default_factory=OrderedDict)
+
+
+class Router:
+    """Chooses instances, by a table that others keep: first the variant, then who has least open.
+
+    Args:
+        rng: decides ties, and by weights.
+    """
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self._rng = rng or random.Random()  # noqa: S311 (nobody gains by foretelling it)
+        self._table: RoutingTable = {}
+        self._routes: dict[str, _Route] = {}
+        self._loads: dict[str, InstanceLoad] = {}
+
+    @property
+    def table(self) -> RoutingTable:
+        """The table by which instances are chosen now."""
+        return self._table
+
+    def update(self, table: RoutingTable) -> None:
+        """Choose by another table from here on; leases stay where they are."""
+        for name in self._routes.keys() - table.keys():
+            del self._routes[name]
+        for name, variants in table.items():
+            if self._table.get(name) != variants or name not in self._routes:
+                self._routes[name] = self._ready(variants, self._routes.get(name))
+        self._table = table
+
+    def load(self, instance: str) -> InstanceLoad:
+        """What is open on an instance, which may have to be in the table yet."""
+        return self._loads.setdefault(instance, InstanceLoad())
+
+    def forget(self, instance: str) -> None:
+        """Drop what is known of an instance that is over."""
+        self._loads.pop(instance, None)
+
+    def check(self, endpoint: str) -> None:
+        """Refuse an endpoint that is not there.
+
+        Raises:
+            InputValidationError: no endpoint has the name, or it cannot be a name (4-6, 4-7).
+        """
+        self._route(endpoint)
+
+    def lease(
+        self, endpoint: str, variant: str = "", session: str = "", *, is_stream: bool = True
+    ) -> Lease:
+        """Choose an instance.
+
+        Args:
+            endpoint: the endpoint's name.
+            variant: the only one that will do; empty for any, by their weights.
+            session: what was seen before with this id goes to the same instance, if it is there.
+            is_stream: whether it is for a stream, or for a request.
+
+        Raises:
+            InputValidationError: no endpoint has the name, or it cannot be a name (4-6, 4-7); or
+                the endpoint has no such variant.
+            ServiceUnavailable: no instance takes any now.
+        """
+        route = self._route(endpoint)
+        known = route.by_id.get(route.sessions.get(session, "")) if session else None
+        if known is None or variant not in ("", known.variant):
+            known = self._choose(endpoint, route, variant)
+        if session:
+            route.sessions[session] = known.instance.id
+            route.sessions.move_to_end(session)
+            if len(route.sessions) > STICKY_SESSIONS:
+                route.sessions.popitem(last=False)
+        return Lease(self, endpoint, known, is_stream=is_stream)
+
+    def _route(self, endpoint: str) -> _Route:
+        check_name(endpoint)
+        route = self._routes.get(endpoint)
+        if route is None:
+            raise InputValidationError(f"there is no endpoint {endpoint!r}", "EndpointNotFound")
+        return route
+
+    def _choose(self, endpoint: str, route: _Route, variant: str) -> _Chosen:
+        if variant:
+            wanted = self._variant(route, variant)
+            if not wanted.instances:
+                raise _absent(endpoint, [wanted])
+        elif not route.names:
+            raise _absent(endpoint, route.variants)
+        elif len(route.names) == 1:
+            variant = route.names[0]
+        else:
+            mark = self._rng.random() * route.marks[-1]
+            variant = route.names[bisect(route.marks, mark, hi=len(route.marks) - 1)]
+        instance = route.by_variant[variant].choose()
+        assert instance is not None, "the variant has some"
+        return route.by_id[instance]
+
+    @staticmethod
+    def _variant(route: _Route, name: str) -> RoutedVariant:
+        for each in route.variants:
+            if each.name == name:
+                return each
+        known = ", ".join(repr(each.name) for each in route.variants)
+        raise InputValidationError(
+            f"the endpoint has no variant {name!r}; it has {known}", "VariantNotFound"
+        )
+
+    def _ready(self, variants: tuple[RoutedVariant, ...], before: _Route | None) -> _Route:
+        route = _Route(variants)
+        if before is not None:
+            route.sessions = before.sessions
+        for variant in variants:
+            least = route.by_variant[variant.name] = LeastLoaded(self._rng)
+            for instance in variant.instances:
+                least.has(instance.id, len(self.load(instance.id).leases))
+                route.by_id[instance.id] = _Chosen(variant.name, instance)
+        heard = [each for each in variants if each.instances and each.weight > 0]
+        route.names = [each.name for each in heard]
+        route.marks = list(accumulate(each.weight for each in heard))
+        return route
+
+    # --- From a lease ----------------------------------------------------------------------------
+
+    def _take(self, lease: Lease) -> None:
+        load = self.load(lease.instance.id)
+        load.leases.add(lease)
+        load.served += 1
+        self._count(lease, load)
+
+    def _give_back(self, lease: Lease) -> None:
+        load = self._loads.get(lease.instance.id)
+        if load is not None and lease in load.leases:
+            load.leases.remove(lease)
+            self._count(lease, load)
+
+    def _count(self, lease: Lease, load: InstanceLoad) -> None:
+        route = self._routes.get(lease.place.endpoint)
+        least = None if route is None else route.by_variant.get(lease.variant)
+        if least is not None and lease.instance.id in least:
+            least.has(lease.instance.id, len(load.leases))
+        load.on_change()
+
+    def _other(self, lease: Lease) -> _Chosen | None:
+        route = self._routes.get(lease.place.endpoint)
+        least = None if route is None else route.by_variant.get(lease.variant)
+        if route is None or least is None:
+            return None
+        other = least.choose(but=lease.instance.id)
+        return None if other is None else route.by_id[other]
+
+
+def _absent(endpoint: str, variants: Iterable[RoutedVariant]) -> ServiceUnavailable:
+    """No instance takes what came: clients hear why, and nothing of the machines."""
+    why = "; ".join(
+        f"variant {each.name!r}: {each.trouble or 'its weight is 0'}" for each in variants
+    )
+    return ServiceUnavailable(f"no instance of endpoint {endpoint!r} is in service: {why}")

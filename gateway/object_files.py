@@ -1,0 +1,291 @@
+"""Files at ``s3://bucket/key``: looked up, listed and read, on S3 and on what speaks as it does.
+
+Through obstore: one wheel without dependencies (6 MB packed, 15 MB on disk, 30 ms to import), where
+s3fs pins a botocore older than boto3's, and boto3 is synchronous. It signs, tries again, and goes
+on with a body that was cut where the cut was. Its errors are texts, which become ours here.
+
+Who asks, and where, is said by the variables that AWS's own clients know: ``AWS_ACCESS_KEY_ID``,
+``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` and others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
+
+from partway.gateway.clock import Clock
+from partway.gateway.dialling import is_loopback
+from partway.gateway.limits import (
+    OBJECT_CONNECT_TIMEOUT,
+    OBJECT_PAUSE,
+    OBJECT_PIECE,
+    OBJECT_RETRIES,
+)
+from partway.gateway.waiting import time_limit
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import S3Store
+
+SCHEME: Final = "s3://"
+
+#: Variables that say where S3 is, the first one that is set (obstore's order).
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+#: By S3's rules for names of buckets.
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+
+_CODE: Final = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
+_STATUS: Final = re.compile(r"status code: (\d{3})\b")
+
+_T = TypeVar("_T")
+
+
+class ObjectFilesError(Exception):
+    """A file at ``s3://`` cannot be read; says which, why, and what to do.
+
+    Args:
+        reason: what it says.
+        passing: whether trying again may help.
+    """
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFile:
+    """A file in a bucket, as it was when it was looked up.
+
+    Attributes:
+        key: its whole key.
+        size: bytes.
+        tag: changes with its content (S3's ETag).
+    """
+
+    key: str
+    size: int
+    tag: str
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Bucket and key of ``s3://bucket/key``.
+
+    Raises:
+        ObjectFilesError: it names no bucket.
+    """
+    bucket, _, key = url.removeprefix(SCHEME).partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise ObjectFilesError(
+            f"{url}: {bucket!r} is no name of a bucket; the address must be s3://BUCKET/KEY, the "
+            "bucket's name of 3 to 63 small letters, digits, dots and hyphens"
+        )
+    return bucket, key
+
+
+class ObjectFiles:
+    """The files of one bucket.
+
+    Args:
+        bucket: its name.
+        clock: measures how long nothing comes.
+    """
+
+    def __init__(self, bucket: str, clock: Clock) -> None:
+        self._bucket = bucket
+        self._clock = clock
+        self._opened: S3Store | None = None
+
+    async def look(self, key: str) -> ObjectFile:
+        """Look a file up.
+
+        Raises:
+            ObjectFilesError: there is none, or it cannot be asked for.
+        """
+        import obstore
+
+        store = await self._store()
+        try:
+            found = await self._soon(key, lambda: obstore.head_async(store, key))
+        except ObjectFilesError as error:
+            if error.passing:
+                raise
+            # What S3 says to HEAD has no body, so no reason: GET has the same head, and one.
+            found = (await self._soon(key, lambda: obstore.get_async(store, key))).meta
+        return ObjectFile(found["path"], found["size"], found["e_tag"] or "")
+
+    async def listing(self, prefix: str, most: int) -> list[ObjectFile]:
+        """All files whose keys begin with a prefix that ends in ``/``, by their keys.
+
+        Raises:
+            ObjectFilesError: there are more than ``most``, or they cannot be asked for.
+        """
+        import obstore
+
+        pages = aiter(obstore.list(await self._store(), prefix=prefix))
+        found: list[ObjectFile] = []
+        while page := await self._soon(prefix, lambda: anext(pages, [])):
+            found += (ObjectFile(each["path"], each["size"], each["e_tag"] or "") for each in page)
+            if len(found) > most:
+                raise ObjectFilesError(
+                    f"{self._url(prefix)} has more than {most} files; name a prefix with fewer"
+                )
+        return sorted(found, key=lambda each: each.key)
+
+    async def pieces(self, file: ObjectFile) -> AsyncGenerator[bytes, None]:
+        """The content of a file, in pieces; of the content that was looked up, or it fails.
+
+        Close the iterator (:func:`contextlib.aclosing`): the connection ends with it.
+
+        Raises:
+            ObjectFilesError: it has changed or gone, was cut, or nothing comes any more.
+        """
+        import obstore
+
+        store = await self._store()
+        same: GetOptions = {"if_match": file.tag} if file.tag else {}
+        result = await self._soon(
+            file.key, lambda: obstore.get_async(store, file.key, options=same)
+        )
+        stream = aiter(result.stream(min_chunk_size=OBJECT_PIECE))
+        came = 0
+        while piece := await self._soon(file.key, lambda: anext(stream, b"")):
+            came += len(piece)
+            if came > file.size:
+                break
+            yield bytes(piece)
+        if came != file.size:
+            raise ObjectFilesError(
+                f"{self._url(file.key)}: {came} bytes came, and it has {file.size}; try again",
+                passing=True,
+            )
+
+    async def _store(self) -> S3Store:
+        if self._opened is None:
+            # On a thread, with the library's import: the system's roots for TLS are read here.
+            self._opened = await asyncio.to_thread(_open, self._bucket)
+        return self._opened
+
+    async def _soon(self, key: str, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """What comes within the time that nothing may come for."""
+        from obstore.exceptions import BaseError
+
+        try:
+            async with time_limit(self._clock, OBJECT_PAUSE):
+                return await ask()
+        except TimeoutError:
+            raise ObjectFilesError(
+                f"{self._url(key)}: nothing has come from {_endpoint()} for {OBJECT_PAUSE:g} s; "
+                "is it overloaded, or the network broken?",
+                passing=True,
+            ) from None
+        except (BaseError, OSError, ValueError) as error:
+            raise self._in_words(error, key) from error
+
+    def _url(self, key: str) -> str:
+        return f"{SCHEME}{self._bucket}/{key}"
+
+    def _in_words(self, error: Exception, key: str) -> ObjectFilesError:
+        """What one of the library's errors means."""
+        from obstore.exceptions import InvalidPathError, PreconditionError
+
+        text = str(error)
+        code = found[1] if (found := _CODE.search(text)) else ""
+        status = int(found[1]) if (found := _STATUS.search(text)) else 0
+        url, endpoint = self._url(key), _endpoint()
+        passing = False
+        if "/latest/" in text:  # the address of a machine's own credentials on EC2
+            reason = (
+                "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+                "AWS_SKIP_SIGNATURE=true for what anybody may read"
+            )
+        elif code == "NoSuchBucket":
+            reason = f"{endpoint} has no such bucket"
+        elif isinstance(error, FileNotFoundError):
+            reason = "the bucket has no such key"
+        elif isinstance(error, (InvalidPathError, ValueError)):
+            reason = "no part of a key may be empty, . or .. here; copy it to another key"
+        elif isinstance(error, PreconditionError):
+            reason, passing = "it has changed while it was read; try again", True
+        elif "redirect" in text or code == "AuthorizationHeaderMalformed":
+            reason = f"{endpoint} says that the bucket is in another region; set AWS_REGION to it"
+        elif status in (401, 403):
+            reason = (
+                f"{endpoint} denies access ({code or status}); the credentials must be right, and "
+                "allowed to s3:GetObject, for a prefix to s3:ListBucket too"
+            )
+        elif status:
+            reason, passing = f"{endpoint} answered {status} {code}".rstrip(), status >= 500
+        elif "body" in text.partition("\n")[0]:
+            reason, passing = f"what {endpoint} sent was cut; try again", True
+        elif "error sending request" in text:
+            reason, passing = f"{endpoint} cannot be reached; is its address right?", True
+        else:
+            reason, passing = text.partition("\n")[0], True
+        return ObjectFilesError(f"{url}: {reason}", passing=passing)
+
+
+def _endpoint() -> str:
+    """Where S3 is, by the variables."""
+    return next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "S3")
+
+
+def _open(bucket: str) -> S3Store:
+    """Open a bucket; nothing is sent yet.
+
+    Raises:
+        ObjectFilesError: the endpoint's address cannot be used.
+    """
+    from obstore.store import S3Store
+
+    endpoint = _endpoint()
+    in_clear = False
+    if endpoint != "S3":
+        in_clear = _check_endpoint(endpoint)
+    return S3Store(
+        bucket,
+        client_options={
+            "allow_http": in_clear,
+            "connect_timeout": timedelta(seconds=OBJECT_CONNECT_TIMEOUT),
+            # For the whole of a body, which may be large; how long nothing comes is ours to see.
+            "timeout": timedelta(days=1),
+            # No connection is kept: files are few and large.
+            "pool_max_idle_per_host": "0",
+        },
+        retry_config={
+            "max_retries": OBJECT_RETRIES,
+            "retry_timeout": timedelta(seconds=OBJECT_PAUSE),
+        },
+    )
+
+
+def _check_endpoint(endpoint: str) -> bool:
+    """Whether an endpoint is asked in clear text.
+
+    Raises:
+        ObjectFilesError: it has no such address, or would send what is signed over a network.
+    """
+    try:
+        parts = urlsplit(endpoint)
+        host = parts.hostname
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise ObjectFilesError(
+            f"AWS_ENDPOINT_URL is {endpoint!r}; it must be an address such as "
+            "https://objects.example or http://127.0.0.1:9000"
+        )
+    in_clear = parts.scheme == "http"
+    allowed = is_loopback(host) or os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
+    if in_clear and not allowed:
+        raise ObjectFilesError(
+            f"AWS_ENDPOINT_URL is {endpoint!r}: others could read along; it must be https://, or "
+            "AWS_ALLOW_HTTP=true be set"
+        )
+    return in_clear

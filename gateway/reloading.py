@@ -1,0 +1,133 @@
+"""Settings that change while the gateway runs: what can be taken is, and the rest is named."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from partway.gateway.changed_settings import compare
+from partway.gateway.clock import Clock, Timer
+from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.fleet.fleet import Fleet, FleetStopping
+from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
+from partway.gateway.settings import Settings
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.serve")
+
+#: What a file is known by: another one, or another content, is another.
+_Identity = tuple[int, int, int] | None
+
+
+class Reloading:
+    """Has a fleet follow its settings: when it is told to, and when their file has changed.
+
+    Endpoints that are new are started, those that are otherwise change beside what serves, those
+    that are there no more drain and stop. Settings that cannot be read change nothing.
+
+    Args:
+        settings: those that the gateway runs with.
+        load: reads them anew; raises SettingsError.
+        fleet: follows them.
+        clock: measures the time between two looks at the file.
+        path: of the file; None if there is none.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        load: Callable[[], Settings],
+        fleet: Fleet,
+        clock: Clock,
+        path: Path | None,
+    ) -> None:
+        self._settings = settings
+        self._load = load
+        self._fleet = fleet
+        self._clock = clock
+        self._path = path
+        self._known = _identity(path)
+        self._timer: Timer | None = None
+        self._taking: asyncio.Task[None] | None = None
+        self._again = False
+
+    def start(self) -> None:
+        """Look at the file from now on."""
+        if self._path is not None:
+            self._timer = self._clock.call_later(SETTINGS_CHECK_INTERVAL, self._look)
+
+    async def stop(self) -> None:
+        """Take nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.wait((self._taking,))
+
+    def reload(self) -> None:
+        """Read the settings and take what can be; in the background, one after the other."""
+        if self._taking is not None:
+            self._again = True
+            return
+        self._known = _identity(self._path)
+        self._taking = asyncio.create_task(self._take(), name="settings")
+
+    def _look(self) -> None:
+        self.start()
+        if _identity(self._path) != self._known:
+            self.reload()
+
+    async def _take(self) -> None:
+        try:
+            # A file of a megabyte takes a second.
+            self._follow(await asyncio.to_thread(self._load))
+        except SettingsError as error:
+            log.warning(LogLine("changed settings are not taken", reason=str(error)))
+        except FleetStopping:
+            log.warning("changed settings are not taken: the gateway is stopping")
+        finally:
+            self._taking = None
+        if self._again:
+            self._again = False
+            self.reload()
+
+    def _follow(self, new: Settings) -> None:
+        changes = compare(self._settings, new)
+        for endpoint in (*changes.added, *changes.changed):
+            self._fleet.apply(endpoint)
+        for name in changes.removed:
+            self._fleet.remove(name)
+        self._settings = dataclasses.replace(
+            self._settings,
+            endpoints=new.endpoints,
+            images=new.images,
+            container_ca=new.container_ca,
+        )
+        log.info(
+            LogLine(
+                "settings read",
+                added=" ".join(each.name for each in changes.added) or None,
+                changed=" ".join(each.name for each in changes.changed) or None,
+                removed=" ".join(changes.removed) or None,
+            )
+        )
+        if changes.restart:
+            log.warning(
+                LogLine(
+                    "settings have changed that are taken at a start only: restart the gateway",
+                    settings=" ".join(changes.restart),
+                )
+            )
+
+
+def _identity(path: Path | None) -> _Identity:
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

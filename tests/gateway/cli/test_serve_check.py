@@ -1,0 +1,118 @@
+"""partway serve --check: whether what the settings name is there, and what would run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from partway.gateway.cli.main import main
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """Runs the command: its status, and the lines of standard output and of standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text: str, *flags: str) -> tuple[int, list[str], list[str]]:
+        Path("partway.toml").write_text(text, "utf-8")
+        code = main(["serve", "--config", "partway.toml", "--check", *flags])
+        output, errors = capsys.readouterr()
+        return code, output.splitlines(), errors.splitlines()
+
+    return run
+
+
+def test_each_endpoint_has_a_line_with_what_would_run(checked, tmp_path):
+    program = tmp_path / "chat"
+    program.touch(0o755)
+    (tmp_path / "model").mkdir()
+    text = """
+        [images]
+        "chat:1" = "./chat 'a b'"
+        [endpoints.one]
+        url = "http://h:1"
+        [endpoints.two]
+        urls = ["https://h", "https://i"]
+        [endpoints.started]
+        image = "chat:1"
+        instances = 2
+        model_data = "model"
+        environment = { TOKEN = "geheim" }
+        [endpoints.engine]
+        image = "chat:2"
+        pull = "never"
+        model_data = "s3://bucket/model"
+        [endpoints.several.variants.a]
+        command = "./chat"
+        weight = 9
+        [endpoints.several.variants.b]
+        url = "http://h:2"
+    """
+    code, output, errors = checked(text, "--endpoint", "line=./chat", "--port", "1")
+    assert (code, errors) == (0, [])
+    assert output == [
+        "one: http://h:1",
+        "two: https://h:443, https://i:443",
+        f"started: 2 instances of {program} 'a b', in {tmp_path}, with {tmp_path / 'model'}",
+        (
+            "engine: 1 instance of the image chat:2 by a container engine, pull: never, "
+            "with s3://bucket/model"
+        ),
+        f"several: a (weight 9): 1 instance of {program}, in {tmp_path}; b (weight 1): http://h:2",
+        "line: 1 instance of ./chat",
+    ]
+
+
+def test_a_container_that_ships_is_there(checked):
+    code, output, _ = checked('[endpoints.a]\nimage = "echo"')
+    assert code == 0
+    assert output[0].startswith(f"a: 1 instance of {sys.executable} -P -m partway.container serve")
+
+
+def test_what_is_not_there_is_named_all_of_it(checked, tmp_path):
+    Path("roots.pem").write_text("no certificate")
+    text = """
+        tls_port = 0
+        tls_cert = "cert.pem"
+        tls_key = "key.pem"
+        auth = "sigv4"
+        principals = "who.toml"
+        container_ca = "roots.pem"
+        [endpoints.a]
+        command = "./nobody"
+        [endpoints.b]
+        command = "true"
+        cwd = "nowhere"
+        model_data = "nothing.tar.gz"
+    """
+    code, output, errors = checked(text)
+    assert (code, output) == (2, [])
+    lines = [line.removeprefix("partway serve: ").replace(f"{tmp_path}/", "") for line in errors]
+    assert lines == [
+        "who.toml: cannot be read: No such file or directory",
+        "cert.pem: there is no such file",
+        "container_ca: roots.pem: the file holds no certificate in PEM",
+        "endpoints.a: nobody: there is no such program",
+        "endpoints.b: nowhere: the folder in which 'true' is to run must be there",
+        "endpoints.b.model_data: nothing.tar.gz: there is no such file or folder",
+    ]
+
+
+def test_names_that_no_certificate_can_carry(checked):
+    code, _, errors = checked('tls_port = 0\ntls_names = ["a b"]')
+    assert code == 2
+    assert errors[0].startswith("partway serve: tls_names: 'a b' was given; it must be an IP")
+
+
+def test_settings_that_are_wrong_are_told_as_without_it(checked):
+    code, output, errors = checked("port = -1")
+    assert (code, output) == (2, [])
+    assert errors == [
+        "partway serve: partway.toml: port: -1 was given; it must be a whole number from 0 to 65535"
+    ]
+
+
+def test_no_endpoint_has_no_line(checked):
+    assert checked("") == (0, [], [])

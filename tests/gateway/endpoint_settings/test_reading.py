@@ -1,0 +1,330 @@
+"""partway.gateway.endpoint_settings.reading: what tables come to, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import (
+    Attached,
+    Endpoint,
+    Image,
+    InstanceTimes,
+    Program,
+    Variant,
+)
+from partway.gateway.settings import load
+from partway.gateway.streams.policy import StreamPolicy
+from partway.gateway.tls.trust import Trust
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path):
+    """Reads the endpoint ``a`` of a file."""
+
+    def read(text: str, **environment: str) -> Endpoint:
+        path = tmp_path / "partway.toml"
+        path.write_text(text, "utf-8")
+        (found,) = load({}, environment, path).endpoints
+        assert found.name == "a"
+        return found
+
+    return read
+
+
+@pytest.fixture
+def variant(endpoint):
+    """Reads the only variant of the endpoint ``a``, by the lines of its table."""
+
+    def read(text: str, before: str = "") -> Variant:
+        (found,) = endpoint(f"{before}\n[endpoints.a]\n{text}").variants
+        return found
+
+    return read
+
+
+@pytest.fixture
+def refused(endpoint, tmp_path):
+    """What is said of a file, without the file's name."""
+
+    def read(text: str) -> str:
+        with pytest.raises(SettingsError) as caught:
+            endpoint(text)
+        return str(caught.value).replace(f"{tmp_path / 'partway.toml'}: ", "")
+
+    return read
+
+
+# --- What runs it --------------------------------------------------------------------------------
+
+
+def test_containers_that_run(variant):
+    assert variant('url = "http://h:1"') == Variant(source=Attached((Address("h", 1),)))
+    assert variant('urls = ["http://h:1", "http://h:2"]') == Variant(
+        source=Attached((Address("h", 1), Address("h", 2))), instances=2
+    )
+    assert variant('urls = ["https://h", "https://i"]').source == Attached(
+        (Address("h", 443), Address("i", 443)), Trust()
+    )
+
+
+def test_a_command(variant, tmp_path):
+    """It runs in the file's folder, where its own path begins too."""
+    for command in ("\"serve --name 'a b'\"", '["serve", "--name", "a b"]'):
+        assert variant(f"command = {command}") == Variant(
+            source=Program(("serve", "--name", "a b"), tmp_path)
+        )
+    assert variant('command = "./serve ./x"').source == Program(
+        (str(tmp_path / "serve"), "./x"), tmp_path
+    )
+    assert variant('command = "./serve"\ncwd = "run"').source == Program(
+        (str(tmp_path / "serve"),), tmp_path / "run"
+    )
+    assert variant('command = "serve"\ncwd = "/run"').source.cwd == Path("/run")
+
+
+def test_an_image(variant, tmp_path):
+    assert variant('image = "chat:1"').source == Image("chat:1")
+    assert variant('image = "chat:1"\npull = "never"').source == Image("chat:1", "never")
+    shipped = variant('image = "echo"\npull = "never"').source
+    assert shipped.command[0] == sys.executable
+    assert variant('image = "docker://echo"').source == Image("echo")
+    assert variant('image = "chat:1"', '[images]\n"chat:1" = "./chat serve"').source == Program(
+        (str(tmp_path / "chat"), "serve"), tmp_path
+    )
+
+
+def test_everything_that_an_instance_may_have(variant, tmp_path):
+    written = """
+        image = "chat:1"
+        variant = "B"
+        instances = 3
+        model_data = "data/model.tar.gz"
+        environment = { LANGUAGE = "en", A = "" }
+        gpus = 2
+        cpus = 1.5
+        memory = "2GiB"
+        container_hostname = "chat"
+        startup_timeout = 1
+        health_ping_interval = 2
+        health_ping_timeout = 3
+        health_pings_missed = 4
+        instance_drain_timeout = 5
+        stop_timeout = 6
+    """
+    assert variant(written) == Variant(
+        source=Image("chat:1"),
+        name="B",
+        instances=3,
+        model_data=str(tmp_path / "data" / "model.tar.gz"),
+        environment=(("A", ""), ("LANGUAGE", "en")),
+        gpus=2,
+        cpus=1.5,
+        memory=2 << 30,
+        container_hostname="chat",
+        times=InstanceTimes(
+            startup_timeout=1.0,
+            ping_interval=2.0,
+            ping_timeout=3.0,
+            pings_missed=4,
+            drain_timeout=5.0,
+            stop_timeout=6.0,
+        ),
+    )
+
+
+@pytest.mark.parametrize("data", ["s3://bucket", "s3://bucket/models/chat.tar.gz", "/data/model"])
+def test_model_data_elsewhere(variant, data):
+    assert variant(f'command = "a"\nmodel_data = "{data}"').model_data == data
+
+
+def test_times_come_from_the_nearest(endpoint):
+    text = """
+        [instance]
+        stop_timeout = 1
+        startup_timeout = 2
+        health_ping_timeout = 3
+        [endpoints.a]
+        stop_timeout = 4
+        command = "a"
+    """
+    times = endpoint(text, PARTWAY_STOP_TIMEOUT="5", PARTWAY_STARTUP_TIMEOUT="6").variants[0].times
+    assert times == InstanceTimes(stop_timeout=4.0, startup_timeout=6.0, ping_timeout=3.0)
+
+
+# --- Variants ------------------------------------------------------------------------------------
+
+
+def test_variants_have_what_their_endpoint_has_and_their_own(endpoint, tmp_path):
+    found = endpoint(
+        """
+        [endpoints.a]
+        lifetime = 60
+        instances = 2
+        stop_timeout = 1
+        environment = { X = "of all", Y = "of all" }
+        [endpoints.a.variants.old]
+        image = "chat:1"
+        weight = 9
+        cpus = 1
+        [endpoints.a.variants.new]
+        command = "chat"
+        instances = 1
+        environment = { X = "own" }
+        """
+    )
+    times = InstanceTimes(stop_timeout=1.0)
+    assert found == Endpoint(
+        "a",
+        StreamPolicy(lifetime=60.0),
+        (
+            Variant(
+                source=Image("chat:1"),
+                name="old",
+                instances=2,
+                weight=9.0,
+                environment=(("X", "of all"), ("Y", "of all")),
+                cpus=1.0,
+                times=times,
+            ),
+            Variant(
+                source=Program(("chat",), tmp_path),
+                name="new",
+                environment=(("X", "own"), ("Y", "of all")),
+                times=times,
+            ),
+        ),
+    )
+
+
+def test_variants_of_containers_behind_tls(endpoint, ca):
+    found = endpoint(
+        f"""
+        [endpoints.a]
+        ca = "{ca}"
+        [endpoints.a.variants.b]
+        url = "https://b"
+        [endpoints.a.variants.c]
+        url = "https://c"
+        """
+    )
+    assert [each.source.tls for each in found.variants] == [Trust(ca), Trust(ca)]
+
+
+# --- What is refused -----------------------------------------------------------------------------
+
+A = "[endpoints.a]\n"
+SOURCE = "nothing says what runs it; it must have url, urls, command or image"
+STARTED = "it must be beside command or image, since the gateway does not start what runs at a URL"
+ENGINE = "it must be beside image, since only a container engine knows what to do with it"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (A, f"endpoints.a: {SOURCE}, or variants with one each"),
+        (A + "[endpoints.a.variants.b]\n", f"endpoints.a.variants.b: {SOURCE}"),
+        (
+            A + 'url = "http://h:1"\ncommand = "x"',
+            "endpoints.a.command: it is given beside url; only one of the two must be there",
+        ),
+        (
+            A + 'image = "x"\n[endpoints.a.variants.b]\nimage = "y"',
+            "endpoints.a.image: it is given beside variants; it must be left out, or they must",
+        ),
+        (
+            A + 'variant = "x"\n[endpoints.a.variants.b]\nimage = "y"',
+            "endpoints.a.variant: it is given beside variants; it must be left out, or they must",
+        ),
+        (A + "variants = {}", "endpoints.a.variants: there are 0; there must be from 1 to 10"),
+        (
+            A + "".join(f'[endpoints.a.variants.b{n}]\nimage = "x"\n' for n in range(11)),
+            "endpoints.a.variants: there are 11; there must be from 1 to 10",
+        ),
+        (
+            A + '[endpoints.a.variants.b]\nimage = "x"\nweight = 0',
+            "endpoints.a.variants: the weight of each is 0; one at least must have more",
+        ),
+        *(
+            (
+                A + f'{source}\n{key} = {value}',
+                f"endpoints.a.{key}: it is given beside {source.split()[0]}; {must}",
+            )
+            for source in ('url = "http://h:1"', 'urls = ["http://h:1"]')
+            for key, value, must in (
+                ("instances", "2", STARTED),
+                ("model_data", '"x"', STARTED),
+                ("environment", '{ X = "y" }', STARTED),
+                ("gpus", "1", STARTED),
+                ("startup_timeout", "1", STARTED),
+                ("stop_timeout", "1", STARTED),
+                ("memory", "1", ENGINE),
+            )
+        ),
+        *(
+            (
+                A + f'command = "x"\n{key} = {value}',
+                f"endpoints.a.{key}: it is given beside command; {ENGINE}",
+            )
+            for key, value in (
+                ("cpus", "1"), ("memory", "1"), ("container_hostname", '"x"'), ("pull", '"never"'),
+            )
+        ),
+        (
+            A + 'image = "x"\ncwd = "y"',
+            ("endpoints.a.cwd: it is given beside image; it must be beside command, since only a "
+            "command runs in a folder of this machine"),
+        ),
+        (
+            A + 'image = "x"\nca = "y"',
+            ("endpoints.a.ca: it is given beside image; it must be beside url or urls, since it is "
+            "for containers that are reached over https://"),
+        ),
+        (
+            A + 'cpus = 1\n[endpoints.a.variants.b]\ncommand = "x"',
+            f"endpoints.a.cpus: it is given beside command of the variant b; {ENGINE}",
+        ),
+        (
+            A + 'urls = ["http://h:1"]\nca = "y"',
+            "endpoints.a.ca: http://h:1 is without TLS; it must be https://",
+        ),
+        (
+            A + 'urls = ["http://h:1", "https://h:2"]',
+            "endpoints.a.urls: some are with TLS; all of them must be https://, or none",
+        ),
+        (
+            A + 'urls = ["http://h:1", "http://h:1"]',
+            "endpoints.a.urls: one of them is there twice; each must be there once",
+        ),
+        (
+            A + 'command = "x"\nenvironment = { SAGEMAKER_BIND_TO_PORT = "1" }',
+            ("endpoints.a.environment.SAGEMAKER_BIND_TO_PORT: it must be left to the gateway, "
+            "which says by it where a container is to listen"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together(refused, text, said):
+    assert refused(text) == said
+
+
+def test_each_variant_that_cannot_have_what_its_endpoint_has_is_named(refused):
+    lines = refused(
+        """
+        [endpoints.a]
+        pull = "never"
+        [endpoints.a.variants.b]
+        command = "x"
+        [endpoints.a.variants.c]
+        command = "x"
+        cpus = 1
+        """
+    ).splitlines()
+    assert lines == [
+        f"endpoints.a.pull: it is given beside command of the variant b; {ENGINE}",
+        f"endpoints.a.pull: it is given beside command of the variant c; {ENGINE}",
+        f"endpoints.a.variants.c.cpus: it is given beside command; {ENGINE}",
+    ]

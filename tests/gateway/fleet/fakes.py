@@ -1,0 +1,169 @@
+"""Containers that do what a test says, and a fleet of them by a clock that the test turns."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from itertools import count
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
+from partway.gateway.fleet.fleet import Fleet, Means
+from partway.gateway.fleet.instance import InstanceContext
+from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.fleet.routing import Router
+from partway.gateway.streams.policy import StreamPolicy
+from tests.gateway.streams.fakes import FakeClock
+
+PROGRAM = Program(("serve",))
+
+
+async def turns(number=60):
+    """Let everything go on that waits for nothing."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+def variant(**keys):
+    return Variant(source=PROGRAM, **keys)
+
+
+def endpoint(name="echo", *variants, policy=None, **keys):
+    return Endpoint(name, policy or StreamPolicy(), variants or (variant(**keys),))
+
+
+class FakeContainer:
+    def __init__(self, order, port, *, stubborn):
+        self.order = order
+        self.address = Address("127.0.0.1", port)
+        self.trouble = None
+        self.signals = []
+        self._stubborn = stubborn
+        self._ended = asyncio.get_running_loop().create_future()
+
+    async def verify(self):
+        pass
+
+    async def wait(self):
+        return await asyncio.shield(self._ended)
+
+    def end(self, how="ended with status 3"):
+        if not self._ended.done():
+            self._ended.set_result(how)
+
+    async def stop(self, grace):
+        self.signals.append("TERM")
+        if not self._stubborn:
+            self.end("ended with status 0")
+        return await self.wait() == "ended with status 0"
+
+    def kill(self):
+        if not self._ended.done():
+            self.signals.append("KILL")
+            self.end("was ended by SIGKILL")
+
+    @property
+    def running(self):
+        return not self._ended.done()
+
+
+class FakeLauncher:
+    """Launches what answers pings at once, unless the test says otherwise.
+
+    Attributes:
+        troubles: what a ping of each of the next containers says; None for 200.
+        errors: LaunchErrors for the next launches.
+        held: set it to have launches wait for it.
+    """
+
+    def __init__(self):
+        self.containers = []
+        self.troubles = deque()
+        self.errors = deque()
+        self.stubborn = False
+        self.held = None
+        self._ports = count(1)
+
+    async def launch(self, order):
+        if self.held is not None:
+            await self.held.wait()
+        if self.errors and (error := self.errors.popleft()) is not None:
+            raise error
+        container = FakeContainer(order, next(self._ports), stubborn=self.stubborn)
+        container.trouble = self.troubles.popleft() if self.troubles else None
+        self.containers.append(container)
+        return container
+
+    async def aclose(self):
+        pass
+
+    @property
+    def running(self):
+        return [each for each in self.containers if each.running]
+
+    async def ping(self, place, seconds):
+        (container,) = [each for each in self.containers if each.address == place.container]
+        return container.trouble if container.running else "Connection refused"
+
+    def lasting(self, why="there is no such program"):
+        self.errors.append(LaunchError(why, passing=False))
+
+    def passing(self, times=1, why="the engine is away"):
+        self.errors.extend(LaunchError(why, passing=True) for _ in range(times))
+
+
+class FakeOutput:
+    def __init__(self):
+        self.fed = b""
+        self.closed = False
+
+    def feed(self, data):
+        self.fed += data
+
+    def last_lines(self):
+        return tuple(self.fed.decode().splitlines()[-2:])
+
+    def close(self):
+        self.closed = True
+
+
+class FakeFleet:
+    def __init__(self):
+        self.clock = FakeClock()
+        self.launcher = FakeLauncher()
+        self.outputs = {}
+        self.launched = []
+        self.router = Router(random.Random(1))
+        around = InstanceContext(
+            ping=self.launcher.ping,
+            clock=self.clock,
+            wall_clock=lambda: self.clock.now,
+            launched=lambda *what: self.launched.append(what),
+        )
+        self.fleet = Fleet(self.router, Means(lambda _: self.launcher, self._output, None, around))
+
+    def _output(self, instance):
+        return self.outputs.setdefault(instance, FakeOutput())
+
+    async def apply(self, endpoint):
+        self.fleet.apply(endpoint)
+        await turns()
+
+    async def advance(self, seconds, step=0.25):
+        """Turn the clock in steps, each with time for what it leads to."""
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.clock.advance(min(step, end - self.clock.now))
+            await turns(20)
+
+    def status(self, name="echo"):
+        (found,) = [each for each in self.fleet.describe() if each.name == name]
+        return found
+
+    def states(self, name="echo"):
+        return sorted(
+            str(instance.state)
+            for each in self.status(name).variants
+            for instance in each.instances
+        )

@@ -1,0 +1,287 @@
+"""partway.gateway.fleet.launchers.engine_client: where an engine is, and each way it can answer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from partway.gateway.clock import LoopClock
+from partway.gateway.fleet.launchers.engine_client import (
+    EngineAway,
+    EngineClient,
+    EngineRefusal,
+    EngineState,
+    find_engine,
+)
+from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.limits import (
+    ENGINE_REQUESTS,
+    ENGINE_TIMEOUT,
+    MAX_ENGINE_ANSWER,
+    PULL_SILENCE,
+    PULL_TIMEOUT,
+)
+from tests.gateway.fleet.launchers.fake_engine import PORT, FakeEngine, refusal
+from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.streams.fakes import FakeClock
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+async def fake(anyio_backend, no_leaks, tmp_path) -> AsyncIterator[FakeEngine]:
+    fake = FakeEngine(tmp_path / "engine.sock")
+    await fake.start()
+    yield fake
+    await fake.stop()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def client(fake, clock) -> AsyncIterator[EngineClient]:
+    client = EngineClient(fake.where, clock)
+    yield client
+    await client.aclose()
+
+
+# --- Finding it ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "unix:///run/engine.sock",
+        "tcp://127.0.0.1:2375",
+        "tcp://localhost:2375",
+        "http://[::1]:2375",
+    ],
+)
+def test_an_engine_that_is_named(where):
+    assert find_engine({"DOCKER_HOST": where}) == where
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "tcp://engine.example:2375",
+        "tcp://127.0.0.1",
+        "tcp://127.0.0.1:port",
+        "ssh://me@127.0.0.1",
+        "unix://",
+        "/var/run/docker.sock",
+        "https://127.0.0.1:2376",
+    ],
+)
+def test_an_engine_that_is_elsewhere(where):
+    with pytest.raises(LaunchError, match="the engine must run on this machine") as caught:
+        find_engine({"DOCKER_HOST": where})
+    assert repr(where) in str(caught.value)
+    assert not caught.value.passing
+
+
+@pytest.mark.parametrize(
+    ("variable", "place"),
+    [
+        ("HOME", ".docker/run/docker.sock"),
+        ("XDG_RUNTIME_DIR", "docker.sock"),
+        ("XDG_RUNTIME_DIR", "podman/podman.sock"),
+    ],
+)
+def test_an_engine_of_a_users_own(tmp_path, monkeypatch, variable, place):
+    monkeypatch.setattr(
+        "partway.gateway.fleet.launchers.engine_client.ENGINE_SOCKET", tmp_path / "none"
+    )
+    environment = {variable: str(tmp_path)}
+    with pytest.raises(LaunchError) as caught:
+        find_engine(environment)
+    assert str(tmp_path / place) in str(caught.value)
+    assert caught.value.passing, "it may be started yet"
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).touch()
+    with pytest.raises(LaunchError):  # a file is no engine
+        find_engine(environment)
+    (tmp_path / place).unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / place))
+        assert find_engine(environment) == f"unix://{tmp_path / place}"
+
+
+def test_who_has_no_engine_does_not_pay_for_its_client():
+    asked = "import sys; import partway.gateway.fleet.launchers.engine; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, text=True)
+    assert "partway.gateway.fleet.launchers.engine" in done.stdout.split()
+    assert "aiodocker" not in done.stdout.split()
+
+
+# --- What it answers -----------------------------------------------------------------------------
+
+
+async def test_what_an_engine_has(client, fake):
+    found = await soon(client.image("model:1"))
+    assert found.entrypoint == ("program",)
+    assert await soon(client.image("example/model:2")) is None
+    await soon(client.create("one", {"Labels": {"partway.gateway": "g", "partway.instance": "i"}}))
+    assert await soon(client.containers_of("g")) == {"one": "i"}
+    assert await soon(client.containers_of("h")) == {}
+    assert await soon(client.state("one")) == EngineState(False, 0, False, "", None)
+    await soon(client.start("one"))
+    assert (await soon(client.state("one"))).port == PORT
+    assert await soon(client.remove("one"))
+    assert not await soon(client.remove("one"))
+
+
+async def test_an_image_without_a_configuration(client, fake):
+    fake.images["model:1"] = None
+    assert (await soon(client.image("model:1"))).entrypoint == ()
+
+
+async def test_a_refusal_has_the_engines_words(client, fake):
+    fake.answers["POST /containers/one/start"] = refusal(500, "no \x1b[31mroom\nleft")
+    with pytest.raises(EngineRefusal) as caught:
+        await soon(client.start("one"))
+    assert (caught.value.status, str(caught.value)) == (500, "no �[31mroom�left")
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (None, "does not answer: "),
+        (web.Response(text="[", content_type="application/json"), "answers wrongly"),
+        (web.json_response([]), "answers wrongly"),
+        (web.json_response({}), "answers wrongly"),
+        (web.Response(text="hello", content_type="text/html"), "answers wrongly"),
+        (web.Response(status=500, body=b"[", headers=JSON), "answers wrongly"),
+        (
+            web.Response(
+                body=b'"' + b"x" * MAX_ENGINE_ANSWER + b'"', content_type="application/json"
+            ),
+            "does not answer: ClientPayloadError",
+        ),
+    ],
+)
+async def test_odd_answers(client, fake, answer, what):
+    fake.answers["GET /containers"] = answer
+    with pytest.raises(EngineAway, match=what) as caught:
+        await soon(client.state("one"))
+    assert fake.where in str(caught.value)
+
+
+async def test_an_odd_image(client, fake):
+    fake.images["model:1"] = {"Entrypoint": "python"}
+    with pytest.raises(EngineAway, match="Entrypoint in the image's configuration must be a list"):
+        await soon(client.image("model:1"))
+
+
+async def test_an_engine_that_is_away_is_named(client, fake):
+    await fake.stop()
+    with pytest.raises(EngineAway, match=r"engine\.sock does not answer: No such file"):
+        await soon(client.image("model:1"))
+    await fake.start()
+    assert await soon(client.image("model:1")) is not None
+
+
+async def test_an_answer_that_does_not_come_is_not_waited_for(client, fake, clock):
+    asked = asyncio.Event()
+
+    async def hang() -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    fake.answers["GET /images"] = hang
+    asking = asyncio.create_task(client.image("model:1"))
+    await soon(asked.wait())
+    clock.advance(ENGINE_TIMEOUT)
+    with pytest.raises(EngineAway, match="has not answered within 60 s"):
+        await soon(asking)
+
+
+async def test_so_much_is_asked_at_a_time(client, fake):
+    await soon(client.image("model:1"))
+    waiting = []
+    go = asyncio.Event()
+
+    async def hold() -> None:
+        waiting.append(1)
+        await go.wait()
+
+    fake.answers["GET /images"] = hold
+    asking = [asyncio.create_task(client.image("model:1")) for _ in range(3 * ENGINE_REQUESTS)]
+    await eventually(lambda: len(waiting) == ENGINE_REQUESTS)
+    go.set()
+    await soon(asyncio.wait(asking))
+    assert len(waiting) == 3 * ENGINE_REQUESTS
+
+
+# --- Pulling -------------------------------------------------------------------------------------
+
+
+async def test_a_pull(client, fake):
+    fake.pulls["new:1"] = [{"status": "Pulling"}, {"status": "Done"}]
+    await soon(client.pull("new:1"))
+    assert await soon(client.image("new:1")) is not None
+
+
+async def test_a_pull_that_fails_says_so_in_the_middle(client, fake):
+    fake.pulls["new:1"] = [
+        {"status": "Pulling"},
+        {"errorDetail": {"message": "manifest unknown"}, "error": "manifest unknown"},
+    ]
+    with pytest.raises(EngineRefusal, match="manifest unknown"):
+        await soon(client.pull("new:1"))
+
+
+async def test_a_pull_without_a_word_is_not_waited_for(client, fake, clock):
+    said = asyncio.Event()
+
+    async def hang() -> None:
+        said.set()
+        await asyncio.Event().wait()
+
+    fake.pulls["new:1"] = [{"status": "Pulling"}, hang]
+    pulling = asyncio.create_task(client.pull("new:1"))
+    await soon(said.wait())
+    await eventually(lambda: clock.now + PULL_SILENCE in [each.due for each in clock.armed])
+    clock.advance(PULL_SILENCE)
+    with pytest.raises(EngineAway, match="has said nothing of the image's pull for 300 s"):
+        await soon(pulling)
+
+
+async def test_nor_is_one_without_end(client, fake, clock):
+    turn = asyncio.Event()
+
+    async def later() -> None:
+        clock.advance(PULL_SILENCE - 1)
+        turn.set()
+
+    fake.pulls["new:1"] = [each for _ in range(20) for each in (later, {"status": "…"})]
+    with pytest.raises(EngineAway, match=f"not pulled the image within {PULL_TIMEOUT:g} s"):
+        await soon(client.pull("new:1"))
+
+
+# --- What a container prints ---------------------------------------------------------------------
+
+
+async def test_output_is_asked_for_with_its_times_from_a_second_on(client, fake):
+    await soon(client.create("one", {}))
+    fake.containers["one"].says(b"\xff\n")
+    found = b"".join([data async for data in client.output("one", 12)])
+    assert found.endswith(b"Z \xff\n")
+    assert fake.asked[-1] == "GET /containers/one/logs"
+    with pytest.raises(EngineRefusal, match="No such container"):
+        [data async for data in client.output("two", 0)]
+
+
+async def test_on_the_loops_own_clock(fake):
+    client = EngineClient(fake.where, LoopClock())
+    assert await soon(client.image("model:1"))
+    await client.aclose()

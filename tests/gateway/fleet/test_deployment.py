@@ -1,0 +1,101 @@
+"""partway.gateway.fleet.deployment: a change comes up beside what serves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from partway.protocol.errors import InputValidationError
+from tests.gateway.fleet.fakes import endpoint, turns, variant
+
+
+async def test_more_and_fewer_instances_keep_those_that_are_there(of):
+    await of.apply(endpoint(instances=1))
+    await of.apply(endpoint(instances=3))
+    assert of.states() == ["InService"] * 3
+    first = of.launcher.containers[0]
+    await of.apply(endpoint(instances=1))
+    assert of.launcher.running == [first]
+    assert of.states() == ["InService"]
+
+
+async def test_another_version_takes_over_when_it_is_up(of):
+    await of.apply(endpoint())
+    of.launcher.troubles.append("Connection refused")
+    await of.apply(endpoint(environment=(("A", "1"),)))
+    assert of.status().state == "Updating"
+    old, new = of.launcher.containers
+    lease = of.router.lease("echo")
+    assert lease.place.container == old.address
+    new.trouble = None
+    await of.advance(6)
+    assert of.status().state == "InService"
+    with of.router.lease("echo") as later:
+        assert later.place.container == new.address
+    assert old.running
+    lease.__exit__(None, None, None)
+    await turns()
+    assert old.signals == ["TERM"]
+
+
+async def test_one_that_does_not_come_up_leaves_the_old_one_serving(of):
+    await of.apply(endpoint(instances=2))
+    of.launcher.lasting("the image has no label")
+    await of.apply(endpoint(instances=3, environment=(("A", "1"),)))
+    status = of.status()
+    assert (status.state, status.reason) == ("InService", "the image has no label")
+    assert of.launcher.running == of.launcher.containers[:2]
+    assert of.states() == ["InService", "InService"]
+
+
+async def test_a_change_in_the_midst_of_another_takes_its_place(of):
+    await of.apply(endpoint())
+    of.launcher.troubles.append("Connection refused")
+    await of.apply(endpoint(environment=(("A", "1"),)))
+    await of.apply(endpoint(environment=(("A", "2"),)))
+    old, never, new = of.launcher.containers
+    assert of.launcher.running == [new]
+    assert "TERM" in never.signals
+    assert old.signals == ["TERM"]
+    assert new.order.variant.environment == (("A", "2"),)
+
+
+async def test_weights_alone_start_nothing(of):
+    one = endpoint("echo", variant(name="A"), variant(name="B"))
+    await of.apply(one)
+    await of.apply(endpoint("echo", variant(name="A", weight=0.0), variant(name="B", weight=3.0)))
+    assert len(of.launcher.containers) == 2
+    assert {of.router.lease("echo").variant for _ in range(20)} == {"B"}
+    assert of.router.lease("echo", "A").variant == "A"
+
+
+async def test_a_variant_that_is_no_more_drains(of):
+    await of.apply(endpoint("echo", variant(name="A"), variant(name="B")))
+    await of.apply(endpoint("echo", variant(name="B")))
+    assert [each.order.variant.name for each in of.launcher.running] == ["B"]
+    with pytest.raises(InputValidationError, match="it has 'B'"):
+        of.router.lease("echo", "A")
+
+
+async def test_a_policy_alone_is_that_of_the_next_stream(of):
+    await of.apply(endpoint())
+    policy = dataclasses.replace(endpoint().policy, lifetime=7.0)
+    await of.apply(endpoint(policy=policy))
+    assert len(of.launcher.containers) == 1
+    assert of.router.lease("echo").place.policy.lifetime == 7.0
+
+
+async def test_the_same_again_changes_nothing(of):
+    await of.apply(endpoint())
+    before = of.status()
+    await of.apply(endpoint())
+    assert of.status() == before
+
+
+async def test_new_instances_on_demand(of):
+    await of.apply(endpoint())
+    await of.fleet.restart("echo")
+    await turns()
+    old, new = of.launcher.containers
+    assert (old.running, new.running) == (False, True)

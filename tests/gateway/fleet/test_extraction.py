@@ -1,0 +1,296 @@
+"""partway.gateway.fleet.extraction: what is unpacked, read-only, and every archive that is not."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import resource
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partway.gateway.archives.heads import ArchiveError
+from partway.gateway.fleet import extraction
+from partway.gateway.fleet.disk_room import DiskRoom, NoRoom, RoomShare
+from partway.gateway.fleet.extraction import digest_of, unpack
+from partway.gateway.fleet.file_work import Wanted, WorkStopped, remove_tree
+from partway.gateway.limits import MODEL_DATA_RATIO, MODEL_DATA_RATIO_FROM
+from tests.conftest import ROOT
+from tests.gateway.fleet.model_archives import (
+    BAD,
+    MODEL,
+    file,
+    folder,
+    link,
+    packed,
+    tar,
+    tree,
+)
+
+
+def share(most: int = 1 << 30) -> RoomShare:
+    return DiskRoom(most).share()
+
+
+def unpacked(tmp_path: Path, data: bytes, room: RoomShare | None = None) -> Path:
+    archive, into = tmp_path / "model.tar.gz", tmp_path / "into"
+    archive.write_bytes(data)
+    assert unpack(archive, into, room or share(), Wanted()) == hashlib.sha256(data).hexdigest()
+    return into
+
+
+def names(path: Path) -> set[str]:
+    return {each.name for each in path.iterdir()}
+
+
+def of(*members: tuple[tarfile.TarInfo, bytes], form: int = tarfile.PAX_FORMAT) -> bytes:
+    return gzip.compress(tar(members, form))
+
+
+# --- What is unpacked -----------------------------------------------------------------------------
+
+
+@pytest.mark.clause("1.1-7")
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
+def test_files_and_folders(tmp_path, form):
+    members = [folder("."), folder("code"), *(file(f"./{n}", c) for n, c in MODEL.items())]
+    into = unpacked(tmp_path, of(*members, folder("none"), form=form))
+    assert tree(into) == MODEL
+    assert (into / "none").is_dir()
+
+
+def test_as_tar_packs_it(tmp_path):
+    """The command that messages and pages name."""
+    source = tmp_path / "source"
+    (source / "a b" / "ä").mkdir(parents=True)
+    (source / "a b" / "ä" / ("long" * 50)).write_bytes(b"1")
+    (source / "link").symlink_to("a b/ä")
+    archive = tmp_path / "model.tar.gz"
+    subprocess.run(["tar", "-czf", archive, "-C", source, "."], check=True)
+    into = unpacked(tmp_path, archive.read_bytes())
+    assert tree(into) == tree(source)
+    assert (into / "link").readlink() == Path("a b/ä")
+
+
+@pytest.mark.clause("1.1-6")
+def test_nobody_may_write(tmp_path):
+    into = unpacked(tmp_path, of(file("a/b/x", b"1", mode=0o777), file("y", b"2", mode=0o6622)))
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in into.rglob("*")}
+    assert modes == {"a": 0o555, "b": 0o555, "x": 0o555, "y": 0o444}
+    remove_tree(into)
+    assert not into.exists()
+
+
+def test_links_that_stay_inside(tmp_path):
+    into = unpacked(
+        tmp_path,
+        of(
+            link("snapshot/model.bin", "../blobs/0"),  # as Hugging Face's cache has them
+            file("blobs/0", b"weights"),
+            link("latest", "snapshot"),
+            link("same", "blobs/0", tarfile.LNKTYPE),
+            link("here", "."),
+        ),
+    )
+    assert (into / "latest" / "model.bin").read_bytes() == b"weights"
+    assert (into / "same").stat().st_ino == (into / "blobs" / "0").stat().st_ino
+    assert (into / "here").resolve() == into
+
+
+def test_several_packed_one_after_another_are_one(tmp_path):
+    data = tar([file("x", b"1" * 1000)])
+    assert tree(unpacked(tmp_path, gzip.compress(data[:700]) + gzip.compress(data[700:]))) == {
+        "x": b"1" * 1000
+    }
+
+
+_NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0/."), min_size=1, max_size=60)
+
+
+@given(files=st.dictionaries(_NAMES, st.binary(max_size=1500), min_size=1, max_size=5))
+def test_whatever_is_packed_comes_out(tmp_path_factory, files):
+    path = tmp_path_factory.mktemp("any")
+    assert tree(unpacked(path, packed(files))) == files
+
+
+# --- What is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("1.1-7")
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_archive(tmp_path, name):
+    data, said = BAD[name]
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "model.tar.gz").write_bytes(data)
+    with pytest.raises(ArchiveError) as caught:
+        unpack(outside / "model.tar.gz", outside / "into", share(), Wanted())
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert names(tmp_path) == {"outside"}
+    assert names(outside) <= {"model.tar.gz", "into"}
+
+
+@given(data=st.data())
+def test_whatever_a_file_is_nothing_comes_out_beside_it(tmp_path_factory, data):
+    whole = tar([file("a", b"1" * 600), link("b", "a"), folder("d"), file("d/" + "n" * 120, b"2")])
+    at = data.draw(st.integers(0, len(whole) - 1))
+    broken = whole[:at] + data.draw(st.binary(max_size=40)) + whole[at + 20 :]
+    path = tmp_path_factory.mktemp("any")
+    (path / "model.tar.gz").write_bytes(gzip.compress(broken, 1))
+    with suppress(ArchiveError):
+        unpack(path / "model.tar.gz", path / "into", share(), Wanted())
+    assert names(path) <= {"model.tar.gz", "into"}
+
+
+def test_a_hole_of_the_filter_lets_nothing_out(tmp_path, monkeypatch):
+    """Were the filter to let all through, as it does in some Pythons with links upon links."""
+    monkeypatch.setattr(tarfile, "data_filter", lambda member, path: member)
+    outside = tmp_path / "secret"
+    outside.write_bytes(b"secret")
+    for number, members in enumerate(
+        [
+            [link("l", "../secret")],
+            [link("l", str(outside))],
+            [link("up", ".."), file("up/evil", b"x")],
+            [link("up", ".."), link("l", "up/secret")],
+            [link("l", "../secret", tarfile.LNKTYPE)],
+            [link("up", ".."), link("l", "up/secret", tarfile.LNKTYPE)],
+        ]
+    ):
+        (tmp_path / "model.tar.gz").write_bytes(of(*members))
+        with pytest.raises(ArchiveError):
+            unpack(tmp_path / "model.tar.gz", tmp_path / f"into{number}", share(), Wanted())
+    assert not (tmp_path / "evil").exists()
+
+
+def test_a_python_without_the_filter(tmp_path, monkeypatch):
+    monkeypatch.delattr(tarfile, "data_filter")
+    with pytest.raises(
+        ArchiveError, match=r"this Python cannot unpack safely; .* 3\.11\.4 or newer"
+    ):
+        unpack(tmp_path / "any", tmp_path / "into", share(), Wanted())
+
+
+# --- Bounds ---------------------------------------------------------------------------------------
+
+
+def zeros(size: int) -> bytes:
+    """A gzipped tar with a file of zeros."""
+    member, _ = file("zeros")
+    member.size, member.mtime = size, 0
+    target = io.BytesIO()
+    with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=1) as stream:
+        stream.write(member.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(size >> 20):
+            stream.write(bytes(1 << 20))
+        stream.write(bytes(1024))
+    return target.getvalue()
+
+
+def test_a_bomb_by_its_ratio(tmp_path, monkeypatch):
+    monkeypatch.setattr(extraction, "MODEL_DATA_RATIO_FROM", 1 << 20)
+    with pytest.raises(ArchiveError, match=r"more than \d+ bytes unpacked, and that is more than"):
+        unpacked(tmp_path, zeros(4 << 20))
+    assert (tmp_path / "into" / "zeros").stat().st_size == 0  # its head said so
+
+
+def test_what_packs_well_is_no_bomb_while_it_is_small(tmp_path):
+    into = unpacked(tmp_path, zeros(8 << 20))
+    assert (into / "zeros").stat().st_size == 8 << 20
+    assert MODEL_DATA_RATIO_FROM >= 8 << 20
+    assert MODEL_DATA_RATIO < 1000
+
+
+def test_a_bomb_by_its_size(tmp_path):
+    with pytest.raises(
+        NoRoom, match=r"it takes more than the 1\.0 MiB that all model data may have"
+    ):
+        unpacked(tmp_path, zeros(4 << 20), share(1 << 20))
+    assert not (tmp_path / "into" / "zeros").exists()
+
+
+def test_a_bomb_behind_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(extraction, "MODEL_DATA_RATIO_FROM", 1 << 20)
+    data = packed(MODEL) + gzip.compress(bytes(4 << 20))
+    with pytest.raises(ArchiveError, match="goes on behind its end"):
+        unpacked(tmp_path, data)
+
+
+@pytest.mark.parametrize("many", ["files", "folders"])
+def test_too_many(tmp_path, monkeypatch, many):
+    monkeypatch.setattr(extraction, "MODEL_DATA_FILES", 10)
+    members = [file(f"{n}" if many == "files" else f"{n}/x") for n in range(11)]
+    assert len(tree(unpacked(tmp_path, of(*members[:5])))) == 5
+    (tmp_path / "b").mkdir()
+    with pytest.raises(ArchiveError, match="more than 10 files and folders"):
+        unpacked(tmp_path / "b", of(*members))
+
+
+def test_empty_files_take_space_too(tmp_path):
+    with pytest.raises(NoRoom):
+        unpacked(tmp_path, of(*(file(f"{n}") for n in range(300))), share(1 << 20))
+
+
+@pytest.mark.parametrize("key", ["path", "comment"])
+def test_a_bomb_of_pax_records(tmp_path, key):
+    """tarfile takes minutes for it, in the Pythons up to 3.13."""
+    member, content = file("x", pax_headers={key: "1" * (200 << 10)})
+    before = time.process_time()
+    with pytest.raises(
+        ArchiveError, match=r"a file with a head of 20\d+ bytes; it must be at most"
+    ):
+        unpacked(tmp_path, of((member, content)))
+    assert time.process_time() - before < 1
+
+
+# --- The disk -------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_is_full(tmp_path):
+    """By the bound of a process on its files: no file system has to be filled for it."""
+    (tmp_path / "model.tar.gz").write_bytes(zeros(4 << 20))
+    program = (
+        "import sys; from pathlib import Path; from partway.gateway.fleet.extraction import *;"
+        "from partway.gateway.fleet.disk_room import DiskRoom; top = Path(sys.argv[1]);"
+        "share = DiskRoom(1 << 30).share();"
+        "unpack(top / 'model.tar.gz', top / 'into', share, Wanted())"
+    )
+
+    def bounded() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    command = [sys.executable, "-B", "-c", program, str(tmp_path)]
+    ended = subprocess.run(
+        command, preexec_fn=bounded, capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert ended.stderr.rstrip().endswith("OSError: [Errno 27] File too large")
+
+
+# --- Its end --------------------------------------------------------------------------------------
+
+
+def test_work_that_is_not_wanted_stops(tmp_path):
+    (tmp_path / "model.tar.gz").write_bytes(packed(MODEL))
+    wanted = Wanted()
+    wanted.stop()
+    with pytest.raises(WorkStopped):
+        unpack(tmp_path / "model.tar.gz", tmp_path / "into", share(), wanted)
+    with pytest.raises(WorkStopped):
+        digest_of(tmp_path / "model.tar.gz", wanted)
+
+
+def test_the_digest_is_of_the_file_as_it_is(tmp_path):
+    (tmp_path / "model.tar.gz").write_bytes(b"1" * 3_000_000)
+    digest = digest_of(tmp_path / "model.tar.gz", Wanted())
+    assert digest == hashlib.sha256(b"1" * 3_000_000).hexdigest()

@@ -1,0 +1,117 @@
+"""partway.gateway.fleet.fleet: endpoints come, are asked for, and go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from partway.gateway.fleet.fleet import FleetStopping, NoSuchEndpoint
+from partway.protocol.errors import InputValidationError, ServiceUnavailable
+from tests.gateway.fleet.fakes import endpoint, turns
+
+
+async def test_an_endpoint_comes_up(of):
+    of.fleet.start([endpoint(instances=2)])
+    assert not of.fleet.is_ready
+    with pytest.raises(ServiceUnavailable, match="its instances are being started"):
+        of.router.lease("echo")
+    assert await of.fleet.settled(30)
+    assert of.fleet.is_ready
+    assert of.status().state == "InService"
+    assert of.states() == ["InService", "InService"]
+    with of.router.lease("echo") as lease:
+        assert lease.place.endpoint == "echo"
+        assert lease.variant == "AllTraffic"
+        assert lease.place.container in [each.address for each in of.launcher.containers]
+
+
+async def test_who_asks_too_long_for_it_goes_on_without(of):
+    of.launcher.troubles.append("Connection refused")
+    of.fleet.start([endpoint()])
+    waiting = asyncio.ensure_future(of.fleet.settled(30))
+    await turns()
+    await of.advance(30.5)
+    assert await waiting is False
+    assert of.fleet.is_ready
+    assert of.status().state == "Creating"
+
+
+class TestStopping:
+    async def test_what_is_open_drains_and_is_cut_when_its_time_is_over(self, of):
+        await of.apply(endpoint())
+        (container,) = of.launcher.containers
+        cut = []
+        lease = of.router.lease("echo")
+        lease.ends_by(lambda: cut.append(of.clock.now))
+        began = of.clock.now
+        of.fleet.remove("echo")
+        await turns()
+        with pytest.raises(ServiceUnavailable, match="is being deleted"):
+            of.router.lease("echo")
+        await of.advance(299, step=5)
+        assert not cut
+        await of.advance(2)
+        assert cut == [began + 300]
+        assert container.running
+        lease.__exit__(None, None, None)
+        await turns()
+        assert container.signals == ["TERM"]
+        assert of.fleet.describe() == ()
+        with pytest.raises(InputValidationError, match="there is no endpoint 'echo'"):
+            of.router.lease("echo")
+
+    async def test_one_that_is_still_being_launched_is_not_waited_for(self, of):
+        of.launcher.held = asyncio.Event()
+        await of.apply(endpoint())
+        of.fleet.remove("echo")
+        await turns()
+        assert of.fleet.describe() == ()
+        assert of.launcher.containers == []
+
+    async def test_one_that_starts_is_told_to_end(self, of):
+        of.launcher.troubles.append("Connection refused")
+        await of.apply(endpoint())
+        of.fleet.remove("echo")
+        await turns()
+        assert of.launcher.containers[0].signals == ["TERM"]
+        assert of.fleet.describe() == ()
+
+    async def test_a_second_word_kills(self, of):
+        of.launcher.stubborn = True
+        await of.apply(endpoint())
+        lease = of.router.lease("echo")
+        of.fleet.remove("echo")
+        await turns()
+        of.fleet.hasten()
+        await turns()
+        assert of.launcher.containers[0].signals == ["TERM", "KILL"]
+        assert of.fleet.describe() == ()
+        lease.__exit__(None, None, None)
+
+    async def test_a_name_can_be_had_again_while_the_old_one_drains(self, of):
+        await of.apply(endpoint())
+        lease = of.router.lease("echo")
+        of.fleet.remove("echo")
+        await turns()
+        await of.apply(endpoint())
+        _, new = of.launcher.containers
+        assert of.router.lease("echo").place.container == new.address
+        lease.__exit__(None, None, None)
+        await turns()
+        assert of.launcher.running == [new]
+        assert of.status().state == "InService"
+
+    async def test_a_fleet_that_stops_takes_no_changes(self, of):
+        await of.apply(endpoint())
+        await of.fleet.stop()
+        assert of.launcher.running == []
+        with pytest.raises(FleetStopping):
+            of.fleet.apply(endpoint())
+
+
+async def test_a_name_that_is_none_says_which_there_are(of):
+    await of.apply(endpoint("a"))
+    await of.apply(endpoint("b"))
+    with pytest.raises(NoSuchEndpoint, match="no endpoint 'c'; there are: a, b"):
+        await of.fleet.restart("c")

@@ -1,0 +1,131 @@
+"""partway.gateway.fleet.gpus: what nvidia-smi says is said by a script in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from partway.gateway.fleet import gpus
+from partway.gateway.fleet.gpus import GpuShares, gpus_of_this_machine
+from partway.gateway.fleet.launchers.launcher import LaunchError
+from tests.gateway.fleet.processes import soon
+
+TWO = """\
+GPU 0: NVIDIA H200 (UUID: GPU-3a1f0000-aaaa-bbbb-cccc-000000000000)
+GPU 1: NVIDIA H200 (UUID: GPU-3a1f0000-aaaa-bbbb-cccc-000000000001)
+"""
+
+#: The first is divided.
+DIVIDED = """\
+GPU 0: NVIDIA H200 (UUID: GPU-aa)
+  MIG 1g.18gb     Device  0: (UUID: MIG-11111111-aaaa)
+  MIG 1g.18gb     Device  1: (UUID: MIG-22222222-aaaa)
+GPU 1: NVIDIA H200 (UUID: GPU-bb)
+GPU 2: Tesla V100 (UUID: GPU-cc)
+  MIG 3g.20gb Device 0: (UUID: MIG-GPU-cc/1/0)
+"""
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the script is written that stands for nvidia-smi; without it there is none."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(gpus, "_DRIVER", tmp_path / "driver")
+    return tmp_path / "nvidia-smi"
+
+
+def says(tool: Path, script: str) -> None:
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+
+
+# --- What there is -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        ("", ()),
+        ("-1", ()),
+        ("NoDevFiles", ()),
+        ("0", ("0",)),
+        ("2, 0", ("2", "0")),
+        ("0,-1,1", ("0",)),
+        ("GPU-3a1f,MIG-77", ("GPU-3a1f", "MIG-77")),
+    ],
+)
+async def test_those_that_the_gateway_may_see(anyio_backend, tool, visible, expected):
+    says(tool, f"echo '{TWO}'")
+    assert await soon(gpus_of_this_machine({"CUDA_VISIBLE_DEVICES": visible})) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("", ()),
+        ("No devices found.", ()),
+        (TWO, tuple(f"GPU-3a1f0000-aaaa-bbbb-cccc-00000000000{n}" for n in range(2))),
+        (DIVIDED, ("MIG-11111111-aaaa", "MIG-22222222-aaaa", "GPU-bb", "MIG-GPU-cc/1/0")),
+    ],
+)
+async def test_those_that_the_drivers_tool_lists(anyio_backend, no_leaks, tool, said, expected):
+    says(tool, f"[ $# = 1 ] && [ $1 = -L ] && echo '{said}'")
+    assert await soon(gpus_of_this_machine({})) == expected
+
+
+@pytest.mark.parametrize("script", [None, "echo 'GPU-no: mismatch'; exit 9", "exec sleep 1000"])
+async def test_without_the_tool_the_driver_is_asked(
+    anyio_backend, no_leaks, tool, script, monkeypatch
+):
+    if script is not None:
+        says(tool, script)
+    monkeypatch.setattr(gpus, "GPU_LIST_TIMEOUT", 0.2)
+    for bus in ("0000:02:00.0", "0000:01:00.0"):
+        folder = tool.parent / "driver" / bus
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(f"Model: NVIDIA\nGPU UUID:\t GPU-{bus[5:7]}\n")
+    assert await soon(gpus_of_this_machine({})) == ("GPU-01", "GPU-02")
+
+
+async def test_most_machines_have_none(anyio_backend, no_leaks, tool):
+    assert await soon(gpus_of_this_machine({})) == ()
+
+
+# --- Whose they are ------------------------------------------------------------------------------
+
+
+def test_each_has_its_own_as_long_as_it_lives():
+    shares = GpuShares(["a", "b", "c"])
+    assert not shares.given
+    assert shares.take("one", 2) == ("a", "b")
+    assert shares.take("two", 1) == ("c",)
+    shares.give_back("one")
+    assert shares.given
+    assert shares.take("three", 1) == ("a",)
+    shares.give_back("two")
+    assert shares.take("four", 2) == ("b", "c")
+    for instance in ("three", "four", "nobody"):
+        shares.give_back(instance)
+    assert not shares.given
+
+
+def test_those_that_others_have_come_back():
+    shares = GpuShares(["a", "b", "c"])
+    shares.take("two", 1)
+    shares.take("one", 1)
+    with pytest.raises(LaunchError) as caught:
+        shares.take("three", 2)
+    assert str(caught.value) == (
+        "2 GPUs are asked for, and 1 of 3 are free: the others are with one, two"
+    )
+    assert caught.value.passing
+    assert shares.take("three", 1) == ("c",)
+
+
+@pytest.mark.parametrize(("there", "seen"), [([], "none"), (["a"], "1 of them")])
+def test_those_that_are_not_there_do_not_come(there, seen):
+    with pytest.raises(LaunchError) as caught:
+        GpuShares(there).take("one", 2)
+    assert f"2 GPUs are asked for, and this gateway sees {seen}" in str(caught.value)
+    assert not caught.value.passing

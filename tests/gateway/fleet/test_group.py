@@ -1,0 +1,44 @@
+"""partway.gateway.fleet.group: as many instances as there are to be, and an end to trying."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.protocol.errors import ServiceUnavailable
+from tests.gateway.fleet.fakes import endpoint, turns
+
+
+async def test_what_cannot_be_launched_fails_with_its_reason(of):
+    of.launcher.lasting("there is no program 'serv'")
+    of.fleet.start([endpoint()])
+    assert await of.fleet.settled(30)
+    status = of.status()
+    assert (status.state, status.reason) == ("Failed", "there is no program 'serv'")
+    with pytest.raises(ServiceUnavailable, match="its instances do not start"):
+        of.router.lease("echo")
+
+
+async def test_what_fails_is_started_again_with_growing_waits(of):
+    of.launcher.passing(4)
+    await of.apply(endpoint())
+    began = of.clock.now
+    starts = []
+    while not of.launcher.containers:
+        await of.advance(0.25)
+        if not of.launcher.errors and not starts:
+            starts.append(of.clock.now - began)
+    assert of.clock.now - began == pytest.approx(0.5 + 1 + 2 + 4)
+    assert of.status().variants[0].restarts == 4
+    assert of.status().state == "InService"
+
+
+async def test_trying_has_an_end_and_can_be_asked_for_anew(of):
+    of.launcher.passing(12)
+    await of.apply(endpoint())
+    await of.advance(320)
+    assert not of.launcher.errors
+    assert (of.status().state, of.status().reason) == ("Failed", "the engine is away")
+    assert of.clock.armed == []
+    await of.fleet.restart("echo")
+    await turns()
+    assert of.status().state == "InService"

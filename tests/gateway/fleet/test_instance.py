@@ -1,0 +1,53 @@
+"""partway.gateway.fleet.instance: one life, from the order to the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.fleet.fakes import endpoint, turns
+
+
+async def test_a_crash_is_noticed_at_once_and_told_with_what_was_printed(of):
+    await of.apply(endpoint(instances=2))
+    first = of.launcher.containers[0]
+    of.outputs[first.order.instance].feed(b"one\ntwo\nthree\n")
+    first.end("ended with status 3")
+    await turns()
+    (status,) = of.status().variants
+    assert status.trouble == ("the container ended with status 3\nit printed last:\ntwo\nthree")
+    for _ in range(20):
+        with of.router.lease("echo") as lease:
+            assert lease.place.container == of.launcher.containers[1].address
+    await of.advance(0.75)
+    assert of.states() == ["InService", "InService"]
+    assert of.status().variants[0].restarts == 1
+    assert of.status().variants[0].trouble == ""
+
+
+async def test_three_missed_pings_and_it_is_replaced(of):
+    await of.apply(endpoint())
+    first = of.launcher.containers[0]
+    with of.router.lease("echo"):
+        first.trouble = "/ping was answered with status 500"
+        await of.advance(16)
+        assert of.states() == ["Draining", "InService"]
+        assert of.launcher.running == of.launcher.containers
+        with of.router.lease("echo") as other:
+            assert other.place.container == of.launcher.containers[1].address
+    await turns()
+    assert first.signals == ["TERM"]
+    assert of.states() == ["InService"]
+
+
+@pytest.mark.clause("1.1-3")
+async def test_not_ready_within_eight_minutes_is_a_failed_launch(of):
+    of.launcher.troubles.append("/ping was answered with status 503")
+    await of.apply(endpoint())
+    await of.advance(479, step=5)
+    assert of.states() == ["Starting"]
+    await of.advance(1.25)
+    (status,) = of.status().variants
+    assert "is not ready after 480 s: /ping was answered with status 503" in status.trouble
+    assert of.launcher.containers[0].signals == ["KILL"]
+    await of.advance(1)
+    assert of.states() == ["InService"]

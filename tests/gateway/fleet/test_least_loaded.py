@@ -1,0 +1,45 @@
+"""partway.gateway.fleet.least_loaded: who has least, at any time."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partway.gateway.fleet.least_loaded import LeastLoaded
+
+STEPS = st.lists(st.tuples(st.integers(0, 5), st.one_of(st.none(), st.integers(0, 4))), max_size=60)
+
+
+@given(STEPS, st.integers(0, 5))
+def test_who_has_least_is_known_at_any_time(steps, but):
+    least, counts = LeastLoaded(random.Random(1)), {}
+    for who, count in steps:
+        if count is not None:
+            counts[who] = count
+            least.has(who, count)
+        elif who in counts:
+            del counts[who]
+            least.remove(who)
+        assert len(least) == len(counts)
+        chosen = least.choose()
+        assert (chosen is None) == (not counts)
+        if counts:
+            assert counts[chosen] == min(counts.values())
+        others = {each: count for each, count in counts.items() if each != but}
+        other = least.choose(but=but)
+        assert (other is None) == (not others)
+        if others:
+            assert others[other] == min(others.values())
+
+
+def test_ties_are_decided_at_random():
+    least = LeastLoaded(random.Random(2))
+    for each in "abcd":
+        least.has(each, 3)
+    least.has("e", 4)
+    seen = Counter(least.choose() for _ in range(400))
+    assert seen.keys() == set("abcd")
+    assert min(seen.values()) > 60

@@ -1,0 +1,176 @@
+"""partway.gateway.fleet.routing: which instance a stream or request goes to."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet import routing
+from partway.gateway.fleet.endpoints import Place
+from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant, Router
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.errors import InputValidationError, ServiceUnavailable
+
+POLICY = StreamPolicy()
+
+
+def variant(name, *ids, weight=1.0, trouble=""):
+    instances = tuple(
+        RoutedInstance(each, Place("e", Address("h", number), POLICY, name))
+        for number, each in enumerate(ids)
+    )
+    return RoutedVariant(name, weight, instances, trouble)
+
+
+def router(*variants):
+    made = Router(random.Random(3))
+    made.update({"e": variants})
+    return made
+
+
+@pytest.mark.clause("4-6")
+@pytest.mark.parametrize("name", ["c", "E", "b1", "a" * 63, "a--b"])
+def test_an_unknown_endpoint_is_the_callers_mistake(name):
+    with pytest.raises(InputValidationError) as caught:
+        router(variant("A", "a")).check(name)
+    assert caught.value.status == 400
+    assert caught.value.members["ErrorCode"] == "EndpointNotFound"
+    assert repr(name) in caught.value.message
+
+
+def test_who_has_least_open_has_the_next():
+    on = router(variant("A", "a", "b", "c"))
+    leases = [on.lease("e") for _ in range(7)]
+    assert sorted(Counter(each.instance.id for each in leases).values()) == [2, 2, 3]
+    for each in leases:
+        if each.instance.id == "b":
+            each.__exit__(None, None, None)
+    assert {on.lease("e").instance.id for _ in range(2)} == {"b"}
+
+
+def test_a_place_is_given_back_once():
+    on = router(variant("A", "a"))
+    with on.lease("e") as lease:
+        assert on.load("a").leases == {lease}
+    lease.__exit__(None, None, None)
+    assert not on.load("a").leases
+    assert on.load("a").served == 1
+
+
+def test_variants_have_their_shares():
+    on = router(variant("A", "a", weight=3.0), variant("B", "b", weight=1.0))
+    seen = Counter(on.lease("e").variant for _ in range(4000))
+    assert seen["A"] == pytest.approx(3000, abs=120)
+
+
+def test_a_variant_that_is_asked_for_goes_before_weights():
+    on = router(variant("A", "a"), variant("B", "b", weight=0.0))
+    assert {on.lease("e").variant for _ in range(20)} == {"A"}
+    assert on.lease("e", "B").instance.id == "b"
+    with pytest.raises(InputValidationError, match="no variant 'C'; it has 'A', 'B'") as caught:
+        on.lease("e", "C")
+    assert caught.value.members["ErrorCode"] == "VariantNotFound"
+
+
+def test_a_variant_without_instances_has_no_share():
+    on = router(variant("A", trouble="its instances are being started"), variant("B", "b"))
+    assert {on.lease("e").variant for _ in range(20)} == {"B"}
+    with pytest.raises(ServiceUnavailable, match="variant 'A': its instances are being started"):
+        on.lease("e", "A")
+
+
+def test_where_there_is_nobody_the_reasons_are_told():
+    on = router(variant("A", trouble="its instances do not start"), variant("B", "b", weight=0))
+    with pytest.raises(ServiceUnavailable) as caught:
+        on.lease("e")
+    assert caught.value.status == 503
+    assert caught.value.message == (
+        "no instance of endpoint 'e' is in service: variant 'A': its instances do not start; "
+        "variant 'B': its weight is 0"
+    )
+
+
+class TestMoving:
+    def test_once_and_to_another(self):
+        on = router(variant("A", "a", "b"), variant("B", "c"))
+        lease = on.lease("e", "A")
+        first = lease.instance.id
+        failed = []
+        on.load(first).on_unreachable = lambda: failed.append(first)
+        assert lease.move()
+        assert {first, lease.instance.id} == {"a", "b"}
+        assert failed == [first]
+        assert not on.load(first).leases
+        assert on.load(lease.instance.id).leases == {lease}
+        assert not lease.move()
+
+    def test_not_where_there_is_no_other(self):
+        on = router(variant("A", "a"), variant("B", "c"))
+        lease = on.lease("e", "A")
+        assert not lease.move()
+        assert on.load("a").leases == {lease}
+
+    def test_to_one_that_came_meanwhile(self):
+        on = router(variant("A", "a"))
+        lease = on.lease("e")
+        on.update({"e": (variant("A", "b"),)})
+        assert lease.move()
+        assert lease.instance.id == "b"
+        assert not on.load("a").leases
+
+
+class TestCutting:
+    def test_what_is_open_is_told_once(self):
+        on = router(variant("A", "a"))
+        lease, told = on.lease("e"), []
+        lease.ends_by(lambda: told.append("end"))
+        on.load("a").cut()
+        on.load("a").cut()
+        assert told == ["end"]
+
+    def test_what_has_not_said_how_is_told_when_it_does(self):
+        on = router(variant("A", "a"))
+        lease, told = on.lease("e"), []
+        on.load("a").cut()
+        lease.ends_by(lambda: told.append("end"))
+        assert told == ["end"]
+
+
+class TestSessions:
+    def test_the_same_session_has_the_same_instance(self):
+        on = router(variant("A", *"abcdefgh"))
+        first = on.lease("e", session="s").instance.id
+        assert {on.lease("e", session="s").instance.id for _ in range(20)} == {first}
+        assert len({on.lease("e", session=str(n)).instance.id for n in range(20)}) > 1
+
+    def test_another_one_when_that_is_gone(self):
+        on = router(variant("A", "a"))
+        on.lease("e", session="s")
+        on.update({"e": (variant("A", "b"),)})
+        assert on.lease("e", session="s").instance.id == "b"
+
+    def test_a_variant_goes_before_a_session(self):
+        on = router(variant("A", "a", weight=1.0), variant("B", "b", weight=0))
+        on.lease("e", session="s")
+        assert on.lease("e", "B", session="s").instance.id == "b"
+
+    def test_so_many_are_remembered(self, monkeypatch):
+        monkeypatch.setattr(routing, "STICKY_SESSIONS", 2)
+        on = router(variant("A", *"abcdefgh"))
+        for session in "xyz":
+            on.lease("e", session=session)
+        assert list(on._routes["e"].sessions) == ["y", "z"]
+
+
+def test_another_table_leaves_open_places_where_they_are():
+    on = router(variant("A", "a", "b"))
+    lease = on.lease("e")
+    on.update({"e": (variant("A", "a", "b", "c"),)})
+    assert {on.lease("e").instance.id for _ in range(2)} == {"a", "b", "c"} - {lease.instance.id}
+    on.update({})
+    lease.__exit__(None, None, None)
+    with pytest.raises(InputValidationError):
+        on.lease("e")

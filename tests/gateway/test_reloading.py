@@ -1,0 +1,137 @@
+"""partway.gateway.reloading: settings that change while the gateway runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from partway.gateway import settings
+from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
+from partway.gateway.reloading import Reloading
+from tests.gateway.fleet.fakes import FakeFleet, turns
+
+ONE = """
+[endpoints.a]
+command = "serve"
+"""
+TWO = """
+port = 8091
+[endpoints.a]
+command = "serve"
+instances = 2
+[endpoints.b]
+command = "serve"
+"""
+
+
+@pytest.fixture
+async def of():
+    fake = FakeFleet()
+    yield fake
+    fake.fleet.hasten()
+    await fake.fleet.stop()
+
+
+@pytest.fixture
+async def following(of, tmp_path):
+    path = tmp_path / "partway.toml"
+    path.write_text(ONE)
+
+    def load():
+        return settings.load({}, {}, path)
+
+    loaded = load()
+    of.fleet.start(loaded.endpoints)
+    await turns()
+    reloading = Reloading(loaded, load, of.fleet, of.clock, path)
+    reloading.path = path
+    yield reloading
+    await reloading.stop()
+
+
+async def taken(reloading):
+    """Wait until what is being read has been."""
+    async with asyncio.timeout(30):
+        while reloading._taking is not None:
+            await asyncio.wait((reloading._taking,))
+    await turns()
+
+
+def running(of):
+    return sorted(each.order.endpoint for each in of.launcher.running)
+
+
+async def test_what_can_be_taken_is_and_the_rest_is_named(of, following, caplog):
+    following.path.write_text(TWO)
+    with caplog.at_level(logging.INFO, "partway.serve"):
+        following.reload()
+        await taken(following)
+    assert running(of) == ["a", "a", "b"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "settings read added=b changed=a removed=-",
+        "settings have changed that are taken at a start only: restart the gateway settings=port",
+    ]
+    following.path.write_text(ONE)
+    following.reload()
+    await taken(following)
+    assert running(of) == ["a"]
+
+
+async def test_the_file_is_looked_at(of, following):
+    following.start()
+    of.clock.advance(SETTINGS_CHECK_INTERVAL)
+    assert following._taking is None
+    following.path.write_text(TWO)
+    of.clock.advance(SETTINGS_CHECK_INTERVAL)
+    await taken(following)
+    assert running(of) == ["a", "a", "b"]
+    await following.stop()
+    following.path.write_text(ONE)
+    of.clock.advance(SETTINGS_CHECK_INTERVAL)
+    assert following._taking is None
+
+
+async def test_a_file_with_a_fault_changes_nothing(of, following, caplog):
+    following.path.write_text(TWO + "lifetme = 3\n")
+    following.reload()
+    await taken(following)
+    assert running(of) == ["a"]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("changed settings are not taken reason=")
+    assert "lifetme" in said
+
+
+async def test_a_file_that_is_gone_changes_nothing(of, following, caplog):
+    following.path.unlink()
+    following.reload()
+    await taken(following)
+    assert running(of) == ["a"]
+    assert "cannot be read" in caplog.text
+
+
+async def test_who_asks_while_it_is_read_has_it_read_again(of, following):
+    following.reload()
+    following.path.write_text(TWO)
+    following.reload()
+    await taken(following)
+    assert running(of) == ["a", "a", "b"]
+
+
+async def test_what_fails_to_come_up_leaves_the_old_one(of, following, caplog):
+    of.launcher.lasting("there is no such program")
+    following.path.write_text(ONE + 'environment = { A = "1" }\n')
+    following.reload()
+    await taken(following)
+    assert running(of) == ["a"]
+    assert 'change failed, what was before serves on endpoint=a reason="there is' in caplog.text
+
+
+async def test_a_gateway_that_stops_takes_none(of, following, caplog):
+    await of.fleet.stop()
+    following.path.write_text(TWO)
+    following.reload()
+    await taken(following)
+    assert running(of) == []
+    assert "the gateway is stopping" in caplog.text
