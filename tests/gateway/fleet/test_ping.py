@@ -153,7 +153,7 @@ async def test_each_endpoint_has_one_line(caplog):
     b, c = (f"http://{HOST}:{port}" for port in (ill.port, closed))
     assert sorted((each.levelname, each.getMessage()) for each in caplog.records) == [
         ("INFO", f"endpoint answers endpoint=a container=http://{HOST}:{well.port}"),
-        ("WARNING", f"{no} endpoint=b container={b} reason=\"{STATUS.format(503)}\""),
+        ("WARNING", f'{no} endpoint=b container={b} reason="{STATUS.format(503)}"'),
         ("WARNING", f'{no} endpoint=c container={c} reason="Connection refused"'),
     ]
 
