@@ -41,7 +41,7 @@ async def test_three_missed_pings_and_it_is_replaced(of):
     first = of.launcher.containers[0]
     with of.router.lease("echo"):
         first.trouble = "/ping was answered with status 500"
-        await of.advance(16)
+        await of.advance(31)
         assert of.states() == ["Draining", "InService"]
         assert of.launcher.running == of.launcher.containers
         with of.router.lease("echo") as other:
