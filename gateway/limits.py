@@ -184,6 +184,10 @@ OBJECT_RETRIES: Final = 2
 #: Bytes of a body that are handed on at least, but for its end: 64 KiB in OBJECT_PAUSE are 1 KB/s.
 OBJECT_PIECE: Final = 64 * KIB
 
+#: Files of a prefix that are read at a time (boto3's transfers: 10, each of 8 MiB; here each holds
+#: 1 MiB).
+OBJECTS_AT_ONCE: Final = 4
+
 # --- Model data ----------------------------------------------------------------------------------
 
 #: Disk space of all model data that is unpacked or downloaded at a time; twice the 30 GB that an
