@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
-import aiohttp
-
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Attached, Place, Program, Source
@@ -21,7 +19,7 @@ from partway.gateway.fleet.launchers.launcher import Launcher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.model_data import HeldData, ModelData
 from partway.gateway.fleet.output import OutputFolder
-from partway.gateway.fleet.ping import ping, ping_session
+from partway.gateway.fleet.ping import ping
 from partway.gateway.limits import MODEL_DATA_QUOTA
 
 
@@ -53,7 +51,6 @@ class Provisions:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._model_data: ModelData | None = None
         self._launchers: dict[type[Source], Launcher] = {}
-        self._session: aiohttp.ClientSession | None = None
         around = InstanceContext(self._ping, clock, time.time, launched)
         self.means = Means(self._launcher, self._output.open, self._acquire, around)
 
@@ -61,8 +58,6 @@ class Provisions:
         """Give all of it back; no instance lives any more."""
         for launcher in self._launchers.values():
             await launcher.aclose()
-        if self._session is not None:
-            await self._session.close()
         if self._model_data is not None:
             await self._model_data.aclose()
         if self._temporary is not None:
@@ -94,7 +89,10 @@ class Provisions:
         return await self._model_data.acquire(source)
 
     async def _ping(self, place: Place, seconds: float) -> str | None:
-        if self._session is None:
-            self._session = ping_session()
-        tls = None if place.tls is None else place.tls.context()
-        return await ping(self._session, place.url, self._clock, tls, seconds)
+        return await ping(
+            place.container,
+            self._clock,
+            None if place.tls is None else place.tls.context(),
+            timeout=seconds,
+            connect_timeout=place.policy.connect_timeout,
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -12,6 +11,7 @@ from typing import Final
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Image
+from partway.gateway.fleet.images import is_image
 from partway.gateway.fleet.launchers.engine_client import (
     EngineAway,
     EngineClient,
@@ -33,9 +33,6 @@ from partway.gateway.waiting import pause, time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
-
-#: An image's name: a path of the API is made with it, and must lead nowhere else.
-_NAME: Final = re.compile(r"(?!.*(?:\.\.|//|/\.))[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}")
 
 #: What is an engine's last word, if it says so of an image or a container.
 _LAST_WORDS: Final = range(400, 500)
@@ -80,7 +77,7 @@ class EngineLauncher:
         """
         source = order.variant.source
         assert isinstance(source, Image), "nothing else is for an engine"
-        if not _NAME.fullmatch(source.name):
+        if not is_image(source.name):
             raise LaunchError(f"{shown(source.name)} cannot be an image's name", passing=False)
         try:
             engine = self._connected()

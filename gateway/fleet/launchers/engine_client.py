@@ -27,10 +27,10 @@ from partway.gateway.fleet.launchers.engine_image import ImageConfiguration, ima
 from partway.gateway.fleet.launchers.engine_request import GATEWAY_LABEL, INSTANCE_LABEL, PORT
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.limits import (
+    ENGINE_LOG_ENTRY,
     ENGINE_REQUESTS,
     ENGINE_TIMEOUT,
     MAX_ENGINE_ANSWER,
-    MAX_SOCKET_READ,
     PULL_SILENCE,
     PULL_TIMEOUT,
 )
@@ -311,7 +311,7 @@ class EngineClient:
             async with self._session.get(url, params=asked) as answer:
                 if answer.status != 200:
                     raise EngineRefusal(answer.status, await answer.text(errors="replace"))
-                while data := await answer.content.read(MAX_SOCKET_READ):
+                while data := await answer.content.read(ENGINE_LOG_ENTRY):
                     yield data
 
     def _container(self, name: str) -> DockerContainer:

@@ -26,9 +26,12 @@ from partway.gateway.limits import (
     ENGINE_RETRY_SHORTEST,
     KILL_TIMEOUT,
     LAST_OUTPUT_TIMEOUT,
+    OUTPUT_BURST,
+    OUTPUT_RATE,
 )
-from partway.gateway.waiting import first_of, pause, time_limit
+from partway.gateway.waiting import pause, time_limit
 from partway.log_lines import LogLine
+from partway.protocol.rates import Allowance
 
 log = logging.getLogger("partway.fleet")
 
@@ -218,15 +221,13 @@ class EngineContainer:
         waits = growing_waits()
         while True:
             ended = self._ended.is_set()
-            output.begin()
             try:
-                async with aclosing(self._engine.output(self._name, output.since)) as stream:
-                    async for data in stream:
-                        for piece in output.feed(data):
-                            self._output(piece)
-                            waits = growing_waits()
+                if await self._read_output(output):
+                    waits = growing_waits()
             except EngineAway:
-                pass
+                await self._ended_or(next(waits))
+                if ended:
+                    await pause(self._clock, next(waits))
             except (EngineRefusal, EngineOutputError) as error:
                 log.warning(
                     LogLine("container's output is lost", container=self._name, reason=str(error))
@@ -235,15 +236,25 @@ class EngineContainer:
             else:
                 if ended:
                     return
-            await self._ended_or(next(waits))
+                await self._ended_or(next(waits))
+
+    async def _read_output(self, output: EngineOutput) -> bool:
+        """Pass on what one answer of the engine brings, to its end; whether that was anything."""
+        output.begin()
+        found = False
+        pace = Allowance(OUTPUT_BURST, OUTPUT_RATE, self._clock.time())
+        async with aclosing(self._engine.output(self._name, output.since)) as stream:
+            async for data in stream:
+                for piece in output.feed(data):
+                    self._output(piece)
+                    found = True
+                pace.draw(len(data), self._clock.time())
+                if wait := pace.overdrawn_for(self._clock.time()):
+                    await self._ended_or(wait)  # the engine keeps what comes meanwhile
+        return found
 
     async def _ended_or(self, wait: float) -> None:
-        if self._ended.is_set():
-            await pause(self._clock, wait)
-            return
-        over = asyncio.Event()
-        timer = self._clock.call_later(wait, over.set)
-        try:
-            await first_of(self._ended, over)
-        finally:
-            timer.cancel()
+        """Wait for its end, but no longer than so many seconds."""
+        with suppress(TimeoutError):
+            async with time_limit(self._clock, wait):
+                await self._ended.wait()

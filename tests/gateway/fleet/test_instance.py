@@ -35,12 +35,24 @@ async def test_nothing_is_known_of_its_health_until_it_has_answered(of):
     assert (serving.state, serving.health) == ("InService", "healthy")
 
 
+async def test_what_answers_in_its_place_is_never_served_by(of):
+    of.launcher.impostors.append("its port 1 is held by process 7 (nginx)")
+    await of.apply(endpoint())
+    (status,) = of.status().variants
+    assert (of.states(), of.launcher.containers[0].signals) == (["Failed"], ["KILL"])
+    assert status.trouble == (
+        "the container cannot be reached: its port 1 is held by process 7 (nginx)"
+    )
+    await of.advance(0.75)
+    assert of.states() == ["InService"]
+
+
 async def test_three_missed_pings_and_it_is_replaced(of):
     await of.apply(endpoint())
     first = of.launcher.containers[0]
     with of.router.lease("echo"):
         first.trouble = "/ping was answered with status 500"
-        await of.advance(16)
+        await of.advance(31)
         assert of.states() == ["Draining", "InService"]
         assert of.launcher.running == of.launcher.containers
         with of.router.lease("echo") as other:

@@ -15,7 +15,12 @@ from partway.gateway.fleet.launchers.engine_container import (
     EngineEnd,
     growing_waits,
 )
-from partway.gateway.limits import ENGINE_RETRY_LONGEST, ENGINE_RETRY_SHORTEST, KILL_TIMEOUT
+from partway.gateway.limits import (
+    ENGINE_RETRY_LONGEST,
+    ENGINE_RETRY_SHORTEST,
+    KILL_TIMEOUT,
+    OUTPUT_BURST,
+)
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine, refusal
 from tests.gateway.fleet.processes import Output, eventually, soon
 from tests.gateway.streams.fakes import FakeClock
@@ -246,6 +251,22 @@ async def test_what_it_prints_comes_once_and_in_order(run, fake, output):
     one.end(0)
     await soon(container.wait())
     assert output.data == said + b"last words"
+
+
+async def test_one_that_prints_without_end_is_read_at_a_pace(run, fake, output):
+    clock = FakeClock()
+    container = await run(clock)
+    one = fake.containers["one"]
+    for _ in range(16):
+        one.says(b"x" * (OUTPUT_BURST // 4))
+    await eventually(lambda: len(output.data) >= OUTPUT_BURST and clock.armed)
+    assert len(output.data) < 3 * OUTPUT_BURST
+    before = len(output.data)
+    clock.advance(1)
+    await eventually(lambda: len(output.data) > before)
+    one.end(0)
+    await soon(container.wait())
+    assert len(output.data) == 4 * OUTPUT_BURST, "once it has ended there is no pace"
 
 
 async def test_output_that_the_engine_does_not_keep(run, fake, output, caplog):
