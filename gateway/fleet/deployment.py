@@ -85,6 +85,7 @@ class Deployment:
         self._wall_clock = wall_clock
         self._on_change = on_change
         self._since = wall_clock()
+        self._told: EndpointState | None = None  # what the log has said last
         self._versions = 0
         self._serving: _Version | None = None
         self._coming: _Version | None = None
@@ -285,9 +286,9 @@ class Deployment:
         return "the endpoint is being deleted" if self._is_deleted else "its instances do not start"
 
     def _become(self, state: EndpointState) -> None:
-        if state is self.state and self._versions > 1:
+        if state is self._told:
             return
-        self.state = state
+        self.state = self._told = state
         self._since = self._wall_clock()
         level = logging.DEBUG if self.endpoint.is_attached else logging.INFO
         if state is EndpointState.FAILED:

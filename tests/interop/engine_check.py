@@ -227,7 +227,7 @@ def test_the_tutorials_build(engine: Engine, tmp_path: Path) -> None:
         (
             'LABEL com.amazonaws.sagemaker.capabilities.bidirectional-streaming=""',
             1,
-            {"FAIL     must      image.label ", "blocked  must      startup.listens "},
+            {"FAIL     must      image.label ", "blocked  17 checks (image.label comes first): startup.listens"},
         ),
     ],
 )
