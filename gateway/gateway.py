@@ -7,7 +7,6 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from partway.gateway.access.authentication import (
@@ -17,8 +16,10 @@ from partway.gateway.access.authentication import (
 )
 from partway.gateway.access.principals import Principals
 from partway.gateway.clock import LoopClock
+from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
 from partway.gateway.limits import SETTLING_TIMEOUT
@@ -59,7 +60,7 @@ class Gateway:
         wall_clock: returns epoch seconds, for signatures.
         further_routes: routes besides the gateway's own, which go first.
         dialler: opens every stream's connection with its container.
-        folder: where logs of instances and model data are kept; None to keep none.
+        data: where logs of instances and model data are kept; None to keep none.
 
     Raises:
         PrincipalsError: the file of principals cannot be read, or is malformed.
@@ -72,14 +73,20 @@ class Gateway:
         wall_clock: Callable[[], float] = time.time,
         further_routes: tuple[Route, ...] = (),
         dialler: Dialler = dial_container,
-        folder: Path | None = None,
+        data: DataDirectory | None = None,
     ) -> None:
         self.settings = settings
         self.streams = Streams(settings.max_streams, per_principal=settings.streams_per_principal)
         self._tls = tls
-        self._provisions = Provisions(LoopClock(), folder, settings.model_data_quota)
+        self._provisions = Provisions(
+            LoopClock(),
+            data,
+            settings.model_data_quota,
+            lambda *launched: fleet_metrics.launched(*launched),
+        )
         router = Router()
         self.fleet = Fleet(router, self._provisions.means)
+        fleet_metrics = FleetMetrics(self.fleet.describe, self.streams.metrics.registry)
         dispatcher = Dispatcher(
             (
                 *Status(self.streams, lambda: self.fleet.is_ready).routes,

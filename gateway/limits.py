@@ -40,9 +40,9 @@ PING_TIMEOUT: Final = 2.0
 #: Endpoints that are pinged at a time when the gateway starts.
 PINGS_AT_ONCE: Final = 16
 
-#: Between two pings of an instance in service ("every few seconds"; Kubernetes: 10 s), and how many
+#: Between two pings of an instance in service (Kubernetes ``periodSeconds``: 10 s), and how many
 #: in a row without 200 take it out of rotation (Kubernetes ``failureThreshold``: 3).
-HEALTH_PING_INTERVAL: Final = 5.0
+HEALTH_PING_INTERVAL: Final = 10.0
 HEALTH_PINGS_MISSED: Final = 3
 
 #: For what is open on an instance that is to stop, to end by itself (an AWS load balancer's
@@ -183,6 +183,10 @@ OBJECT_RETRIES: Final = 2
 
 #: Bytes of a body that are handed on at least, but for its end: 64 KiB in OBJECT_PAUSE are 1 KB/s.
 OBJECT_PIECE: Final = 64 * KIB
+
+#: Files of a prefix that are read at a time (boto3's transfers: 10, each of 8 MiB; here each holds
+#: 1 MiB).
+OBJECTS_AT_ONCE: Final = 4
 
 # --- Model data ----------------------------------------------------------------------------------
 

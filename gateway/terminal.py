@@ -11,12 +11,17 @@ from rich.text import Text
 PLAIN_WIDTH: Final = 120
 
 
-def console_for(file: TextIO) -> Console:
-    """Make a console; where nobody watches it is plain, without colours and of one width."""
+def console_for(file: TextIO, plain_width: int = PLAIN_WIDTH) -> Console:
+    """Make a console; where nobody watches it is plain, without colours and of one width.
+
+    Args:
+        file: a terminal, or something else.
+        plain_width: the width where it is something else.
+    """
     if file.isatty():
         return Console(file=file, highlight=False)
     return Console(
-        file=file, highlight=False, width=PLAIN_WIDTH, force_terminal=False, color_system=None
+        file=file, highlight=False, width=plain_width, force_terminal=False, color_system=None
     )
 
 

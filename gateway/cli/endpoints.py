@@ -128,7 +128,7 @@ def _show(endpoints: tuple[EndpointStatus, ...], *, as_json: bool) -> None:
     if as_json:
         print(to_json(endpoints, indent=2))
     else:
-        print_table(console_for(sys.stdout), endpoints)
+        print_table(sys.stdout, endpoints)
 
 
 def _watch(directory: Path, *, as_json: bool) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +20,7 @@ from partway.gateway.fleet.status import (
     VariantStatus,
 )
 from partway.gateway.plain_text import safe_lines
+from partway.gateway.terminal import console_for
 from partway.log_lines import LogLine
 
 #: Lines of one reason that are shown: a sentence, and the last lines that a container has printed.
@@ -40,10 +41,9 @@ _TEXTS: Final = ("endpoint", "variant", "instances", "state", "health")
 _NUMBERS: Final = ("streams", "requests", "restarts")
 
 
-def print_table(console: Console, endpoints: Iterable[EndpointStatus]) -> None:
+def print_table(file: TextIO, endpoints: Iterable[EndpointStatus]) -> None:
     """Print the table; where nobody watches each row is one line, however long its names are."""
-    width = None if console.is_terminal else _PLAIN_ROW
-    console.print(table(endpoints), width=width, crop=console.is_terminal)
+    console_for(file, _PLAIN_ROW).print(table(endpoints))
 
 
 def table(endpoints: Iterable[EndpointStatus]) -> RenderableType:

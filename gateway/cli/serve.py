@@ -7,7 +7,10 @@ import asyncio
 import dataclasses
 import logging
 import os
-from collections.abc import Sequence
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,10 +23,17 @@ from partway.gateway.cli.serve_arguments import EXAMPLES, add_arguments
 from partway.gateway.cli.serve_check import check
 from partway.gateway.clock import LoopClock
 from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.fleet.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+    default_data_directory,
+)
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.ping import tell_which_answer
 from partway.gateway.gateway import Gateway
 from partway.gateway.limits import SETTLING_TIMEOUT
+from partway.gateway.operations.admin import AdminSocket
+from partway.gateway.reloading import Reloading
 from partway.gateway.settings import Settings
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
@@ -61,8 +71,13 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit status."""
     known = {field.name for field in dataclasses.fields(Settings)}
     flags = {name: value for name, value in vars(options).items() if name in known}
+    config = Path(options.config) if options.config else None
+
+    def load() -> Settings:
+        return settings.load(flags, os.environ, config)
+
     try:
-        loaded = settings.load(flags, os.environ, Path(options.config) if options.config else None)
+        loaded = load()
         rules = () if options.faults is None else load_faults(options.faults)
         _check_together(options, rules, loaded)
         if options.check:
@@ -89,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         log.warning(
             LogLine("faults are on: streams are spoilt on purpose", file=str(options.faults))
         )
-    return run_loop(_serve_between(loaded, rules, recorder))
+    return run_loop(_serve_between(loaded, load, config, rules, recorder))
 
 
 def _check_together(options: argparse.Namespace, rules: Sequence[Rule], loaded: Settings) -> None:
@@ -105,29 +120,78 @@ def _check_together(options: argparse.Namespace, rules: Sequence[Rule], loaded: 
         raise SettingsError("--no-payloads was given alone; it must come with --record DIR")
 
 
-async def _serve_between(loaded: Settings, rules: Sequence[Rule], recorder: Recorder | None) -> int:
+async def _serve_between(
+    loaded: Settings,
+    load: Callable[[], Settings],
+    config: Path | None,
+    rules: Sequence[Rule],
+    recorder: Recorder | None,
+) -> int:
     """Serve, with intermediaries before the containers where rules or a recorder need them."""
     if not rules and recorder is None:
-        return await serve(loaded)
+        return await serve(loaded, load, config)
     observe = None if recorder is None else recorder.observe
     try:
         async with InterposingDialler(Rules(rules), observe) as dialler:
-            return await serve(loaded, dialler)
+            return await serve(loaded, load, config, dialler)
     finally:
         if recorder is not None:
             await asyncio.to_thread(recorder.close)
 
 
-async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
-    """Serve until SIGTERM or SIGINT, then drain; a second signal hastens."""
+async def serve(
+    loaded: Settings,
+    load: Callable[[], Settings],
+    config: Path | None,
+    dialler: Dialler = dial_container,
+) -> int:
+    """Serve until SIGTERM or SIGINT, then drain; a second signal hastens.
+
+    Args:
+        loaded: the settings.
+        load: reads them anew.
+        config: their file, if there is one.
+        dialler: opens every stream's connection with its container.
+
+    Returns:
+        The process's exit status.
+    """
     try:
         tls = None if loaded.tls_port is None else Tls(loaded)
-        context = None if tls is None else tls.reloaded.context
-        gateway = Gateway(loaded, context, dialler=dialler)
-    except (PrincipalsError, SettingsError, TlsError) as error:
+        with data_directory(loaded) as data:
+            context = None if tls is None else tls.reloaded.context
+            gateway = Gateway(loaded, context, dialler=dialler, data=data)
+            reloading = Reloading(loaded, load, gateway.fleet, LoopClock(), config)
+            return await _serve(gateway, data, tls, reloading)
+    except (DataDirectoryError, PrincipalsError, SettingsError, TlsError) as error:
         say_failure(_NAME, str(error))
         return 2 if isinstance(error, SettingsError) else 1
+
+
+def data_directory(loaded: Settings) -> DataDirectory:
+    """Own the folder of what the gateway keeps.
+
+    Raises:
+        DataDirectoryError: the one that was named cannot be had. Where none was, and the user's own
+            cannot be, a temporary one does.
+    """
+    if loaded.data_dir is not None:
+        return DataDirectory.opened(loaded.data_dir)
+    if loaded.port:
+        try:
+            return DataDirectory.opened(default_data_directory(os.environ, loaded.port))
+        except DataDirectoryError as error:
+            line = "what the gateway keeps is kept until its end only"
+            log.warning(LogLine(line, reason=str(error)))
+    return DataDirectory.temporary()
+
+
+async def _serve(
+    gateway: Gateway, data: DataDirectory, tls: Tls | None, reloading: Reloading
+) -> int:
+    loaded = gateway.settings
     stop = stop_on_signals(again=gateway.hasten)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.reload)
     try:
         listening = await gateway.start()
     except OSError as error:
@@ -136,27 +200,38 @@ async def serve(loaded: Settings, dialler: Dialler = dial_container) -> int:
         why = f"cannot listen on {where}: {error.strerror}"
         say_failure(_NAME, f"{why}; choose another with --host or {flag}")
         return 1
-    await until_settled(gateway, stop)
-    shown = f"[{listening.host}]" if ":" in listening.host else listening.host
-    if not loaded.endpoints:
-        log.warning("no endpoint is set, so every stream is refused: add --endpoint NAME=URL")
-    print(f"listening on http://{shown}:{listening.port}", flush=True)
-    if tls is not None:
-        print(f"listening on https://{shown}:{listening.tls_port}{tls.authority}", flush=True)
-        tls.watch.start()
-    telling = asyncio.create_task(tell_which_answer(loaded.endpoints, LoopClock()))
-    await stop.wait()
-    telling.cancel()
-    await asyncio.wait((telling,))
-    await gateway.drain()
-    if tls is not None:
-        tls.watch.stop()
+    async with AsyncExitStack() as up:
+        admin = AdminSocket(data.socket, gateway.fleet, data.logs, LoopClock())
+        up.push_async_callback(admin.aclose)
+        up.push_async_callback(gateway.drain)
+        shown = f"[{listening.host}]" if ":" in listening.host else listening.host
+        urls = [f"http://{shown}:{listening.port}"]
+        if tls is not None:
+            urls.append(f"https://{shown}:{listening.tls_port}")
+        try:
+            await admin.start()
+        except OSError as error:
+            raise DataDirectoryError(
+                f"{data.socket}: the admin socket cannot be made: {error.strerror}"
+            ) from None
+        data.announce(urls, time.time())
+        await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
+        if stop.is_set():
+            return 0
+        if not loaded.endpoints:
+            log.warning("no endpoint is set, so every stream is refused: add --endpoint NAME=URL")
+        for url, authority in zip(urls, ("", "" if tls is None else tls.authority), strict=False):
+            print(f"listening on {url}{authority}", flush=True)
+        if tls is not None:
+            tls.watch.start()
+            up.callback(tls.watch.stop)
+        reloading.start()
+        up.push_async_callback(reloading.stop)
+        telling = asyncio.create_task(tell_which_answer(loaded.endpoints, LoopClock()))
+        await stop.wait()
+        telling.cancel()
+        await asyncio.wait((telling,))
     return 0
-
-
-async def until_settled(gateway: Gateway, stop: asyncio.Event) -> None:
-    """Wait until the endpoints have come up or failed, but not for ever, nor when told to stop."""
-    await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
 
 
 class Tls:

@@ -236,9 +236,10 @@ Strings = Annotated[frozenset[str], array("an array of strings")]
 Size = Annotated[
     int,
     Must(
-        "a whole number of bytes above 0, or a size in KiB, MiB, GiB or TiB, such as 2GiB",
+        "a whole number of bytes above 0, or a size in KiB, MiB, GiB or TiB, such as 2GiB; at most "
+        "1024TiB",
         lambda core, _: core.no_info_before_validator_function(
-            _bytes, core.int_schema(strict=True, ge=1)
+            _bytes, core.int_schema(strict=True, ge=1, le=1024 * _UNITS["TiB"])
         ),
     ),
 ]

@@ -134,7 +134,9 @@ class InstanceTable:
     """
 
     startup_timeout: _Seconds = START_TIMEOUT
-    health_ping_interval: _Seconds = HEALTH_PING_INTERVAL
+    health_ping_interval: Annotated[float, number(least=0, most=_DAY, unit="seconds")] = (
+        HEALTH_PING_INTERVAL
+    )
     health_ping_timeout: _Seconds = PING_TIMEOUT
     health_pings_missed: Annotated[int, whole(1, 1000, "pings")] = HEALTH_PINGS_MISSED
     instance_drain_timeout: _Seconds = INSTANCE_DRAIN_TIMEOUT

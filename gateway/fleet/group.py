@@ -218,7 +218,7 @@ class Group:
             self._waiting = None
 
     def _ended(self, instance: Instance) -> None:
-        """Forget what is over, but for the last one that failed where nothing else is shown."""
+        """Forget what is over, but for the last that failed while there is nothing else to show."""
         self._forget_ended()
         if not self.instances and instance.state is InstanceState.FAILED:
             self.instances.append(instance)

@@ -15,8 +15,9 @@ SHIPPED: Final = ("echo", "kmeans", "speech", "text")
 #: Before an image that the engine is to run, whatever else goes by its name.
 ENGINE_SCHEME: Final = "docker://"
 
-#: What an engine may know an image by: host and port, path, tag and digest.
-_IMAGE: Final = re.compile(r"(?!.*//)[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}(?<![/:@])")
+#: What an engine may know an image by: host and port, path, tag and digest. A path of its API is
+#: made with it, which must lead nowhere else.
+_IMAGE: Final = re.compile(r"(?!.*(?://|\.\.|/\.))[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}(?<![/:@])")
 
 
 def is_image(uri: str) -> bool:

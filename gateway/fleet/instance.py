@@ -218,7 +218,8 @@ class Instance:
             self.id,
             version,
             self.state,
-            self._rules.health if self.place is not None else InstanceHealth.UNKNOWN,
+            # Until it has answered, nothing is known of one that has just been launched.
+            InstanceHealth.UNKNOWN if self._served_since is None else self._rules.health,
             self.reason or self._rules.trouble,
             self._since,
             "" if self.place is None else self.place.url,
@@ -279,9 +280,11 @@ class Instance:
             self._happens(Happening.NOT_STARTED, f"the container {trouble}", self._said())
             return
         if not trouble and not self._told.is_set():
-            self._around.launched(self._endpoint, self._variant.name, self._clock.time() - began)
-            self._happens(Happening.READY)
+            if not self._is_attached:
+                seconds = self._clock.time() - began
+                self._around.launched(self._endpoint, self._variant.name, seconds)
             self._served_since = self._clock.time()
+            self._happens(Happening.READY)
             await self._until(ended, self._watch())
         if ended.done():
             self._happens(Happening.ENDED, f"the container {ended.result()}", self._said())

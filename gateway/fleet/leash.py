@@ -16,27 +16,25 @@ from partway.gateway.limits import LEASH_TIMEOUT
 #: A line names a process group that is to end (+) or that has ended (-), or says that we are
 #: closing it (.). The pipe's end is ours: then all that are held end, and whatever has our mark,
 #: which Linux tells: also what has left its group, and a process that was being started. That one
-#: has the mark only once it runs its program, so we look a second time.
+#: has the mark only once it runs its program, and others start more while they are looked for: so
+#: there are several looks, and pauses.
 _SCRIPT: Final = """
-groups=' ' closing=
+groups=' ' pauses='0 0 0 1 1'
 while read -r what group; do
     case $what in
         +) groups="$groups$group " ;;
         -) groups="${groups%%" $group "*} ${groups#*" $group "}" ;;
-        .) closing=1; [ "$groups" = ' ' ] && exit ;;
+        .) [ "$groups" = ' ' ] && exit; pauses='0 0' ;;
     esac
 done
-end_marked() {
+for group in $groups; do kill -KILL "-$group"; done
+for pause in $pauses; do
+    sleep "$pause"
     for path in $(grep -Fls -e "$1" /proc/[0-9]*/environ); do
         process=${path#/proc/}
         kill -KILL "${process%/environ}"
     done
-}
-for group in $groups; do kill -KILL "-$group"; done
-end_marked "$1"
-[ "$closing" ] && exit
-sleep 1
-end_marked "$1"
+done
 """
 
 

@@ -1,4 +1,4 @@
-"""Where model data is: what its text names, as it is right now, and how it comes here.
+"""Where model data is: what its text names, as it is right now, and how it comes (clause 1.1-7).
 
 ======================  ==========================================================
 a local folder          used where it is
@@ -10,6 +10,7 @@ a local ``*.tar.gz``    unpacked from where it is
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
@@ -22,7 +23,7 @@ from typing import Final
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.disk_room import RoomShare
 from partway.gateway.fleet.file_work import Wanted, make_read_only, on_thread
-from partway.gateway.limits import MODEL_DATA_DEPTH, MODEL_DATA_FILES
+from partway.gateway.limits import MODEL_DATA_DEPTH, MODEL_DATA_FILES, OBJECTS_AT_ONCE
 from partway.gateway.object_files import (
     SCHEME,
     ObjectFile,
@@ -236,6 +237,16 @@ async def download_folder(found: FolderAfar, into: Path, share: RoomShare, clock
             folder.mkdir(0o700)
 
     await on_thread(clock, make)
-    for name, file in found.listing:
-        await download(found.files, file, into / name, share, clock)
+    left = iter(found.listing)
+
+    async def one_after_the_other() -> None:
+        for name, file in left:
+            await download(found.files, file, into / name, share, clock)
+
+    try:
+        async with asyncio.TaskGroup() as several:
+            for _ in range(OBJECTS_AT_ONCE):
+                several.create_task(one_after_the_other())
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None  # the first; the others may be of its making
     await on_thread(clock, lambda _: make_read_only(folders))

@@ -6,19 +6,20 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-import aiohttp
+from uuid import uuid4
 
 from partway.gateway.clock import Clock
+from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Attached, Place, Program, Source
 from partway.gateway.fleet.fleet import Means
 from partway.gateway.fleet.instance import InstanceContext
 from partway.gateway.fleet.launchers.attached import AttachLauncher
+from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.model_data import HeldData, ModelData
 from partway.gateway.fleet.output import OutputFolder
-from partway.gateway.fleet.ping import ping, ping_session
+from partway.gateway.fleet.ping import ping
 from partway.gateway.limits import MODEL_DATA_QUOTA
 
 
@@ -27,7 +28,7 @@ class Provisions:
 
     Args:
         clock: measures all times.
-        folder: where logs and model data are kept; None to keep no logs, and model data in a
+        data: where logs and model data are kept; None to keep no logs, and model data in a
             temporary folder.
         quota: bytes of model data that may lie there.
         launched: told endpoint, variant and the seconds that a start took.
@@ -39,18 +40,17 @@ class Provisions:
     def __init__(
         self,
         clock: Clock,
-        folder: Path | None = None,
+        data: DataDirectory | None = None,
         quota: int = MODEL_DATA_QUOTA,
         launched: Callable[[str, str, float], object] = lambda *_: None,
     ) -> None:
         self._clock = clock
-        self._output = OutputFolder(None if folder is None else folder / "logs", clock)
-        self._folder = folder
+        self._output = OutputFolder(None if data is None else data.logs, clock)
+        self._data = data
         self._quota = quota
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._model_data: ModelData | None = None
         self._launchers: dict[type[Source], Launcher] = {}
-        self._session: aiohttp.ClientSession | None = None
         around = InstanceContext(self._ping, clock, time.time, launched)
         self.means = Means(self._launcher, self._output.open, self._acquire, around)
 
@@ -58,8 +58,6 @@ class Provisions:
         """Give all of it back; no instance lives any more."""
         for launcher in self._launchers.values():
             await launcher.aclose()
-        if self._session is not None:
-            await self._session.close()
         if self._model_data is not None:
             await self._model_data.aclose()
         if self._temporary is not None:
@@ -69,26 +67,32 @@ class Provisions:
     def _launcher(self, source: Source) -> Launcher:
         kind = type(source)
         if kind not in self._launchers:
-            self._launchers[kind] = _LAUNCHERS[kind]()
+            self._launchers[kind] = self._made(kind)
         return self._launchers[kind]
+
+    def _made(self, kind: type[Source]) -> Launcher:
+        if kind is Attached:
+            return AttachLauncher()
+        if kind is Program:
+            return ProgramLauncher()
+        # Without a directory of its own nothing of this gateway is found again.
+        return EngineLauncher(uuid4().hex if self._data is None else self._data.id)
 
     async def _acquire(self, source: str) -> HeldData:
         if self._model_data is None:
-            folder = self._folder
-            if folder is None:
-                self._temporary = tempfile.TemporaryDirectory(prefix="partway-")
+            if self._data is not None:
+                folder = self._data.models
+            else:
+                self._temporary = tempfile.TemporaryDirectory(prefix="partway-models-")
                 folder = Path(self._temporary.name)
-            self._model_data = ModelData(folder / "models", quota=self._quota, clock=self._clock)
+            self._model_data = ModelData(folder, quota=self._quota, clock=self._clock)
         return await self._model_data.acquire(source)
 
     async def _ping(self, place: Place, seconds: float) -> str | None:
-        if self._session is None:
-            self._session = ping_session()
-        tls = None if place.tls is None else place.tls.context()
-        return await ping(self._session, place.url, self._clock, tls, seconds)
-
-
-_LAUNCHERS: dict[type[Source], Callable[[], Launcher]] = {
-    Attached: AttachLauncher,
-    Program: ProgramLauncher,
-}
+        return await ping(
+            place.container,
+            self._clock,
+            None if place.tls is None else place.tls.context(),
+            timeout=seconds,
+            connect_timeout=place.policy.connect_timeout,
+        )

@@ -18,7 +18,7 @@ import socket
 import struct
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from aiohttp import web
 
@@ -248,11 +248,12 @@ class _NoPlace(asyncio.Protocol):
     """A connection beyond those that there may be: told so, and closed."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
+        # Not checked with isinstance: uvloop's transports derive from no class of asyncio's.
+        outlet = cast("asyncio.WriteTransport", transport)
         body = _NO_PLACE.body()
         head = f"HTTP/1.1 {_NO_PLACE.status} Service Unavailable\r\nContent-Length: {len(body)}"
-        transport.write(f"{head}\r\nConnection: close\r\n\r\n".encode() + body)
-        transport.close()
+        outlet.write(f"{head}\r\nConnection: close\r\n\r\n".encode() + body)
+        outlet.close()
 
 
 def _refusal(error: ApiError) -> web.Response:

@@ -13,6 +13,8 @@ from partway.gateway.files import (
     open_regular,
     others_may,
     read_bounded,
+    replace_file,
+    user_data_folder,
 )
 
 
@@ -90,3 +92,44 @@ def test_what_there_is(tmp_path):
     assert [is_folder(each) for each in (tmp_path, file, nothing, too_long)] == [True, *[False] * 3]
     found = [is_file_or_folder(each) for each in (tmp_path, file, nothing, too_long)]
     assert found == [True, True, False, False]
+
+
+# --- Written -------------------------------------------------------------------------------------
+
+
+def test_a_file_is_replaced_at_once(tmp_path):
+    path = tmp_path / "file"
+    replace_file(path, b"old", 0o644)
+    with path.open("rb") as before:
+        replace_file(path, b"new", 0o600)
+        assert before.read() == b"old", "whoever has opened it reads the old bytes"
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_replaced_stays(tmp_path):
+    path = tmp_path / "folder"
+    path.mkdir()
+    with pytest.raises(OSError, match="folder"):
+        replace_file(path, b"new", 0o600)
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(FileNotFoundError):
+        replace_file(tmp_path / "nowhere" / "file", b"new", 0o600)
+
+
+# --- Where they lie ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"HOME": "/home/u"}, Path("/home/u/.local/share/partway")),
+        ({"HOME": "/home/u", "XDG_DATA_HOME": "data"}, Path("/home/u/.local/share/partway")),
+        ({"HOME": "/home/u", "XDG_DATA_HOME": "/data"}, Path("/data/partway")),
+        ({"HOME": ""}, None),
+        ({}, None),
+    ],
+)
+def test_a_users_data(environment, expected):
+    assert user_data_folder(environment) == expected

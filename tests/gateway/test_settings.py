@@ -570,7 +570,8 @@ FLAGS = {"host": "127.0.0.1", "auth": "none", "tls_port": 1}
 )
 def test_whatever_a_file_says_it_is_taken_or_refused(tmp_path_factory, table, endpoint):
     path = tmp_path_factory.getbasetemp() / "settings.toml"
-    path.write_text(as_toml({"endpoints": {"a": endpoint}} | table), "utf-8")
+    endpoints = {"a": endpoint, "b": {"variants": {"c": endpoint}}}
+    path.write_text(as_toml({"endpoints": endpoints} | table), "utf-8")
     found = taken_or_refused(lambda: load(FLAGS, {}, path), SettingsError, path)
     assert found is None or isinstance(found, Settings)
 

@@ -45,24 +45,31 @@ class Engine:
         directory: an empty folder for all that the engine keeps. It takes two gigabytes where the
             kernel has overlays there. Where it has none each layer is a copy of the whole: that
             takes a dozen, and ten minutes in place of two.
+        options: further ones of the daemon's.
 
     Attributes:
         where: it is, as ``DOCKER_HOST`` says it.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
         self._directory = directory
+        self._options = options
         self.where = f"unix://{directory}/docker.sock"
         self._daemon: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
+        (self._directory / "none.json").write_text("{}")  # whatever this machine's own is told
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Have the daemon run, again perhaps; returns when it answers."""
         program = shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin")
         assert program, "dockerd must be installed: apt-get install docker.io iptables"
         own = self._directory
-        (own / "none.json").write_text("{}")  # whatever this machine's own engine is told
         options = [f"--data-root={own}/data", f"--exec-root={own}/exec", f"--pidfile={own}/pid"]
-        options += [f"--config-file={own}/none.json", f"--host={self.where}"]
-        with (own / "log").open("wb") as log:
+        options += [f"--config-file={own}/none.json", f"--host={self.where}", *self._options]
+        with (own / "log").open("ab") as log:
             self._daemon = subprocess.Popen(
                 [program, *options], stdout=log, stderr=subprocess.STDOUT
             )
@@ -75,25 +82,29 @@ class Engine:
         except BaseException:
             self.__exit__()
             raise
-        return self
 
     def __exit__(self, *_: object) -> None:
-        daemon = self._daemon
-        assert daemon is not None, "the context was entered"
-        if daemon.poll() is None:
+        assert self._daemon is not None, "the context was entered"
+        if self._daemon.poll() is None:
             left = self._run(["docker", "ps", "--all", "--quiet"], check=False).stdout.split()
             if left:
                 self._run(["docker", "rm", "--force", *left], check=False)
-            daemon.send_signal(signal.SIGTERM)
-            try:
-                daemon.wait(_DAEMON_PATIENCE)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
+            self.stop()
         self._unmount()
         # Should a mount be left in there, it is not this machine's files that are removed.
         remove = ["rm", "-r", "--one-file-system", self._directory]
         subprocess.run(remove, check=True, timeout=PATIENCE)
+
+    def stop(self) -> None:
+        """End the daemon; its containers end too, unless it was told otherwise."""
+        daemon = self._daemon
+        assert daemon is not None, "it was started"
+        daemon.send_signal(signal.SIGTERM)
+        try:
+            daemon.wait(_DAEMON_PATIENCE)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
 
     def _unmount(self) -> None:
         """Undo what the daemon leaves mounted, such as the namespace of this machine's network."""

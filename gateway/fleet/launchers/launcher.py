@@ -58,7 +58,7 @@ class RunningContainer(Protocol):
         A port is chosen before its container listens: somebody else may have taken it meanwhile.
 
         Raises:
-            LaunchError: somebody else listens there.
+            LaunchError: somebody else listens there; the message says who.
         """
 
     async def wait(self) -> object:

@@ -165,7 +165,7 @@ class ContainerProcess:
         port = self.address.port
         other = await asyncio.to_thread(other_listener, port, self._child.pid, self._child.mark)
         if other:
-            raise LaunchError(f"its port {port} was taken by {other}", passing=True)
+            raise LaunchError(f"its port {port} is held by {other}", passing=True)
 
     def terminate(self) -> None:
         """Send SIGTERM to the process that was started, as the platform does (clause 1.1-1)."""

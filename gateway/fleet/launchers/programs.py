@@ -53,9 +53,7 @@ class ProgramLauncher:
         assert isinstance(source, Program)
         environment = dict(order.variant.environment)
         program = find_program(source, environment)
-        environment |= await self._gpus_for(order)
-        port = free_port(self._ports)
-        self._ports.add(port)
+        port = 0
 
         def give_back() -> None:
             self._ports.discard(port)
@@ -63,6 +61,9 @@ class ProgramLauncher:
                 self._gpus.give_back(order.instance)
 
         try:
+            port = free_port(self._ports)
+            self._ports.add(port)
+            environment |= await self._gpus_for(order)
             environment["SM_MODEL_DIR"] = self._model_dir(order)
             if self._leash is None:
                 self._leash = Leash()
@@ -74,7 +75,7 @@ class ProgramLauncher:
                 on_end=give_back,
                 clock=self._clock,
             )
-        except (OSError, ValueError) as error:  # a ValueError: a NUL, say
+        except OSError as error:
             give_back()
             raise _launch_error(error, source) from error
         except BaseException:
@@ -117,9 +118,16 @@ def find_program(source: Program, environment: Mapping[str, str]) -> str:
     An environment that is not activated has ``partway-container`` where nobody looks for it.
 
     Raises:
-        LaunchError: there is no such program, it cannot be executed, or there is no such folder.
+        LaunchError: there is no such program, it cannot be executed, there is no such folder, or
+            the system cannot be told.
     """
     name, cwd = source.command[0], source.cwd
+    if "\0" in "".join((*source.command, *environment, *environment.values())):
+        raise LaunchError(
+            f"{name!r} cannot be started: its command and environment must be without NUL "
+            "characters",
+            passing=False,
+        )
     if cwd is not None and not is_folder(cwd):
         raise LaunchError(
             f"{cwd}: the folder in which {name!r} is to run must be there", passing=False
@@ -145,11 +153,9 @@ def find_program(source: Program, environment: Mapping[str, str]) -> str:
     return found
 
 
-def _launch_error(error: OSError | ValueError, source: Program) -> LaunchError:
+def _launch_error(error: OSError, source: Program) -> LaunchError:
     """What it means that the system does not start a program that is there."""
     name = source.command[0]
-    if isinstance(error, ValueError):
-        return LaunchError(f"{name!r} cannot be started: {error}", passing=False)
     if error.errno in _PASSING:
         why = f"{name!r} cannot be started now: {os.strerror(error.errno or 0)}"
         return LaunchError(why, passing=True)

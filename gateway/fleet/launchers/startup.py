@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.ping import ping, ping_session
+from partway.gateway.fleet.ping import ping
 from partway.gateway.limits import (
     STARTUP_PING_LONGEST,
     STARTUP_PING_SHARE,
@@ -23,7 +23,6 @@ async def pinged(address: Address, clock: Clock) -> None:
         clock: measures the time between pings, and that of each.
     """
     began = clock.time()
-    async with ping_session() as session:
-        while await ping(session, f"http://{address}", clock) is not None:
-            wait = (clock.time() - began) * STARTUP_PING_SHARE
-            await pause(clock, min(max(wait, STARTUP_PING_SHORTEST), STARTUP_PING_LONGEST))
+    while await ping(address, clock) is not None:
+        wait = (clock.time() - began) * STARTUP_PING_SHARE
+        await pause(clock, min(max(wait, STARTUP_PING_SHORTEST), STARTUP_PING_LONGEST))

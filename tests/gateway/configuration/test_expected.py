@@ -13,7 +13,9 @@ from pydantic import ValidationError
 from partway.gateway.configuration.expected import (
     FilePath,
     Flag,
+    FolderPath,
     Moment,
+    Size,
     Strings,
     adapter,
     array,
@@ -70,6 +72,12 @@ TYPES = [
     (str, "a string", {"": "", "a": "a"}, [1, True, NOON, []]),
     (Flag, "true or false", {True: True, False: False}, [1, 0, "true", "yes"]),
     (FilePath, "a file's path", {"a/b": Path("a/b"), Path("c"): Path("c")}, ["", 1, True, []]),
+    (FolderPath, "a folder's path", {"a": Path("a"), Path("c"): Path("c")}, ["", 1]),
+    (Size, ("a whole number of bytes above 0, or a size in KiB, MiB, GiB or TiB, such as 2GiB; "
+     "at most 1024TiB"),
+     {1: 1, "7": 7, "2GiB": 2 << 30, "1.5 KiB": 1536, "0.001MiB": 1048, "1024TiB": 1 << 50},
+     [0, -1, 1.0, True, "", "0", "0.1", "-1", "1e3", "2GB", "2 gib", "GiB", "1.5.5KiB", " 1",
+      "1025TiB", (1 << 50) + 1, 10**400, "9" * 400]),
     (Moment, "a date and time with its zone, such as 2026-12-01T00:00:00Z", {NOON: NOON},
      [NOON.replace(tzinfo=None), date(2026, 12, 1), "2026-12-01T00:00:00Z", 1]),
     (Literal["in", "out"], "'in' or 'out'", {"in": "in"}, ["up", 1, True, [], {}]),

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given, settings
 
-from partway.gateway.configuration.expected import Flag, array, table_or, text, whole
+from partway.gateway.configuration.expected import Flag, array, secret, table_or, text, whole
 from partway.gateway.configuration.messages import SettingsError, TableRefused
 from partway.gateway.configuration.reader import MAX_FILE_BYTES, checked, read_toml
 from tests.gateway.configuration.documents import TOO_DEEP, VALUES, as_toml, taken_or_refused
@@ -189,6 +189,32 @@ def test_a_file_of_secrets_is_not_repeated(refused, content, said):
     (line,) = refused(content, secret=True)
     assert line == said
     assert "bad" not in line.replace("bad" * 9, "")
+
+
+@dataclass(frozen=True)
+class TableWithSecrets:
+    url: Annotated[str, text("a URL", _refuses)]
+    keys: Annotated[dict[str, Annotated[str, text("a URL", _refuses)]], secret("a table of URLs")]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("keys = 'bad'", "keys: a string was given; it must be a table of URLs"),
+        ("keys.a = 'bad'", "keys.a: a string was given; it must be a URL"),
+        ("keys.a = 'reason'", "keys.a: a string was given; it must be a URL"),
+        ("keys.a = 1", "keys.a: a number was given; it must be a URL"),
+    ],
+)
+def test_a_key_of_secrets_is_not_repeated_and_all_others_are(tmp_path, content, said):
+    path = tmp_path / "f.toml"
+    path.write_text(f"url = 'bad'\n{content}")
+    with pytest.raises(SettingsError) as caught:
+        read_toml(path).as_table(TableWithSecrets)
+    assert str(caught.value).splitlines() == [
+        f"{path}: url: 'bad' was given; it must be a URL",
+        f"{path}: {said}",
+    ]
 
 
 def test_a_file_that_cannot_be_read(tmp_path):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.settings import load
+from tests.gateway.configuration.documents import as_toml
 
 SECONDS = "a finite number of seconds above 0 and at most 86400"
 COMMAND = "a command, as a string or as an array of strings"
 IMAGE = "an image's name, such as chat:1 or registry.example/chat:1"
 DATA = "the path of a folder or a tar.gz, or its URL at s3://BUCKET"
-SIZE = "a whole number of bytes above 0, or a size in KiB, MiB, GiB or TiB, such as 2GiB"
+SIZE = (
+    "a whole number of bytes above 0, or a size in KiB, MiB, GiB or TiB, such as 2GiB; at most "
+    "1024TiB"
+)
 LABEL = "1 to 63 letters, digits and hyphens, neither the first nor the last a hyphen"
 URL = "an http:// or https:// URL with host and port and no path, such as http://127.0.0.1:8080"
 VARIABLE = "a variable's name, of letters, digits and _, the first not a digit"
@@ -57,6 +63,10 @@ def refused(tmp_path):
         ("pull", '"Always"', "'Always'", "'missing', 'never' or 'always'"),
         ("startup_timeout", "0", "0", SECONDS),
         ("instance_drain_timeout", "inf", "inf", SECONDS),
+        (
+            *("health_ping_interval", "-1", "-1"),
+            "a finite number of seconds from 0 to 86400",
+        ),
         ("health_pings_missed", "0", "0", "a whole number of pings from 1 to 1000"),
         ("cwd", '""', "an empty string", "a folder's path"),
         ("variants", "1", "the number 1", "a table"),
@@ -121,6 +131,28 @@ def test_no_message_repeats_what_is_in_an_environment(refused, environment, plac
     for table in ("endpoints.a", "endpoints.a.variants.b"):
         said = refused(f"[{table}]\nenvironment = {environment}")
         assert said == f"{table}.environment{place}: {found} was given; it must be {wanted}"
+
+
+@settings(deadline=None)
+@given(
+    st.recursive(
+        st.sampled_from(["geheim", 47_081_511, 4.7081511, True, ""]),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.dictionaries(st.sampled_from(["A", "B c", "", "SAGEMAKER_BIND_TO_PORT"]), inner),
+        ),
+        max_leaves=6,
+    )
+)
+def test_whatever_an_environment_is(tmp_path_factory, environment):
+    path = tmp_path_factory.getbasetemp() / "environment.toml"
+    path.write_text(as_toml({"endpoints": {"a": {"image": "a", "environment": environment}}}))
+    said = ""
+    try:
+        load({}, {}, path)
+    except SettingsError as error:
+        said = str(error)
+    assert not any(value in said for value in ("geheim", "47081511", "4.7081511"))
 
 
 def test_nor_does_what_is_read_show_it_by_accident(tmp_path):

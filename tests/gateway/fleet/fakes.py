@@ -38,12 +38,14 @@ class FakeContainer:
         self.order = order
         self.address = Address("127.0.0.1", port)
         self.trouble = None
+        self.impostor = None
         self.signals = []
         self.stubborn = stubborn
         self._ended = asyncio.get_running_loop().create_future()
 
     async def verify(self):
-        pass
+        if self.impostor is not None:
+            raise LaunchError(self.impostor, passing=True)
 
     async def wait(self):
         return await asyncio.shield(self._ended)
@@ -73,6 +75,7 @@ class FakeLauncher:
 
     Attributes:
         troubles: what a ping of each of the next containers says; None for 200.
+        impostors: who answers in the place of each of the next containers; None for nobody.
         errors: LaunchErrors for the next launches.
         held: set it to have launches wait for it.
     """
@@ -80,6 +83,7 @@ class FakeLauncher:
     def __init__(self):
         self.containers = []
         self.troubles = deque()
+        self.impostors = deque()
         self.errors = deque()
         self.stubborn = False
         self.held = None
@@ -92,6 +96,7 @@ class FakeLauncher:
             raise error
         container = FakeContainer(order, next(self._ports), stubborn=self.stubborn)
         container.trouble = self.troubles.popleft() if self.troubles else None
+        container.impostor = self.impostors.popleft() if self.impostors else None
         self.containers.append(container)
         return container
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 
 import pytest
 
@@ -38,6 +39,21 @@ async def test_another_version_takes_over_when_it_is_up(of):
     lease.__exit__(None, None, None)
     await turns()
     assert old.signals == ["TERM"]
+
+
+async def test_an_endpoint_that_stays_in_service_says_so_once(of, caplog):
+    caplog.set_level(logging.INFO, "partway.fleet")
+    await of.apply(endpoint(instances=2))
+    since = of.status().since
+    of.launcher.containers[0].end("was ended by SIGKILL")
+    await of.advance(1)
+    assert of.states() == ["InService", "InService"]
+    assert of.status().since == since
+    said = [record.getMessage() for record in caplog.records]
+    assert [line for line in said if line.startswith("endpoint ")] == [
+        "endpoint endpoint=echo state=Creating",
+        "endpoint endpoint=echo state=InService",
+    ]
 
 
 async def test_one_that_does_not_come_up_leaves_the_old_one_serving(of):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from partway.gateway.fleet.leash import Leash
@@ -25,6 +28,47 @@ print("held", flush=True)
 while True:
     signal.pause()
 """
+
+
+#: Forks gateways, as many as its first argument says. Each launches and kills containers without a
+#: pause, whose shells start others, in their group and out of it; it says its number first.
+GATEWAYS = """
+import asyncio, os, sys
+from partway.gateway.fleet.endpoints import Program, Variant
+from partway.gateway.fleet.launchers.launcher import Order
+from partway.gateway.fleet.launchers.programs import ProgramLauncher
+
+CONTAINER = "sleep 999 & (trap '' TERM; setsid sleep 999) & setsid sh -c 'sleep 999 & wait' & wait"
+
+async def serve():
+    launcher = ProgramLauncher()
+    variant = Variant(
+        source=Program(("/bin/sh", "-c", CONTAINER)), environment=(("OF_GATEWAY", sys.argv[2]),)
+    )
+    for number in range(10_000):
+        order = Order(f"echo-{number}", "echo", variant, number, None, lambda data: None)
+        container = await launcher.launch(order)
+        if not number:
+            os.write(1, b"%d\\n" % os.getpid())
+        if number > 2:
+            container.kill()
+
+for _ in range(int(sys.argv[1])):
+    if not os.fork():
+        asyncio.run(serve())
+for _ in range(int(sys.argv[1])):
+    os.wait()
+"""
+
+
+def of_gateways(name: str) -> list[int]:
+    """The processes of all containers of gateways; zombies have no environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("OF_GATEWAY") == name:
+                found.append(process.pid)
+    return found
 
 
 @pytest.fixture
@@ -86,3 +130,24 @@ def test_the_terminals_interrupt_does_not_reach_it(group):
         assert group.poll() is None
         holder.kill()
     assert group.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells")
+def test_gateways_killed_at_any_moment_leave_no_container():
+    name = f"{os.getpid()}-{time.monotonic()}"
+    gateways = subprocess.Popen(
+        [sys.executable, "-c", GATEWAYS, "20", name], stdout=subprocess.PIPE, cwd=ROOT
+    )
+    with gateways:
+        assert gateways.stdout is not None
+        began = False
+        for _ in range(20):
+            pid = int(gateways.stdout.readline())
+            began = began or bool(of_gateways(name))
+            time.sleep(random.uniform(0, 0.05))  # the moment
+            os.kill(pid, signal.SIGKILL)
+        assert began
+    deadline = time.monotonic() + 30
+    while left := of_gateways(name):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)

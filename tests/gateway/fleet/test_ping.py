@@ -11,7 +11,7 @@ import pytest
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.launchers.process import HOST, free_port
-from partway.gateway.fleet.ping import ping, ping_session, tell_which_answer
+from partway.gateway.fleet.ping import ping, tell_which_answer
 from partway.gateway.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
@@ -22,6 +22,11 @@ from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 
+#: On a busy machine a connection may be accepted late.
+PATIENCE = 20.0
+
+STATUS = "/ping was answered with status {}"
+NO_HTTP = "/ping was not answered with valid HTTP: {}"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -54,9 +59,9 @@ class Answering:
             writer.close()
 
 
-async def asked(url, clock=None, tls=None):
-    async with ping_session() as session:
-        return await soon(ping(session, url, clock or FakeClock(), tls))
+async def asked(host, port, clock=None, tls=None):
+    asking = ping(Address(host, port), clock or FakeClock(), tls, connect_timeout=PATIENCE)
+    return await soon(asking)
 
 
 @pytest.mark.clause("1.1-2")
@@ -64,26 +69,45 @@ async def asked(url, clock=None, tls=None):
     ("answer", "expected"),
     [
         (OK, None),
-        (OK.replace(b"200", b"503"), "/ping was answered with status 503"),
-        (OK.replace(b"200", b"405"), "/ping was answered with status 405"),
-        (b"nonsense\r\n\r\n", "/ping was not answered with valid HTTP: ClientResponseError"),
+        (OK.replace(b"200", b"503"), STATUS.format(503)),
+        (OK.replace(b"200", b"405"), STATUS.format(405)),
+        (OK.replace(b" OK", b""), None),
+        (b"HTTP/1.0 200 OK\n\n", None),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK, None),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK.replace(b"200", b"500"), STATUS.format(500)),
+        (b"nonsense\r\n\r\n", NO_HTTP.format("it does not begin as an answer of HTTP/1.1 does")),
+        (b"HTTP/2 200\r\n\r\n", NO_HTTP.format("it does not begin as an answer of HTTP/1.1 does")),
+        (b"a" * 20_000, NO_HTTP.format("it does not begin as an answer of HTTP/1.1 does")),
     ],
 )
 async def test_what_an_answer_means(answer, expected):
     async with Answering(answer) as server:
-        assert await asked(f"http://{HOST}:{server.port}") == expected
+        assert await asked(HOST, server.port) == expected
 
 
 async def test_nobody_there():
-    assert await asked(f"http://{HOST}:{free_port()}") == "Connection refused"
+    assert await asked(HOST, free_port()) == "Connection refused"
     for host in ("no-such-host.invalid", "a" * 64 + ".invalid"):
-        assert await asked(f"http://{host}:80") == "the host has no address"
+        assert (await asked(host, 80)).startswith(f"the host {host} has no address")
+
+
+async def test_a_connection_that_is_closed_is_no_answer():
+    async with await asyncio.start_server(lambda _, writer: writer.close(), HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        said = await asked(HOST, port)
+    assert said is not None
+    assert said.startswith("/ping was not answered with valid HTTP: ")
+
+
+async def test_an_interim_answer_without_an_end():
+    async with Answering(b"HTTP/1.1 100 Continue\r\n" + b"a" * 20_000) as server:
+        assert await asked(HOST, server.port) == NO_HTTP.format("an interim answer has no end")
 
 
 async def test_no_answer_in_time():
     clock = FakeClock()
     async with Answering(b"") as server:
-        asking = asyncio.create_task(asked(f"http://{HOST}:{server.port}", clock))
+        asking = asyncio.create_task(asked(HOST, server.port, clock))
         await eventually(lambda: server.waiting and clock.armed)
         clock.advance(PING_TIMEOUT)
         assert await asking == "/ping was not answered within 2 s"
@@ -92,9 +116,9 @@ async def test_no_answer_in_time():
 async def test_over_tls(tmp_path):
     files = LocalCa(tmp_path).ensure(["localhost"], datetime.now(UTC))
     async with Answering(OK, server_context(files)) as server:
-        url = f"https://localhost:{server.port}"
-        assert await asked(url, tls=Trust(files.ca).context()) is None
-        untrusted = await asked(url, tls=Trust().context())
+        at = "localhost", server.port
+        assert await asked(*at, tls=Trust(files.ca).context()) is None
+        untrusted = await asked(*at, tls=Trust().context())
     assert untrusted is not None
     assert untrusted.startswith("the server's certificate is not to be trusted: ")
     assert "certificate" in untrusted.partition(": ")[2]
@@ -107,7 +131,7 @@ async def test_tls_at_a_server_without():
 
     async with await asyncio.start_server(no_request, HOST, 0) as server:
         port = server.sockets[0].getsockname()[1]
-        trouble = await asked(f"https://{HOST}:{port}", tls=Trust().context())
+        trouble = await asked(HOST, port, tls=Trust().context())
     assert trouble is not None
     assert trouble.startswith("the server answers TLS in clear (")
 
@@ -129,7 +153,7 @@ async def test_each_endpoint_has_one_line(caplog):
     b, c = (f"http://{HOST}:{port}" for port in (ill.port, closed))
     assert sorted((each.levelname, each.getMessage()) for each in caplog.records) == [
         ("INFO", f"endpoint answers endpoint=a container=http://{HOST}:{well.port}"),
-        ("WARNING", f'{no} endpoint=b container={b} reason="/ping was answered with status 503"'),
+        ("WARNING", f'{no} endpoint=b container={b} reason="{STATUS.format(503)}"'),
         ("WARNING", f'{no} endpoint=c container={c} reason="Connection refused"'),
     ]
 

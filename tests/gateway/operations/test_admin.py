@@ -17,6 +17,7 @@ import pytest
 
 from partway.gateway.fleet.data_directory import socket_name
 from partway.gateway.fleet.status_json import from_json
+from partway.gateway.limits import LOG_FOLLOW_INTERVAL
 from partway.gateway.operations import admin
 from partway.gateway.operations.admin import AdminSocket
 from partway.protocol.errors import AccessDenied, ServiceUnavailable
@@ -195,8 +196,14 @@ async def test_a_log_that_is_followed_ends_with_the_gateway(asked):
     async with asked.session.get("/endpoints/echo/logs?follow=1") as answer:
         assert await answer.content.readline() == b"one\n"
         asked.written(b"two\n")
-        asked.clock.advance(1)
-        assert await answer.content.readline() == b"two\n"
+        two = asyncio.create_task(answer.content.readline())
+
+        def come() -> bool:
+            asked.clock.advance(LOG_FOLLOW_INTERVAL)
+            return two.done()
+
+        await eventually(come)
+        assert two.result() == b"two\n"
         asked.written(b"last, not ended")
         closing = asyncio.create_task(asked.socket.aclose())
         assert await answer.read() == b"last, not ended\n"

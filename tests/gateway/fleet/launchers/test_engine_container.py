@@ -9,16 +9,23 @@ import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.launchers.engine_client import EngineClient
+from partway.gateway.fleet.launchers.engine_client import EngineClient, EngineState
 from partway.gateway.fleet.launchers.engine_container import (
     EngineContainer,
     EngineEnd,
     growing_waits,
 )
-from partway.gateway.limits import ENGINE_RETRY_LONGEST, ENGINE_RETRY_SHORTEST, KILL_TIMEOUT
+from partway.gateway.limits import (
+    ENGINE_RETRY_LONGEST,
+    ENGINE_RETRY_SHORTEST,
+    KILL_TIMEOUT,
+    OUTPUT_BURST,
+)
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine, refusal
 from tests.gateway.fleet.processes import Output, eventually, soon
 from tests.gateway.streams.fakes import FakeClock
+
+RUNNING = EngineState(True, 0, False, "", 40123)
 
 Run = Callable[..., Awaitable[EngineContainer]]
 
@@ -55,7 +62,7 @@ async def run(fake, output, removed) -> AsyncIterator[Run]:
         await soon(client.create("one", {}))
         await soon(client.start("one"))
         container = EngineContainer(
-            client, "one", Address("h", 1), output.take, remove, clock or LoopClock()
+            client, "one", RUNNING, output.take, remove, clock or LoopClock()
         )
         containers.append(container)
         await fake.container()
@@ -95,8 +102,10 @@ async def test_it_ends_by_itself_and_is_removed(run, fake, removed):
     container = await run()
     fake.containers["one"].out_of_memory = True
     fake.containers["one"].end(137)
+    assert container.address == Address("127.0.0.1", 40123)
     end = await soon(container.wait())
     assert str(end) == "was ended by SIGKILL: it had used up its memory"
+    assert container.ended == end
     assert removed == ["one"]
     assert await soon(container.stop(1)) is True
 
@@ -246,6 +255,22 @@ async def test_what_it_prints_comes_once_and_in_order(run, fake, output):
     one.end(0)
     await soon(container.wait())
     assert output.data == said + b"last words"
+
+
+async def test_one_that_prints_without_end_is_read_at_a_pace(run, fake, output):
+    clock = FakeClock()
+    container = await run(clock)
+    one = fake.containers["one"]
+    for _ in range(16):
+        one.says(b"x" * (OUTPUT_BURST // 4))
+    await eventually(lambda: len(output.data) >= OUTPUT_BURST and clock.armed)
+    assert len(output.data) < 3 * OUTPUT_BURST
+    before = len(output.data)
+    clock.advance(1)
+    await eventually(lambda: len(output.data) > before)
+    one.end(0)
+    await soon(container.wait())
+    assert len(output.data) == 4 * OUTPUT_BURST, "once it has ended there is no pace"
 
 
 async def test_output_that_the_engine_does_not_keep(run, fake, output, caplog):

@@ -1,0 +1,101 @@
+"""A gateway with a fleet that a test makes up, and the commands that ask it, as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from partway.gateway.clock import LoopClock
+from partway.gateway.fleet.data_directory import DataDirectory
+from partway.gateway.operations.admin import AdminSocket
+from tests.conftest import ROOT
+from tests.gateway.cli.invoking import Ended
+from tests.gateway.operations.fake_fleet import FakeFleet
+
+#: Nothing here takes this long, in seconds.
+PATIENCE = 30
+
+
+class AskedGateway:
+    """What of a gateway its user's commands see: its data directory, its socket, its fleet.
+
+    Attributes:
+        directory: of its data.
+        fleet: what it answers for.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.directory = DataDirectory.opened(path)
+        self.fleet: FakeFleet
+        self.loop: asyncio.AbstractEventLoop
+        self._ends: asyncio.Event
+        self._started = threading.Event()
+
+    async def _serve(self) -> None:
+        self.fleet, self.loop, self._ends = FakeFleet(), asyncio.get_running_loop(), asyncio.Event()
+        directory = self.directory
+        admin = AdminSocket(directory.socket, self.fleet, directory.logs, LoopClock())
+        await admin.start()
+        self._started.set()
+        await self._ends.wait()
+        await admin.aclose()
+
+    @contextmanager
+    def running(self) -> Iterator[AskedGateway]:
+        """In a thread of its own, until the block ends or :meth:`stop`."""
+        thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        thread.start()
+        try:
+            assert self._started.wait(PATIENCE)
+            yield self
+        finally:
+            self.stop()
+            thread.join(PATIENCE)
+            self.directory.close()
+
+    def stop(self) -> None:
+        """Begin to stop."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._ends.set)
+
+    def printed(self, instance: str, data: bytes) -> None:
+        """Have an instance print something."""
+        with (self.directory.logs / f"{instance}.log").open("ab") as file:
+            file.write(data)
+
+
+@contextmanager
+def gateway_at(path: Path) -> Iterator[AskedGateway]:
+    """A gateway whose data directory is at a path."""
+    with AskedGateway(path).running() as gateway:
+        yield gateway
+
+
+def environment(data: Path) -> dict[str, str]:
+    """The tests' own, of a user whose data is there."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PARTWAY_")}
+    return kept | {"XDG_DATA_HOME": str(data), "PYTHONUTF8": "1"}
+
+
+def words(*arguments: str) -> list[str]:
+    """The command's."""
+    return [sys.executable, "-m", "partway.gateway.cli.main", *arguments]
+
+
+def commanded(data: Path, *arguments: str) -> Ended:
+    """Run a command of a user whose data is there, to its end."""
+    done = subprocess.run(
+        words(*arguments),
+        capture_output=True,
+        env=environment(data),
+        cwd=ROOT,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr.decode())

@@ -1,0 +1,118 @@
+"""partway.gateway.cli.endpoints_shown: the table, and the line of each change."""
+
+from __future__ import annotations
+
+import io
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from partway.gateway.cli.endpoints_shown import _NUMBERS, _TEXTS, ChangesSeen, print_table
+from partway.gateway.fleet.states import InstanceState
+from partway.gateway.fleet.status import EndpointState, InstanceHealth
+from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
+
+
+def shown(*endpoints) -> list[str]:
+    output = io.StringIO()
+    print_table(output, endpoints)
+    return [line.rstrip() for line in output.getvalue().splitlines()]
+
+
+# --- The table -----------------------------------------------------------------------------------
+
+
+def test_no_endpoint():
+    assert shown() == ["the gateway has no endpoint"]
+
+
+def test_a_row_for_each_variant():
+    voice = an_endpoint(
+        "voice",
+        a_variant(
+            an_instance("voice-A-1", streams=3, requests=1),
+            an_instance("voice-A-2", streams=4),
+            an_instance("voice-A-3", state=InstanceState.STARTING, health=InstanceHealth.UNKNOWN),
+            an_instance("voice-A-4", state=InstanceState.FAILED, health=InstanceHealth.UNHEALTHY),
+            name="A",
+            desired=3,
+            restarts=2,
+        ),
+        a_variant(name="B"),
+        state=EndpointState.UPDATING,
+    )
+    rows = [re.split(" {2,}", line) for line in shown(an_endpoint("echo"), voice)]
+    since = "2026-11-22T16:31:15Z"
+    assert rows == [
+        [*_TEXTS, *_NUMBERS, "since"],
+        ["echo", "AllTraffic", "1/1", "InService", "healthy", "0", "0", "0", since],
+        ["voice", "A", "2/3", "Updating", "1 unknown, 2 healthy", "7", "1", "2", since],
+        ["voice", "B", "0/0", "Updating", "-", "0", "0", "0", since],
+    ]
+
+
+def test_why_something_is_not_as_it_should_be_stands_below():
+    trouble = "exit status 1\nTraceback\n  boom\x1b[2J"
+    failed = an_endpoint(
+        "echo",
+        a_variant(
+            an_instance("echo-A-1", state=InstanceState.FAILED, reason=trouble),
+            an_instance("echo-A-2", state=InstanceState.DRAINING, reason="missed 3 pings"),
+            name="A",
+            trouble=trouble,
+        ),
+        state=EndpointState.FAILED,
+        reason="no instance came into service",
+    )
+    assert shown(failed)[2:] == [
+        "",
+        "echo: no instance came into service",
+        "echo, variant A: exit status 1",
+        "    Traceback",
+        "      boom�[2J",
+        "echo-A-2 (Draining): missed 3 pings",
+    ]
+
+
+def test_what_containers_say_is_bounded_and_is_no_markup():
+    lines = [f"line {number}" for number in range(100)]
+    failed = an_endpoint("echo", reason="\n".join(["[red]why[/red]", *lines]))
+    found = shown(failed)[3:]
+    assert found[0].startswith("echo: ")
+    assert len(found) == 25
+    assert shown(an_endpoint("echo", reason="[red]why[/red]"))[3] == "echo: [red]why[/red]"
+
+
+def test_the_longest_names_fit_into_a_line():
+    long = an_endpoint("e" * 63, a_variant(an_instance("x"), name="v" * 63))
+    assert len(shown(long)) == 2
+    assert shown(long)[1].startswith(f"{'e' * 63}  {'v' * 63}  1/1 ")
+
+
+# --- A line for each change ----------------------------------------------------------------------
+
+NOW = datetime(2026, 11, 22, 16, 31, 20, tzinfo=UTC)
+
+
+@pytest.fixture
+def look():
+    changes = ChangesSeen()
+    return lambda *endpoints: list(changes.lines(endpoints, NOW))
+
+
+def test_a_line_for_what_has_changed_and_for_nothing_else(look):
+    echo, voice = an_endpoint("echo"), an_endpoint("voice")
+    line = "InService endpoint=echo variant=AllTraffic instances=1/1 health=healthy restarts=0"
+    assert look(echo) == [f"2026-11-22T16:31:20Z {line}"]
+    assert look(echo) == []
+    busy = an_endpoint("echo", a_variant(an_instance("echo-AllTraffic-1a2b3c", streams=9)))
+    assert look(busy, voice) == [f"2026-11-22T16:31:20Z {line.replace('echo', 'voice')}"]
+    assert look(busy) == ["2026-11-22T16:31:20Z gone endpoint=voice variant=AllTraffic"]
+    assert look() == ["2026-11-22T16:31:20Z gone endpoint=echo variant=AllTraffic"]
+
+
+def test_a_reason_is_one_line_and_steers_nothing(look):
+    failed = an_endpoint("echo", state=EndpointState.FAILED, reason="exit status 1\n\x1b[2J")
+    (line,) = look(failed)
+    assert line.endswith(r' restarts=0 reason="exit status 1\n\u001b[2J"')
