@@ -19,8 +19,17 @@ import pytest
 from partway.container.cli import new as container_new
 from partway.container.cli import serve as container_serve
 from partway.gateway.access.principals import Principals
-from partway.gateway.cli import certs, conform, dev, invoke, replay, serve
+from partway.gateway.cli import certs, conform, dev, endpoints, invoke, logs, replay, serve
 from partway.gateway.endpoint_settings.tables import BESIDE, EndpointTable, VariantTable
+from partway.gateway.fleet.metrics import FleetMetrics
+from partway.gateway.fleet.states import InstanceState, diagram
+from partway.gateway.fleet.status import (
+    EndpointState,
+    EndpointStatus,
+    InstanceHealth,
+    InstanceStatus,
+    VariantStatus,
+)
 from partway.gateway.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
 from partway.gateway.streams.metrics import Metrics
@@ -219,7 +228,7 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     ours = (container_serve, container_new)
-    theirs = (serve, invoke, certs, dev, conform, replay)
+    theirs = (serve, endpoints, logs, invoke, certs, dev, conform, replay)
     top = argparse.ArgumentParser()
     adding = top.add_subparsers()
     for command in ours if name.startswith("partway-container") else theirs:
@@ -231,8 +240,8 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 COMMANDS = [
-    *("partway serve", "partway invoke", "partway certs", "partway dev"),
-    *("partway conform", "partway replay"),
+    *("partway serve", "partway endpoints", "partway logs", "partway invoke", "partway certs"),
+    *("partway dev", "partway conform", "partway replay"),
     *("partway-container serve", "partway-container new"),
 ]
 
@@ -284,6 +293,12 @@ def exposed() -> dict[str, set[str]]:
     metrics.closed_to_new("resets")
     metrics.dropped("full")
     metrics.connections["2"] = lambda: 1
+    instance = InstanceStatus(
+        "i", 1, InstanceState.IN_SERVICE, InstanceHealth.HEALTHY, "", 0.0, "", 0, 0, 0
+    )
+    variant = VariantStatus("v", 1.0, 1, 0, "", (instance,))
+    fleet = (EndpointStatus("e", EndpointState.IN_SERVICE, "", 0.0, (variant,)),)
+    FleetMetrics(lambda: fleet, metrics.registry).launched("e", "v", 1.0)
     found: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -299,6 +314,23 @@ def test_every_metric_is_documented_with_its_labels():
         if metric:
             documented[metric[1]] = set(metric[2].split(","))
     assert documented == exposed()
+
+
+def test_the_diagram_of_an_instances_life_is_its_table():
+    """Where it is not, put what ``diagram()`` returns in its place."""
+    shown = re.search(
+        r"^<!-- made from the table .*?-->\n```mermaid\n(.*?)^```\n<!-- end of the table -->$",
+        page("how-to/health.md"),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert shown, "the page has no diagram between its marks"
+    assert shown[1] == diagram()
+    described = {
+        name
+        for row in rows(section(page("how-to/health.md"), "An instance's life"))[1:]
+        for name in re.findall(r"`([A-Z]\w+)`", row[0])
+    }
+    assert described == {state.value for state in InstanceState}
 
 
 # --- Examples ------------------------------------------------------------------------------------
