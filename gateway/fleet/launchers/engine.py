@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from partway.gateway.clock import Clock, LoopClock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.images import is_image
 from partway.gateway.fleet.launchers.engine_client import (
@@ -26,8 +25,7 @@ from partway.gateway.fleet.launchers.engine_image import (
     why_not_started,
 )
 from partway.gateway.fleet.launchers.engine_request import container_name, container_request
-from partway.gateway.fleet.launchers.launcher import LaunchError, Order, RunningContainer
-from partway.gateway.fleet.launchers.process import HOST
+from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.limits import KILL_TIMEOUT
 from partway.gateway.waiting import pause, time_limit
 from partway.log_lines import LogLine
@@ -69,7 +67,7 @@ class EngineLauncher:
         self._looking = asyncio.Lock()
         self._looked = False
 
-    async def launch(self, order: Order) -> RunningContainer:
+    async def launch(self, order: Order) -> EngineContainer:
         """Start a container of an image; returns as soon as its port is published.
 
         Raises:
@@ -77,22 +75,28 @@ class EngineLauncher:
         """
         source = order.variant.source
         assert isinstance(source, Image), "nothing else is for an engine"
-        if not is_image(source.name):
-            raise LaunchError(f"{shown(source.name)} cannot be an image's name", passing=False)
-        try:
+        found = await self.image(source)
+        if trouble := why_not_started(found):
+            raise LaunchError(f"image {source.name} cannot be started: {trouble}", passing=False)
+        with _said_of(source):
             engine = self._connected()
             async with self._looking:
                 if not self._looked:
                     await self._remove_leftovers(engine)
-            await self._check_image(engine, source)
             return await self._start(engine, order)
-        except EngineAway as away:
-            raise LaunchError(
-                f"image {source.name} cannot be started: {away}; start the engine, {_OTHERWISE}",
-                passing=True,
-            ) from away
-        except EngineRefusal as refusal:
-            raise _refused(source, refusal) from refusal
+
+    async def image(self, source: Image) -> ImageConfiguration:
+        """What an image says of itself, once it is there, by a pull if need be.
+
+        Raises:
+            LaunchError: it is not there, and is not to be pulled or cannot be.
+        """
+        if not is_image(source.name):
+            raise LaunchError(f"{shown(source.name)} cannot be an image's name", passing=False)
+        with _said_of(source):
+            engine = self._connected()
+            found = None if source.pull == "always" else await engine.image(source.name)
+            return found or await _pulled(engine, source)
 
     async def remove_leftovers(self) -> int:
         """Remove this gateway's containers that nobody here sees to, as after ``kill -9``.
@@ -148,14 +152,6 @@ class EngineLauncher:
         self._looked = True
         return len(left)
 
-    async def _check_image(self, engine: EngineClient, source: Image) -> None:
-        """See that the engine has the image, and that the platform could start it."""
-        found = None if source.pull == "always" else await engine.image(source.name)
-        if found is None:
-            found = await _pulled(engine, source)
-        if trouble := why_not_started(found):
-            raise LaunchError(f"image {source.name} cannot be started: {trouble}", passing=False)
-
     async def _start(self, engine: EngineClient, order: Order) -> EngineContainer:
         name = self._name(order.instance)
         self._own.add(name)
@@ -164,11 +160,12 @@ class EngineLauncher:
         try:
             await asyncio.shield(creating)
             await engine.start(name)
-            address = _published(order, await engine.state(name))
+            state = await engine.state(name)
+            _check_published(order, state)
         except BaseException:
             await self._remove(name, creating)
             raise
-        return EngineContainer(engine, name, address, order.output, self._remove, self._clock)
+        return EngineContainer(engine, name, state, order.output, self._remove, self._clock)
 
     def _name(self, instance: str) -> str:
         return container_name(self._gateway, instance)
@@ -207,14 +204,12 @@ class EngineLauncher:
         self._own.discard(name)
 
 
-def _published(order: Order, state: EngineState) -> Address:
-    """Where a container is reached; it may have ended by now, which is told by its wait()."""
+def _check_published(order: Order, state: EngineState) -> None:
     if state.running and state.port is None:
         raise LaunchError(
             f"no container of {order.endpoint} can be reached: the engine publishes no port of it",
             passing=False,
         )
-    return Address(HOST, state.port or 0)
 
 
 async def _pulled(engine: EngineClient, source: Image) -> ImageConfiguration:
@@ -243,6 +238,20 @@ async def _pulled(engine: EngineClient, source: Image) -> ImageConfiguration:
             passing=True,
         )
     return found
+
+
+@contextmanager
+def _said_of(source: Image) -> Iterator[None]:
+    """Turn what an engine answers into what is said of an image."""
+    try:
+        yield
+    except EngineAway as away:
+        raise LaunchError(
+            f"image {source.name} cannot be started: {away}; start the engine, {_OTHERWISE}",
+            passing=True,
+        ) from away
+    except EngineRefusal as refusal:
+        raise _refused(source, refusal) from refusal
 
 
 def _refused(source: Image, refusal: EngineRefusal) -> LaunchError:

@@ -89,7 +89,7 @@ async def test_one_that_has_ended_before_its_port_was_read(launcher, fake):
 
 
 async def test_one_whose_port_is_not_published(launcher, fake):
-    fake.publishes = False
+    fake.port = None
     error = await refused(launcher, order())
     assert "the engine publishes no port of it" in str(error)
     assert fake.containers == {}

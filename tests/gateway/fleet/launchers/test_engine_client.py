@@ -133,9 +133,10 @@ async def test_what_an_engine_has(client, fake):
     await soon(client.create("one", {"Labels": {"partway.gateway": "g", "partway.instance": "i"}}))
     assert await soon(client.containers_of("g")) == {"one": "i"}
     assert await soon(client.containers_of("h")) == {}
-    assert await soon(client.state("one")) == EngineState(False, 0, False, "", None)
+    assert await soon(client.state("one")) == EngineState(False, 0, False, "", None, "0123abcd")
     await soon(client.start("one"))
-    assert (await soon(client.state("one"))).port == PORT
+    running = await soon(client.state("one"))
+    assert (running.running, running.port, running.pid) == (True, PORT, 4321)
     assert await soon(client.remove("one"))
     assert not await soon(client.remove("one"))
 
