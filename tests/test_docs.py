@@ -22,6 +22,7 @@ from partway.gateway.access.principals import Principals
 from partway.gateway.cli import certs, conform, dev, endpoints, invoke, logs, replay, serve
 from partway.gateway.endpoint_settings.tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.fleet.metrics import FleetMetrics
+from partway.gateway.fleet.states import InstanceState, diagram
 from partway.gateway.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
 from partway.gateway.streams.metrics import Metrics
@@ -304,6 +305,23 @@ def test_every_metric_is_documented_with_its_labels():
         if metric:
             documented[metric[1]] = set(metric[2].split(","))
     assert documented == exposed()
+
+
+def test_the_diagram_of_an_instances_life_is_its_table():
+    """Where it is not, put what ``diagram()`` returns in its place."""
+    shown = re.search(
+        r"^<!-- made from the table .*?-->\n```mermaid\n(.*?)^```\n<!-- end of the table -->$",
+        page("how-to/health.md"),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert shown, "the page has no diagram between its marks"
+    assert shown[1] == diagram()
+    described = {
+        name
+        for row in rows(section(page("how-to/health.md"), "An instance's life"))[1:]
+        for name in re.findall(r"`([A-Z]\w+)`", row[0])
+    }
+    assert described == {state.value for state in InstanceState}
 
 
 # --- Examples ------------------------------------------------------------------------------------

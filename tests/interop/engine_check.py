@@ -22,7 +22,17 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from partway.container.cli.main import main
+from tests import fleet_tutorial
 from tests.conftest import ROOT
+from tests.fleet_tutorial import (
+    BY_ANOTHER_IMAGE,
+    BY_IMAGE,
+    MODEL,
+    OTHER_MODEL,
+    RECIPE,
+    Served,
+    follow,
+)
 from tests.interop.engine import Engine
 from tests.tutorial_check import LAST, PAGE, STEPS, blocks
 
@@ -257,6 +267,26 @@ def test_an_authors_project(ours: Engine, run: Callable[..., str], tmp_path: Pat
     ours.build("chat", folder, "--build-arg", f"PARTWAY=./{wheel.name}")
     name = run("-p", "127.0.0.1::8080", "chat", "serve")
     answers_and_ends(ours, name, "You said: hello (words: 1)")
+
+
+def test_the_tutorial_of_a_fleet(ours: Engine, tmp_path: Path) -> None:
+    """Its files and its changes as they are printed: two replicas survive what it does to them."""
+
+    def build(tag: str, model: str, recipe: str) -> str:
+        (tmp_path / "model.py").write_text(model)
+        (tmp_path / "Dockerfile").write_text(recipe)
+        ours.build(f"greeter:{tag}", tmp_path)
+        return BY_IMAGE.replace("greeter:1", f"greeter:{tag}")
+
+    assert build("1", MODEL, RECIPE) == BY_IMAGE
+    another = build("2", OTHER_MODEL, RECIPE)
+    assert another == BY_ANOTHER_IMAGE
+    broken = build("3", OTHER_MODEL, RECIPE.replace("Greeter", "Greter"))
+    reason = "PARTWAY_MODEL model:Greter: model has no 'Greter'; models in /opt/program/model.py: "
+    assert reason in fleet_tutorial.PAGE
+    with Served(tmp_path, BY_IMAGE, DOCKER_HOST=ours.where) as served:
+        follow(served, lambda host, _: ours.docker("kill", host), another, broken, reason)
+    assert ours.docker("ps", "--all", "--quiet", "--filter", "ancestor=greeter:2") == ""
 
 
 # --- A service, without an engine ----------------------------------------------------------------
