@@ -217,7 +217,12 @@ async def reach(
 
 
 async def _resolved(address: Address) -> Sequence[_Found]:
-    """What the resolver has for a server's host."""
+    """What the resolver has for a server's host; it is not asked for an IP address."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError, ValueError):  # a ValueError: not in ASCII, or with a NUL
+            socket.inet_pton(family, address.host)
+            where = (address.host, address.port)
+            return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where)]
     what = f"the host {address.host} has no address"
     try:
         async with asyncio.timeout(CONTAINER_RESOLVE_TIMEOUT):

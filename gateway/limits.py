@@ -40,9 +40,9 @@ PING_TIMEOUT: Final = 2.0
 #: Endpoints that are pinged at a time when the gateway starts.
 PINGS_AT_ONCE: Final = 16
 
-#: Between two pings of an instance in service ("every few seconds"; Kubernetes: 10 s), and how many
+#: Between two pings of an instance in service (Kubernetes ``periodSeconds``: 10 s), and how many
 #: in a row without 200 take it out of rotation (Kubernetes ``failureThreshold``: 3).
-HEALTH_PING_INTERVAL: Final = 5.0
+HEALTH_PING_INTERVAL: Final = 10.0
 HEALTH_PINGS_MISSED: Final = 3
 
 #: For what is open on an instance that is to stop, to end by itself (an AWS load balancer's

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
+from partway.gateway.files import is_file_or_folder
 from partway.gateway.fleet.endpoints import container_address
+from partway.gateway.fleet.images import ENGINE_SCHEME, is_image
 from partway.gateway.limits import CONTAINER_PING_INTERVAL
 from partway.gateway.plain_text import safe_lines
 from partway.gateway.terminal import console_for
 from partway.gateway.workbench.conformance.asking import AskedWrongly, Plan, Question, understood
 from partway.gateway.workbench.conformance.checks import ALL
-from partway.gateway.workbench.conformance.image import CHECKS
+from partway.gateway.workbench.conformance.image import CHECKS, stops_the_start
 from partway.gateway.workbench.conformance.platform.checks import ALL as PLATFORM
 from partway.gateway.workbench.conformance.platform.container import InstrumentedContainer
 from partway.gateway.workbench.conformance.platform.run import PlatformRun
@@ -29,7 +31,8 @@ from partway.gateway.workbench.conformance.report.json_report import to_json
 from partway.gateway.workbench.conformance.report.junit import to_junit
 from partway.gateway.workbench.conformance.report.matrix import matrix, show_matrix
 from partway.gateway.workbench.conformance.report.terminal import progress, show
-from partway.gateway.workbench.conformance.run import Report, Run, chosen
+from partway.gateway.workbench.conformance.run import Report, Result, Run, chosen
+from partway.gateway.workbench.conformance.verdict import Verdict
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -40,12 +43,16 @@ _USUAL_PROBE = "echo"
 #: Seconds between Pings that ``--fast`` still waits for.
 _SHORT_INTERVAL = 1.0
 
+#: How the names of archives end: one that is not there is not asked for at an engine.
+_ARCHIVES = (".tar", ".tar.gz", ".tgz")
+
 _EXAMPLES = """\
 examples:
   partway conform --command "partway-container"
   partway conform --url http://127.0.0.1:8080 --path v1/listen --query model=general --fast
   partway conform --command "python app.py" --probe question.toml --junit conform.xml
   docker save my-model -o my-model.tar; partway conform --image my-model.tar
+  partway conform --image my-model:1 --probe chat --fast
   partway conform --platform http://127.0.0.1:8090 --endpoint echo --listen 127.0.0.1:8080 --fast
 """
 
@@ -57,9 +64,9 @@ def add_to(commands: Commands) -> None:
         help="check a container against the contract",
         description=(
             "Check a container against the wire contract, clause by clause: a container that runs, "
-            "a container that is started for the checks as the platform would, or an image's "
-            "configuration. Or, the other way round, check a gateway, by a container that writes "
-            "down what the gateway sends."
+            "one that is started for the checks as the platform would, by a command or of an "
+            "engine's image, or an image's archive. Or, the other way round, check a gateway, by a "
+            "container that writes down what the gateway sends."
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -74,7 +81,10 @@ def add_to(commands: Commands) -> None:
         help="start a container: the words of its ENTRYPOINT, to which `serve` is appended",
     )
     subject.add_argument(
-        "--image", type=Path, metavar="FILE", help="check an image's archive, .tar or .tar.gz"
+        "--image",
+        metavar="FILE|NAME:TAG",
+        help="check an image's archive, .tar or .tar.gz; or an image of the container engine, of "
+        "which a container is started",
     )
     subject.add_argument(
         "--platform",
@@ -121,7 +131,7 @@ def add_to(commands: Commands) -> None:
         "--model-dir",
         type=Path,
         metavar="DIR",
-        help="the model's artifacts, for --command (an empty folder)",
+        help="the model's artifacts, for --command or an engine's image (an empty folder)",
     )
     parser.add_argument(
         "--env",
@@ -129,7 +139,8 @@ def add_to(commands: Commands) -> None:
         default=[],
         type=_variable,
         metavar="NAME=VALUE",
-        help="a variable in the container's environment, for --command; may be repeated",
+        help="a variable in the container's environment, for --command or an engine's image; may "
+        "be repeated",
     )
     parser.set_defaults(run=run)
 
@@ -166,11 +177,13 @@ def _report(options: argparse.Namespace) -> Report | None:
         return asyncio.run(until_signalled(_try_platform(options)))
     if options.endpoint or options.listen:
         raise AskedWrongly("--endpoint and --listen are for a gateway, with --platform")
+    archive, tag = _image(options.image)
     plan = understood(
         Question(
             command=options.entrypoint,
             url=options.url,
-            image=options.image,
+            image=archive,
+            tag=tag,
             env=dict(options.env),
             model_dir=options.model_dir,
             path=options.path,
@@ -180,9 +193,19 @@ def _report(options: argparse.Namespace) -> Report | None:
             only=options.only,
         )
     )
-    if options.image is not None:
+    if archive is not None:
         return plan.examined()
     return asyncio.run(until_signalled(_try(plan)))
+
+
+def _image(given: str | None) -> tuple[Path | None, str | None]:
+    """An image as a file that is there, or would be an archive, or else as an engine's."""
+    if given is None:
+        return None, None
+    path = Path(given)
+    if is_file_or_folder(path) or given.endswith(_ARCHIVES) or not is_image(given):
+        return path, None
+    return None, given.removeprefix(ENGINE_SCHEME)
 
 
 def _check_nothing_of_containers(options: argparse.Namespace) -> None:
@@ -206,10 +229,19 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 async def _try(plan: Plan) -> Report:
+    examined = await plan.examined_by_engine() if plan.image_checks else None
+    first = None if examined is None else stops_the_start(examined)
+    if examined is not None and (first or not plan.checks):
+        said = f"{first} comes first"
+        examined.results += [Result(each, Verdict.BLOCKED, said=said) for each in plan.checks]
+        return examined
     with progress(plan.checks, console_for(sys.stderr)) as on_result:
         async with plan.subject() as subject:
             run = Run(plan.checks, plan.probe, fast=plan.question.fast, on_result=on_result)
-            return await run.run(subject)
+            report = await run.run(subject)
+    if examined is not None:
+        report.results[:0] = examined.results
+    return report
 
 
 async def _try_platform(options: argparse.Namespace) -> Report:

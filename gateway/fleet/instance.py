@@ -182,6 +182,7 @@ class Instance:
         """Whether it takes streams and requests."""
         return (
             self.state is InstanceState.IN_SERVICE
+            and not self._told.is_set()
             and self._rules.health is not InstanceHealth.UNHEALTHY
         )
 
@@ -198,8 +199,8 @@ class Instance:
     @property
     def has_failed(self) -> bool:
         """Whether it is over, or drains, by itself and not because it was told to."""
-        drains = self.state is InstanceState.DRAINING and not self._told.is_set()
-        return self.state is InstanceState.FAILED or drains
+        ends = self.state in {InstanceState.DRAINING, InstanceState.FAILED}
+        return ends and not self._told.is_set()
 
     def served_for(self) -> float:
         """Seconds since it came into service; 0 if it did not."""
@@ -217,7 +218,8 @@ class Instance:
             self.id,
             version,
             self.state,
-            self._rules.health if self.place is not None else InstanceHealth.UNKNOWN,
+            # Until it has answered, nothing is known of one that has just been launched.
+            InstanceHealth.UNKNOWN if self._served_since is None else self._rules.health,
             self.reason or self._rules.trouble,
             self._since,
             "" if self.place is None else self.place.url,
@@ -281,8 +283,8 @@ class Instance:
             if not self._is_attached:
                 seconds = self._clock.time() - began
                 self._around.launched(self._endpoint, self._variant.name, seconds)
-            self._happens(Happening.READY)
             self._served_since = self._clock.time()
+            self._happens(Happening.READY)
             await self._until(ended, self._watch())
         if ended.done():
             self._happens(Happening.ENDED, f"the container {ended.result()}", self._said())

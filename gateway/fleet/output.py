@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import Final, TypeAlias
 
 from partway.gateway.clock import Clock, LoopClock, Timer
+from partway.gateway.fleet.log_tail import log_files
 from partway.gateway.limits import (
     LAST_LINE_CHARACTERS,
     LAST_LINES,
@@ -35,10 +36,6 @@ from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
-
-#: What an instance's log is called, and the one before it.
-_SUFFIX: Final = ".log"
-_OLDER: Final = ".log.1"
 
 #: Colours and the like, which programs print that think of a terminal (ECMA-48 §5.4).
 _CONTROL_SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -244,7 +241,7 @@ class _Writer:
                     self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                     self._remove_old({*living, *said})
                     self._known.add(instance)
-                _append(self._folder / f"{instance}{_SUFFIX}", data)
+                _append(*log_files(self._folder, instance), data)
             except OSError as error:
                 self._not_written(instance, len(data), error)
             else:
@@ -275,31 +272,23 @@ class _Writer:
     def _remove_old(self, living: set[str]) -> None:
         """Remove the logs of instances that have ended, but for those that wrote last."""
         ages: dict[str, float] = {}
-        for entry in os.scandir(self._folder):
-            instance = _instance_of(entry.name)
-            if instance and instance not in living:
+        for path in self._folder.glob("*.log*"):
+            instance = path.name.partition(".")[0]
+            if instance not in living and path in log_files(self._folder, instance):
                 with suppress(FileNotFoundError):
-                    ages[instance] = max(ages.get(instance, 0), entry.stat().st_mtime)
+                    ages[instance] = max(ages.get(instance, 0), path.stat().st_mtime)
         newest_first = sorted(ages, key=lambda instance: ages[instance], reverse=True)
         for instance in newest_first[OUTPUTS_KEPT:]:
-            for suffix in (_SUFFIX, _OLDER):
-                (self._folder / f"{instance}{suffix}").unlink(missing_ok=True)
+            for path in log_files(self._folder, instance):
+                path.unlink(missing_ok=True)
 
 
-def _instance_of(name: str) -> str:
-    """Whose log a file is; empty if it is no log."""
-    for suffix in (_SUFFIX, _OLDER):
-        if name.endswith(suffix):
-            return name.removesuffix(suffix)
-    return ""
-
-
-def _append(path: Path, data: bytes) -> None:
+def _append(path: Path, older: Path, data: bytes) -> None:
     """Write to a log, or to a new one if that one is full."""
     descriptor = _opened(path)
     try:
         if os.fstat(descriptor).st_size >= OUTPUT_FILE_BYTES:
-            path.replace(path.with_suffix(_OLDER))
+            path.replace(older)
             os.close(descriptor)
             descriptor = -1
             descriptor = _opened(path)

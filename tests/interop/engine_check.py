@@ -6,6 +6,7 @@ What ``image_check.py`` asks of the images without an engine, the engine itself 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -208,6 +209,42 @@ def test_the_tutorials_build(engine: Engine, tmp_path: Path) -> None:
         failed = re.findall(r"^FAIL +must +(\S+)", step.printed, re.MULTILINE)
         assert re.findall(r"^FAIL +must +(\S+)", done.stdout, re.MULTILINE) == failed
         assert done.returncode == bool(failed), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        (
+            "",
+            0,
+            ("image.label", "startup.listens", "leaks.ping", "shutdown.sigterm", "conformant"),
+        ),
+        (
+            'LABEL com.amazonaws.sagemaker.capabilities.bidirectional-streaming=""',
+            1,
+            ("FAIL     must      image.label", "checks (image.label comes first): startup.listens"),
+        ),
+    ],
+)
+def test_an_image_is_judged_on_the_engine(
+    ours: Engine, tmp_path: Path, line: str, status: int, said: tuple[str, ...]
+) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM partway\n{line}\n")
+    ours.build("judged:1", tmp_path)
+    checks = ("image.label", "startup", "ping", "messages", "leaks.ping", "shutdown.sigterm")
+    words = ("-m", "partway", "conform", "--image", "judged:1", "--fast", "--only", *checks)
+    done = subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=os.environ | {"DOCKER_HOST": ours.where},
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert [each for each in said if each not in done.stdout] == []
+    assert "skip" not in done.stdout
+    assert ours.docker("ps", "--all", "--quiet", "--filter", "label=partway.gateway") == ""
 
 
 def test_an_authors_project(ours: Engine, run: Callable[..., str], tmp_path: Path) -> None:

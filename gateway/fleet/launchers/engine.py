@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from partway.gateway.clock import Clock, LoopClock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.images import is_image
 from partway.gateway.fleet.launchers.engine_client import (
@@ -26,8 +25,7 @@ from partway.gateway.fleet.launchers.engine_image import (
     why_not_started,
 )
 from partway.gateway.fleet.launchers.engine_request import container_name, container_request
-from partway.gateway.fleet.launchers.launcher import LaunchError, Order, RunningContainer
-from partway.gateway.fleet.launchers.process import HOST
+from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.limits import KILL_TIMEOUT
 from partway.gateway.waiting import pause, time_limit
 from partway.log_lines import LogLine
@@ -69,7 +67,7 @@ class EngineLauncher:
         self._looking = asyncio.Lock()
         self._looked = False
 
-    async def launch(self, order: Order) -> RunningContainer:
+    async def launch(self, order: Order) -> EngineContainer:
         """Start a container of an image; returns as soon as its port is published.
 
         Raises:
@@ -77,22 +75,28 @@ class EngineLauncher:
         """
         source = order.variant.source
         assert isinstance(source, Image), "nothing else is for an engine"
-        if not is_image(source.name):
-            raise LaunchError(f"{shown(source.name)} cannot be an image's name", passing=False)
-        try:
+        found = await self.image(source)
+        if trouble := why_not_started(found):
+            raise LaunchError(f"image {source.name} cannot be started: {trouble}", passing=False)
+        with _said_of(source):
             engine = self._connected()
             async with self._looking:
-                if not self._looked:
+                if not self._looked:  # one that stays is logged, and keeps nobody from starting
                     await self._remove_leftovers(engine)
-            await self._check_image(engine, source)
             return await self._start(engine, order)
-        except EngineAway as away:
-            raise LaunchError(
-                f"image {source.name} cannot be started: {away}; start the engine, {_OTHERWISE}",
-                passing=True,
-            ) from away
-        except EngineRefusal as refusal:
-            raise _refused(source, refusal) from refusal
+
+    async def image(self, source: Image) -> ImageConfiguration:
+        """What an image says of itself, once it is there, by a pull if need be.
+
+        Raises:
+            LaunchError: it is not there, and is not to be pulled or cannot be.
+        """
+        if not is_image(source.name):
+            raise LaunchError(f"{shown(source.name)} cannot be an image's name", passing=False)
+        with _said_of(source):
+            engine = self._connected()
+            found = None if source.pull == "always" else await engine.image(source.name)
+            return found or await _pulled(engine, source)
 
     async def remove_leftovers(self) -> int:
         """Remove this gateway's containers that nobody here sees to, as after ``kill -9``.
@@ -106,11 +110,12 @@ class EngineLauncher:
             LaunchError: there is no engine that could tell, or it cannot remove them.
         """
         try:
-            return await self._remove_leftovers(self._connected())
-        except EngineAway as away:
-            raise LaunchError(str(away), passing=True) from away
-        except EngineRefusal as refusal:
-            raise LaunchError(f"a leftover container stays: {refusal}", passing=True) from refusal
+            removed, stays = await self._remove_leftovers(self._connected())
+        except (EngineAway, EngineRefusal) as error:
+            raise LaunchError(str(error), passing=True) from error
+        if stays:
+            raise LaunchError(stays, passing=True)
+        return removed
 
     async def aclose(self) -> None:
         """Give back what the launcher itself holds, once all its containers have ended."""
@@ -135,26 +140,27 @@ class EngineLauncher:
             self._engine = EngineClient(self._find(), self._clock)
         return self._engine
 
-    async def _remove_leftovers(self, engine: EngineClient) -> int:
+    async def _remove_leftovers(self, engine: EngineClient) -> tuple[int, str]:
+        """How many were removed, and what is to be said of one that could not be."""
         found = await engine.containers_of(self._gateway)
         left = {
             container: instance
             for container, instance in found.items()
             if self._name(instance) not in self._own
         }
+        removed, stays = 0, ""
         for container, instance in left.items():
-            await engine.remove(container)
-            log.info(LogLine("leftover container removed", instance=instance, container=container))
+            about = {"instance": instance, "container": container}
+            try:
+                await engine.remove(container)
+            except EngineRefusal as refusal:
+                stays = f"the leftover container {container} cannot be removed: {refusal}"
+                log.warning(LogLine("leftover container stays", **about, reason=str(refusal)))
+            else:
+                removed += 1
+                log.info(LogLine("leftover container removed", **about))
         self._looked = True
-        return len(left)
-
-    async def _check_image(self, engine: EngineClient, source: Image) -> None:
-        """See that the engine has the image, and that the platform could start it."""
-        found = None if source.pull == "always" else await engine.image(source.name)
-        if found is None:
-            found = await _pulled(engine, source)
-        if trouble := why_not_started(found):
-            raise LaunchError(f"image {source.name} cannot be started: {trouble}", passing=False)
+        return removed, stays
 
     async def _start(self, engine: EngineClient, order: Order) -> EngineContainer:
         name = self._name(order.instance)
@@ -164,11 +170,12 @@ class EngineLauncher:
         try:
             await asyncio.shield(creating)
             await engine.start(name)
-            address = _published(order, await engine.state(name))
+            state = await engine.state(name)
+            _check_published(order, state)
         except BaseException:
             await self._remove(name, creating)
             raise
-        return EngineContainer(engine, name, address, order.output, self._remove, self._clock)
+        return EngineContainer(engine, name, state, order.output, self._remove, self._clock)
 
     def _name(self, instance: str) -> str:
         return container_name(self._gateway, instance)
@@ -207,14 +214,12 @@ class EngineLauncher:
         self._own.discard(name)
 
 
-def _published(order: Order, state: EngineState) -> Address:
-    """Where a container is reached; it may have ended by now, which is told by its wait()."""
+def _check_published(order: Order, state: EngineState) -> None:
     if state.running and state.port is None:
         raise LaunchError(
             f"no container of {order.endpoint} can be reached: the engine publishes no port of it",
             passing=False,
         )
-    return Address(HOST, state.port or 0)
 
 
 async def _pulled(engine: EngineClient, source: Image) -> ImageConfiguration:
@@ -243,6 +248,20 @@ async def _pulled(engine: EngineClient, source: Image) -> ImageConfiguration:
             passing=True,
         )
     return found
+
+
+@contextmanager
+def _said_of(source: Image) -> Iterator[None]:
+    """Turn what an engine answers into what is said of an image."""
+    try:
+        yield
+    except EngineAway as away:
+        raise LaunchError(
+            f"image {source.name} cannot be started: {away}; start the engine, {_OTHERWISE}",
+            passing=True,
+        ) from away
+    except EngineRefusal as refusal:
+        raise _refused(source, refusal) from refusal
 
 
 def _refused(source: Image, refusal: EngineRefusal) -> LaunchError:

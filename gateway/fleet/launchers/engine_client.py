@@ -85,6 +85,8 @@ class EngineState:
         out_of_memory: whether it has been killed for that.
         trouble: what else the engine says of its end.
         port: of this machine, by which port 8080 is reached; None where there is no such port.
+        container: its id.
+        pid: of its first process on the engine's machine; 0 where it does not run.
     """
 
     running: bool
@@ -92,6 +94,8 @@ class EngineState:
     out_of_memory: bool
     trouble: str
     port: int | None
+    container: str = ""
+    pid: int = 0
 
 
 def find_engine(environment: Mapping[str, str] = os.environ) -> str:
@@ -100,7 +104,8 @@ def find_engine(environment: Mapping[str, str] = os.environ) -> str:
     By ``DOCKER_HOST`` or, without it, the first of the sockets that Docker and Podman have usually.
 
     Raises:
-        LaunchError: there is none, or it is on another machine.
+        EngineAway: there is none.
+        LaunchError: it is on another machine, or spoken to in another way.
     """
     if where := environment.get("DOCKER_HOST"):
         return _checked(where)
@@ -109,9 +114,8 @@ def find_engine(environment: Mapping[str, str] = os.environ) -> str:
         if path.is_socket():
             return f"unix://{path}"
     places = ", ".join(map(str, usual))
-    raise LaunchError(
-        f"there is no container engine: DOCKER_HOST is not set, and there is no socket at {places}",
-        passing=True,
+    raise EngineAway(
+        f"there is no container engine: DOCKER_HOST is not set, and there is no socket at {places}"
     )
 
 
@@ -265,6 +269,8 @@ class EngineClient:
                 out_of_memory=bool(state.get("OOMKilled")),
                 trouble=cut(safe(str(state.get("Error") or "")), _MAX_SHOWN),
                 port=int(bindings[0]["HostPort"]) if bindings else None,
+                container=str(found["Id"]),
+                pid=int(state["Pid"]),
             )
 
     async def wait(self, name: str) -> None:

@@ -20,7 +20,7 @@ from partway.gateway.fleet.launchers.engine_client import (
     EngineState,
 )
 from partway.gateway.fleet.launchers.engine_output import EngineOutput, EngineOutputError
-from partway.gateway.fleet.launchers.process import ProcessEnd
+from partway.gateway.fleet.launchers.process import HOST, ProcessEnd
 from partway.gateway.limits import (
     ENGINE_RETRY_LONGEST,
     ENGINE_RETRY_SHORTEST,
@@ -88,35 +88,40 @@ class EngineContainer:
     Args:
         engine: the engine, where the container was started.
         name: the container's.
-        address: where its port is published.
+        state: how it was once it had been started.
         output: takes what it prints, as it comes.
         remove: removes it from the engine, now or later.
         clock: measures all times.
+
+    Attributes:
+        state: the same.
+        ended: how it has ended; None before its end.
     """
 
     def __init__(
         self,
         engine: EngineClient,
         name: str,
-        address: Address,
+        state: EngineState,
         output: Callable[[bytes], None],
         remove: Callable[[str], Awaitable[None]],
         clock: Clock,
     ) -> None:
         self._engine = engine
         self._name = name
-        self._address = address
+        self.state = state
+        self.ended: EngineEnd | None = None
         self._output = output
         self._remove = remove
         self._clock = clock
-        self._ended = asyncio.Event()
+        self._over = asyncio.Event()
         self._killed = asyncio.Event()
         self._life = asyncio.create_task(self._live(), name=f"container {name}")
 
     @property
     def address(self) -> Address:
         """Where it listens, or will."""
-        return self._address
+        return Address(HOST, self.state.port or 0)  # one that has ended by now has none
 
     async def verify(self) -> None:
         """It is its engine that has its port."""
@@ -124,6 +129,10 @@ class EngineContainer:
     async def wait(self) -> EngineEnd:
         """Wait for its end, for as long as it lives."""
         return await asyncio.shield(self._life)
+
+    async def terminate(self) -> None:
+        """Send SIGTERM to its first process, as soon as the engine takes it."""
+        await self._signal("SIGTERM")
 
     async def stop(self, grace: float) -> bool:
         """End it: SIGTERM, and SIGKILL ``grace`` seconds later; returns when it has ended.
@@ -134,8 +143,8 @@ class EngineContainer:
         enough = not self._killed.is_set()
         try:
             async with time_limit(self._clock, grace):
-                await self._signal("SIGTERM")
-                await self._ended.wait()
+                await self.terminate()
+                await self._over.wait()
         except TimeoutError:
             enough = False
             self.kill()
@@ -156,17 +165,17 @@ class EngineContainer:
                 killing = tasks.create_task(self._kill_when_told())
                 asking = tasks.create_task(self._ask_for_end())
                 await asyncio.wait((asking, killing), return_when=asyncio.FIRST_COMPLETED)
-                end = asking.result() if asking.done() else _NOT_KILLED
-                self._ended.set()
+                self.ended = asking.result() if asking.done() else _NOT_KILLED
+                self._over.set()
                 with suppress(TimeoutError):
                     async with time_limit(self._clock, LAST_OUTPUT_TIMEOUT):
                         await asyncio.wait((following,))
                 for task in (following, killing, asking):
                     task.cancel()
         finally:
-            self._ended.set()
+            self._over.set()
             await self._remove(self._name)
-        return end
+        return self.ended
 
     async def _ask_for_end(self) -> EngineEnd:
         """Wait for the end as the engine tells of it, and for an engine that is away to be back."""
@@ -199,7 +208,7 @@ class EngineContainer:
         with suppress(TimeoutError):
             async with time_limit(self._clock, KILL_TIMEOUT):
                 await self._signal("SIGKILL")
-                await self._ended.wait()
+                await self._over.wait()
 
     async def _signal(self, name: str) -> None:
         """Send it a signal, as soon as the engine takes one."""
@@ -220,7 +229,7 @@ class EngineContainer:
         output = EngineOutput()
         waits = growing_waits()
         while True:
-            ended = self._ended.is_set()
+            ended = self._over.is_set()
             try:
                 if await self._read_output(output):
                     waits = growing_waits()
@@ -257,4 +266,4 @@ class EngineContainer:
         """Wait for its end, but no longer than so many seconds."""
         with suppress(TimeoutError):
             async with time_limit(self._clock, wait):
-                await self._ended.wait()
+                await self._over.wait()

@@ -12,12 +12,15 @@ from partway.gateway.configuration.messages import SettingsError, each_line
 from partway.gateway.dialling import Address
 from partway.gateway.files import is_file_or_folder, is_folder
 from partway.gateway.fleet.endpoints import container_address
+from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.operations.asked import Asked, container_target
 from partway.gateway.workbench.conformance.check import Check
 from partway.gateway.workbench.conformance.checks import ALL
 from partway.gateway.workbench.conformance.image import CHECKS, examine, read_image
+from partway.gateway.workbench.conformance.launched_image import LaunchedImage
 from partway.gateway.workbench.conformance.probes import BUILT_IN, Probe, load_probe
 from partway.gateway.workbench.conformance.run import Report, chosen, is_named
+from partway.gateway.workbench.conformance.started import Started
 from partway.gateway.workbench.conformance.subject import Launched, Subject, Target, command_of
 from partway.gateway.workbench.recording.recording import RecordingError
 from partway.protocol.errors import InputValidationError
@@ -31,14 +34,15 @@ class AskedWrongly(Exception):
 class Question:
     """What was asked for, as it was written.
 
-    Exactly one of ``command``, ``url`` and ``image`` is not None.
+    Exactly one of ``command``, ``url``, ``image`` and ``tag`` is not None.
 
     Attributes:
         command: the words of an ENTRYPOINT, to which ``serve`` is appended.
         url: of a container that runs.
         image: an image's archive.
-        env: variables in the environment of the command.
-        model_dir: the model's artifacts for the command; None for an empty folder.
+        tag: an image's name, as a container engine knows it.
+        env: variables in the environment of the command, or of the image's container.
+        model_dir: the model's artifacts for it; None for an empty folder.
         cwd: the folder in which the command runs; None for the current one.
         path: of streams, without a leading slash; empty for the documented path.
         query: of streams.
@@ -51,6 +55,7 @@ class Question:
     command: str | None = None
     url: str | None = None
     image: Path | None = None
+    tag: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     model_dir: Path | None = None
     cwd: Path | None = None
@@ -73,6 +78,7 @@ class Plan:
         target: path and query of streams.
         address: of a container that runs; None for a command or an image.
         command: starts a container; empty for a container that runs, or an image.
+        image_checks: the checks of what an engine's image says of itself, which come first.
     """
 
     question: Question
@@ -81,6 +87,7 @@ class Plan:
     target: Target
     address: Address | None = None
     command: tuple[str, ...] = ()
+    image_checks: Sequence[Check] = ()
 
     def examined(self) -> Report:
         """What becomes of the checks of an image.
@@ -109,17 +116,40 @@ class Plan:
             yield Subject(self.address, self.target)
             return
         asked = self.question
-        launched = Launched(self.command, asked.env, asked.model_dir, asked.cwd)
+        started: Started = (
+            Launched(self.command, asked.env, asked.model_dir, asked.cwd)
+            if asked.tag is None
+            else LaunchedImage(asked.tag, asked.env, asked.model_dir)
+        )
         try:
             try:
-                address = await launched.start()
+                address = await started.start()
             except OSError as error:
                 raise AskedWrongly(
                     f"{asked.called('command')}: cannot start {self.command[0]}: {error.strerror}"
                 ) from error
-            yield Subject(address, self.target, launched)
+            except LaunchError as error:
+                raise AskedWrongly(f"{asked.called('image')} {asked.tag}: {error}") from error
+            yield Subject(address, self.target, started)
+        finally:
+            await started.aclose()
+
+    async def examined_by_engine(self) -> Report:
+        """What becomes of the checks of what an engine's image says of itself.
+
+        Raises:
+            AskedWrongly: there is no such image, or no engine.
+        """
+        tag, called = self.question.tag, self.question.called
+        assert tag is not None, "an engine's image was asked for"
+        launched = LaunchedImage(tag)
+        try:
+            image = await launched.configuration()
+        except LaunchError as error:
+            raise AskedWrongly(f"{called('image')} {tag}: {error}") from error
         finally:
             await launched.aclose()
+        return examine(image, f"image {tag}", self.image_checks)
 
 
 def understood(question: Question) -> Plan:
@@ -129,13 +159,21 @@ def understood(question: Question) -> Plan:
         AskedWrongly: the question makes no sense.
     """
     called = question.called
-    if question.command is None and (question.env or question.model_dir):
+    is_started = question.command is not None or question.tag is not None
+    if not is_started and (question.env or question.model_dir):
         both = f"{called('env')} and {called('model-dir')}"
         raise AskedWrongly(f"{both} are for a container started with {called('command')}")
     if question.image is not None:
         elsewhere = f"with {called('url')} or {called('command')}"
         checks = _chosen(CHECKS, question, ALL, elsewhere)
         return Plan(question, checks, BUILT_IN["echo"], Target())
+    if question.tag is not None:
+        _check_model_dir(question)
+        chosen_ones = _chosen([*CHECKS, *ALL], question, (), "")
+        of_image = [check for check in chosen_ones if check in CHECKS]
+        checks = [check for check in chosen_ones if check not in CHECKS]
+        probe, target = _probe(question), _target(question)
+        return Plan(question, checks, probe, target, image_checks=of_image)
     checks = _chosen(ALL, question, CHECKS, f"with {called('image')}")
     probe = _probe(question)
     target = _target(question)
@@ -188,12 +226,17 @@ def _target(question: Question) -> Target:
 
 
 def _command(question: Question) -> tuple[str, ...]:
-    called, folder = question.called, question.model_dir
+    called = question.called
     assert question.command is not None, "one of the three is asked for"
     try:
         command = command_of(question.command)
     except ValueError as error:
         raise AskedWrongly(f"{called('command')}: {error}") from error
-    if folder is not None and not is_folder(folder):
-        raise AskedWrongly(f"{called('model-dir')} {folder}: there is no such folder")
+    _check_model_dir(question)
     return command
+
+
+def _check_model_dir(question: Question) -> None:
+    folder = question.model_dir
+    if folder is not None and not is_folder(folder):
+        raise AskedWrongly(f"{question.called('model-dir')} {folder}: there is no such folder")

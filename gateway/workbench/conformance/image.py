@@ -272,6 +272,9 @@ def _port(image: ImageConfiguration) -> None:
         raise Broken("there is no EXPOSE 8080")
 
 
+#: What an engine's launcher checks too.
+_STOPPING: Final = frozenset({"image.entrypoint", "image.label"})
+
 #: What an image can break before it is ever started.
 CHECKS: Final[tuple[Check, ...]] = tuple(_checks)
 
@@ -290,6 +293,18 @@ def examine(image: ImageConfiguration, subject: str, checks: Iterable[Check] = C
             passed.add(check.id)
         report.results.append(result)
     return report
+
+
+def stops_the_start(report: Report) -> str:
+    """The check whose failure keeps a container of the image from being started; or nothing."""
+    return next(
+        (
+            each.check.id
+            for each in report.results
+            if each.verdict is Verdict.FAIL and each.check.id in _STOPPING
+        ),
+        "",
+    )
 
 
 def _result(check: Check, image: ImageConfiguration) -> Result:

@@ -16,7 +16,8 @@ from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.link import PATIENCE, HttpAnswer, Link, ask, link_to
 from partway.gateway.workbench.conformance.peer import Closed, NotGranted, Peer, upgrade
 from partway.gateway.workbench.conformance.probes import Probe
-from partway.gateway.workbench.conformance.subject import Launched, Subject
+from partway.gateway.workbench.conformance.started import Started
+from partway.gateway.workbench.conformance.subject import Subject
 from partway.gateway.workbench.conformance.verdict import Broken, Untried
 from partway.protocol.closing import TOO_BIG
 
@@ -66,7 +67,7 @@ class Trial:
     cut: bool = False
 
     @property
-    def process(self) -> Launched:
+    def process(self) -> Started:
         """The container's process.
 
         Raises:
@@ -74,7 +75,7 @@ class Trial:
         """
         process = self.subject.process
         if process is None:
-            raise Untried("the container was not started here: use --command")
+            raise Untried("the container was not started here: use --command or --image")
         return process
 
     def scaled(self, seconds: float, fast: float) -> float:

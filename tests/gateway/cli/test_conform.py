@@ -294,7 +294,10 @@ def test_flags_that_do_not_fit(capsys, flags, why):
         ),
         ("--url https://a:1", "--url: 'https://a:1' is not a container's URL: it must begin with"),
         ("--url http://a:1 --env A=1", "--env and --model-dir are for a container started with"),
-        ("--image a --model-dir docs", "--env and --model-dir are for a container started with"),
+        (
+            "--image a.tar --model-dir docs",
+            "--env and --model-dir are for a container started with",
+        ),
         ('--command "\'a"', "--command: No closing quotation"),
         ("--command ' '", "--command: the command is empty"),
         ("--command /not/there", "--command: cannot start /not/there: No such file or directory"),
@@ -304,7 +307,7 @@ def test_flags_that_do_not_fit(capsys, flags, why):
         ("--command a --probe LICENSE", "--probe LICENSE: "),
         ("--command a --only nope", "--only: there is no check 'nope'; partway conform --matrix"),
         ("--command a --only image.label", "--only: image.label is tried with --image"),
-        ("--image a --only ping", "--only: ping is tried with --url or --command"),
+        ("--image a.tar --only ping", "--only: ping is tried with --url or --command"),
         ("--image /not/there", "--image /not/there: No such file or directory"),
         ("--image LICENSE", "--image LICENSE: the file is not a tar archive, or is damaged"),
         ("--image docs", "--image docs: Is a directory"),
@@ -321,6 +324,7 @@ def test_flags_that_do_not_fit(capsys, flags, why):
 )
 def test_asked_wrongly(capsys, monkeypatch, flags, why):
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///not/there")
     status, output, errors = here(capsys, *shlex.split(flags))
     assert (status, output) == (2, "")
     assert errors.startswith(f"partway conform: {why}")

@@ -24,6 +24,17 @@ async def test_a_crash_is_noticed_at_once_and_told_with_what_was_printed(of):
     assert of.status().variants[0].trouble == ""
 
 
+async def test_nothing_is_known_of_its_health_until_it_has_answered(of):
+    of.launcher.troubles.append("Connection refused")
+    await of.apply(endpoint())
+    (starting,) = of.status().variants[0].instances
+    assert (starting.state, starting.health) == ("Starting", "unknown")
+    of.launcher.containers[0].trouble = None
+    await of.advance(1)
+    (serving,) = of.status().variants[0].instances
+    assert (serving.state, serving.health) == ("InService", "healthy")
+
+
 async def test_what_answers_in_its_place_is_never_served_by(of):
     of.launcher.impostors.append("its port 1 is held by process 7 (nginx)")
     await of.apply(endpoint())
@@ -41,7 +52,7 @@ async def test_three_missed_pings_and_it_is_replaced(of):
     first = of.launcher.containers[0]
     with of.router.lease("echo"):
         first.trouble = "/ping was answered with status 500"
-        await of.advance(16)
+        await of.advance(31)
         assert of.states() == ["Draining", "InService"]
         assert of.launcher.running == of.launcher.containers
         with of.router.lease("echo") as other:

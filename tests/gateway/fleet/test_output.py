@@ -183,12 +183,13 @@ async def test_of_instances_that_have_ended_some_logs_are_kept(folder, logs, clo
             path = logs / f"old-{age}{suffix}"
             path.write_bytes(b"old")
             os.utime(path, (10_000 - age, 10_000 - age))
-    (logs / "notes.txt").write_bytes(b"somebody's")
+    for other in ("notes.txt", "notes.log.txt"):
+        (logs / other).write_bytes(b"somebody's")
     living = folder.open("living")
     living.feed(b"x")
     await written(folder, clock)
     kept = {f"old-{age}{suffix}" for age in range(OUTPUTS_KEPT) for suffix in (".log", ".log.1")}
-    assert names(logs) == sorted(kept | {"notes.txt", "living.log"})
+    assert names(logs) == sorted(kept | {"notes.txt", "notes.log.txt", "living.log"})
 
 
 # --- A disk that is slow, full or away -----------------------------------------------------------

@@ -76,7 +76,7 @@ async def _read_on(peer: Peer) -> None:
 
 async def _ended(trial: Trial, patience: float, how: str) -> None:
     process = trial.process
-    process.terminate()
+    await process.terminate()
     if not await process.ended(patience):
         await process.kill()
         raise Broken(f"{patience:g} s after SIGTERM, {how}, the container still runs")

@@ -72,8 +72,12 @@ class FakeEngine:
     answers: in place of the usual ones, by method and the path behind the version: an answer, an
         error to hang up with, or a function that is asked first.
     asked: method and path of each request.
-    publishes: whether it publishes the ports of its containers.
+    port: where it publishes that of each container; None if it does not.
     """
+
+    #: What the engine says of each container: its id, and its first process.
+    id = "0123abcd"
+    pid = 4321
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
@@ -82,7 +86,7 @@ class FakeEngine:
         self.containers: dict[str, FakeContainer] = {}
         self.answers: dict[str, Any] = {}
         self.asked: list[str] = []
-        self.publishes = True
+        self.port: int | None = PORT
         self._runner: web.AppRunner | None = None
 
     @property
@@ -196,17 +200,19 @@ class FakeEngine:
 
     async def _show(self, request: web.Request) -> web.Response:
         found = self._found(request)
-        ports = {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(PORT)}]}
+        ports = {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(self.port)}]}
         state = {
             "Running": found.running,
             "ExitCode": found.status,
             "OOMKilled": found.out_of_memory,
             "Error": found.error,
+            "Pid": self.pid if found.running else 0,
         }
         return web.json_response(
             {
+                "Id": self.id,
                 "State": state,
-                "NetworkSettings": {"Ports": ports if found.running and self.publishes else {}},
+                "NetworkSettings": {"Ports": ports if found.running and self.port else {}},
             }
         )
 

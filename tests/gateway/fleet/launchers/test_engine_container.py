@@ -9,7 +9,7 @@ import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.launchers.engine_client import EngineClient
+from partway.gateway.fleet.launchers.engine_client import EngineClient, EngineState
 from partway.gateway.fleet.launchers.engine_container import (
     EngineContainer,
     EngineEnd,
@@ -24,6 +24,8 @@ from partway.gateway.limits import (
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine, refusal
 from tests.gateway.fleet.processes import Output, eventually, soon
 from tests.gateway.streams.fakes import FakeClock
+
+RUNNING = EngineState(True, 0, False, "", 40123)
 
 Run = Callable[..., Awaitable[EngineContainer]]
 
@@ -60,7 +62,7 @@ async def run(fake, output, removed) -> AsyncIterator[Run]:
         await soon(client.create("one", {}))
         await soon(client.start("one"))
         container = EngineContainer(
-            client, "one", Address("h", 1), output.take, remove, clock or LoopClock()
+            client, "one", RUNNING, output.take, remove, clock or LoopClock()
         )
         containers.append(container)
         await fake.container()
@@ -100,8 +102,10 @@ async def test_it_ends_by_itself_and_is_removed(run, fake, removed):
     container = await run()
     fake.containers["one"].out_of_memory = True
     fake.containers["one"].end(137)
+    assert container.address == Address("127.0.0.1", 40123)
     end = await soon(container.wait())
     assert str(end) == "was ended by SIGKILL: it had used up its memory"
+    assert container.ended == end
     assert removed == ["one"]
     assert await soon(container.stop(1)) is True
 

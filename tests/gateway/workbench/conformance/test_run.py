@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.workbench.conformance import link, peer, subject, trial
+from partway.gateway.workbench.conformance import link, peer, started, trial
 from partway.gateway.workbench.conformance.check import Check, Need
 from partway.gateway.workbench.conformance.checks import ALL, wear
 from partway.gateway.workbench.conformance.evidence import NotedExchange
@@ -31,7 +31,8 @@ from partway.gateway.workbench.conformance.run import (
     chosen,
     in_turn,
 )
-from partway.gateway.workbench.conformance.subject import Footprint, Launched, Subject, command_of
+from partway.gateway.workbench.conformance.started import Footprint
+from partway.gateway.workbench.conformance.subject import Launched, Subject, command_of
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken, Severity, Untried, Verdict
 
@@ -444,10 +445,10 @@ async def test_artifacts_that_were_written(dying: Subject) -> None:
 
 
 async def test_who_never_accepts_is_waited_for_no_longer_than_it_may(monkeypatch) -> None:
-    monkeypatch.setattr(subject, "CONNECT_TIMEOUT", 0.1)
+    monkeypatch.setattr(started, "CONNECT_TIMEOUT", 0.1)
     launched = Launched(["none"])
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as full:
-        launched.port = server.getsockname()[1]
+        launched.address = Address(*server.getsockname())
         for _ in range(4):  # then its backlog is full, and the system drops what comes
             waiting = full.enter_context(socket.socket())
             waiting.setblocking(False)

@@ -1,0 +1,151 @@
+"""An image that is checked: a container of it, on an engine, started as the platform starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Image, Variant
+from partway.gateway.fleet.launchers.engine import EngineLauncher
+from partway.gateway.fleet.launchers.engine_container import EngineContainer
+from partway.gateway.fleet.launchers.engine_image import ImageConfiguration
+from partway.gateway.fleet.launchers.launcher import Order
+from partway.gateway.workbench.conformance.link import CONNECT_TIMEOUT
+from partway.gateway.workbench.conformance.started import Footprint, Started
+
+#: An engine accepts a connection before it has found out whether its container does; it hangs up
+#: within this time if not.
+_HANGS_UP: Final = 0.05
+
+#: What the containers of a run are called in their labels.
+_ENDPOINT: Final = "conform"
+
+
+class LaunchedImage(Started):
+    """A container of an image. If this process is killed itself, the container stays behind.
+
+    Args:
+        name: the image's, as the engine knows it; it is pulled if it is missing.
+        environment: further variables of the model definition.
+        model_dir: a folder with artifacts; an empty one is made if none is given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        environment: Mapping[str, str] | None = None,
+        model_dir: Path | None = None,
+    ) -> None:
+        super().__init__(("image", name), environment, model_dir)
+        self._image = Image(name)
+        self._run = secrets.token_hex(8)
+        self._starts = 0
+        self._launcher: EngineLauncher | None = None
+        self._container: EngineContainer | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the first process, as the engine's machine has it; None when it does not run."""
+        container = self._container
+        if container is None or container.ended is not None:
+            return None
+        return container.state.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; 128 more than a signal's number; None while it runs."""
+        container = self._container
+        return None if container is None or container.ended is None else container.ended.status
+
+    async def configuration(self) -> ImageConfiguration:
+        """What the image says of itself.
+
+        Raises:
+            LaunchError: there is no such image, or no engine.
+        """
+        return await self._engine().image(self._image)
+
+    async def _launch(self) -> Address:
+        self._starts += 1
+        variant = Variant(source=self._image, environment=tuple(sorted(self.environment.items())))
+        order = Order(
+            f"{_ENDPOINT}-{self._run}-{self._starts}",
+            _ENDPOINT,
+            variant,
+            0,
+            self.model_dir.absolute(),
+            self._take_output,
+        )
+        self._container = await self._engine().launch(order)
+        return self._container.address
+
+    async def accepts(self) -> bool:
+        """Whether it accepts a connection now, and not its engine alone."""
+        if self.address is None:
+            return False
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
+        except OSError:  # a TimeoutError is one
+            return False
+        try:
+            async with asyncio.timeout(_HANGS_UP):
+                return bool(await reader.read(1))
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+        finally:
+            writer.close()
+
+    async def terminate(self) -> None:
+        """Send SIGTERM to the first process, as the platform does."""
+        if self._container is not None:
+            await self._container.terminate()
+
+    async def ended(self, timeout: float) -> bool:
+        """Whether it ends in time; the engine ends all that it has started."""
+        if self._container is None:
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                await self._container.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def kill(self) -> None:
+        """End it, and all that it has started, at once."""
+        container, self._container = self._container, None
+        if container is not None:
+            container.kill()
+            await container.wait()
+
+    async def aclose(self) -> None:
+        """Kill it, and remove what was made for it."""
+        await super().aclose()
+        if self._launcher is not None:
+            await self._launcher.aclose()
+            self._launcher = None
+
+    def footprint(self) -> Footprint | None:
+        """What its processes hold; None where the engine's machine is another, or does not tell."""
+        container = self._container
+        if container is None or not self.pid:
+            return None
+        process = Path(f"/proc/{self.pid}")
+        try:
+            is_its = container.state.container in (process / "cgroup").read_text()
+        except OSError:
+            return None
+        return super().footprint() if is_its and os.access(process / "fd", os.R_OK) else None
+
+    def _engine(self) -> EngineLauncher:
+        if self._launcher is None:
+            self._launcher = EngineLauncher(f"{_ENDPOINT}-{self._run}")
+        return self._launcher
