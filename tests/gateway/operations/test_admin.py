@@ -22,7 +22,7 @@ from partway.gateway.operations import admin
 from partway.gateway.operations.admin import AdminSocket
 from partway.protocol.errors import AccessDenied, ServiceUnavailable
 from partway.protocol.limits import STALL_TIMEOUT
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
 from tests.gateway.operations.fake_fleet import FakeFleet
 from tests.gateway.streams.fakes import FakeClock
@@ -148,6 +148,7 @@ async def test_a_restart_goes_on_without_its_caller(asked):
     await asked.ask("GET", "/endpoints")
     asked.fleet.may_restart.set()
     assert await second == (204, "")
+    assert asked.fleet.restarted == ["echo"]
 
 
 async def test_a_restart_that_fails(asked, caplog):
@@ -236,6 +237,17 @@ async def test_who_takes_nothing_holds_up_nobody_and_is_let_go(asked):
             return not asked.socket._readers
 
         await eventually(let_go)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+
+
+async def test_who_takes_nothing_does_not_hold_up_the_end(asked, monkeypatch):
+    monkeypatch.setattr(admin, "ADMIN_CLOSE_TIMEOUT", 0.05)
+    asked.written((b"x" * 99 + b"\n") * 100_000)
+    async with asked.session.get("/endpoints/echo/logs?follow=1&lines=100000") as answer:
+        await answer.content.readline()
+        await soon(asked.socket.aclose())
+        await eventually(lambda: not asked.socket._readers)
         with pytest.raises(aiohttp.ClientPayloadError):
             await answer.read()
 
