@@ -19,8 +19,9 @@ import pytest
 from partway.container.cli import new as container_new
 from partway.container.cli import serve as container_serve
 from partway.gateway.access.principals import Principals
-from partway.gateway.cli import certs, conform, dev, invoke, replay, serve
+from partway.gateway.cli import certs, conform, dev, endpoints, invoke, logs, replay, serve
 from partway.gateway.endpoint_settings.tables import BESIDE, EndpointTable, VariantTable
+from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
 from partway.gateway.streams.metrics import Metrics
@@ -30,6 +31,7 @@ from partway.gateway.workbench.conformance.probes import load_probe
 from partway.gateway.workbench.intermediary.faults_file import load_faults
 from partway.gateway.workbench.testing.container_file import read_plan
 from tests.conftest import ROOT
+from tests.gateway.fleet.statuses import an_endpoint
 from tests.processes import running
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -219,7 +221,7 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     ours = (container_serve, container_new)
-    theirs = (serve, invoke, certs, dev, conform, replay)
+    theirs = (serve, endpoints, logs, invoke, certs, dev, conform, replay)
     top = argparse.ArgumentParser()
     adding = top.add_subparsers()
     for command in ours if name.startswith("partway-container") else theirs:
@@ -231,7 +233,8 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 COMMANDS = [
-    *("partway serve", "partway invoke", "partway certs", "partway dev"),
+    *("partway serve", "partway endpoints", "partway logs"),
+    *("partway invoke", "partway certs", "partway dev"),
     *("partway conform", "partway replay"),
     *("partway-container serve", "partway-container new"),
 ]
@@ -284,6 +287,8 @@ def exposed() -> dict[str, set[str]]:
     metrics.closed_to_new("resets")
     metrics.dropped("full")
     metrics.connections["2"] = lambda: 1
+    of_the_fleet = FleetMetrics(lambda: (an_endpoint(),), metrics.registry)
+    of_the_fleet.launched("e", "v", 1.0)
     found: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name

@@ -216,6 +216,8 @@ async def _serve(
             ) from None
         data.announce(urls, time.time())
         await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
+        if stop.is_set():
+            return 0
         if not loaded.endpoints:
             log.warning("no endpoint is set, so every stream is refused: add --endpoint NAME=URL")
         for url, authority in zip(urls, ("", "" if tls is None else tls.authority), strict=False):

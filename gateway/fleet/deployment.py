@@ -33,16 +33,38 @@ class _Version:
     endpoint: Endpoint
     groups: Mapping[str, Group]
 
-    @property
-    def is_complete(self) -> bool:
+    def is_complete(self, serving: _Version | None) -> bool:
+        """Whether nothing has to come up any more for it to take over from what serves.
+
+        What it keeps as it is may be out of service: it would be without the change too.
+        """
         return all(
-            self.groups[each.name].in_rotation >= each.instances for each in self.endpoint.variants
+            self.groups[each.name].in_rotation >= each.instances
+            or each.instances <= self.kept(each.name, serving)
+            for each in self.endpoint.variants
         )
 
+    def kept(self, name: str, serving: _Version | None) -> int:
+        """How many instances of a variant it keeps, in service or not."""
+        if serving is None or serving.groups.get(name) is not self.groups[name]:
+            return 0
+        return serving.variant(name).instances
+
     @property
-    def trouble(self) -> str:
-        """Why it does not come up; empty as long as it may."""
-        return next((each.trouble for each in self.groups.values() if each.given_up), "")
+    def takes_streams(self) -> bool:
+        """Whether any of it is in service."""
+        return any(each.in_rotation for each in self.groups.values())
+
+    def variant(self, name: str) -> Variant:
+        return next(each for each in self.endpoint.variants if each.name == name)
+
+    def trouble(self, serving: _Version | None = None) -> str:
+        """Why it does not come up beside what serves; empty as long as it may."""
+        for variant in self.endpoint.variants:
+            group = self.groups[variant.name]
+            if group.given_up and variant.instances > self.kept(variant.name, serving):
+                return group.trouble
+        return ""
 
 
 class Deployment:
@@ -54,7 +76,7 @@ class Deployment:
        and what it has not kept drains.
     3. If one of its variants gives up, all that it started is stopped; what served goes on as
        before, and the reason is told.
-    4. A change in the midst of another takes its place.
+    4. A change in the midst of another takes its place, and keeps of it what it would start too.
 
     Args:
         endpoint: as it is to be.
@@ -85,21 +107,21 @@ class Deployment:
         self._wall_clock = wall_clock
         self._on_change = on_change
         self._since = wall_clock()
-        self._told: EndpointState | None = None  # what the log has said last
         self._versions = 0
         self._serving: _Version | None = None
         self._coming: _Version | None = None
         self._leaving: list[Group] = []
         self._news = asyncio.Event()
         self._is_deleted = False
+        self._tell_state()
         self._begin(endpoint)
 
     # --- What there is ---------------------------------------------------------------------------
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has come up, or has failed to."""
-        return self.state in {EndpointState.IN_SERVICE, EndpointState.FAILED}
+        """Whether it has come up, has failed to, or is to go."""
+        return self.state not in {EndpointState.CREATING, EndpointState.UPDATING}
 
     def routed(self) -> tuple[RoutedVariant, ...]:
         """The variants as streams and requests find them."""
@@ -145,20 +167,19 @@ class Deployment:
 
     def change(self, endpoint: Endpoint) -> None:
         """Make it another (rules 1 and 4)."""
-        if endpoint == self.endpoint and self.state is not EndpointState.FAILED:
+        if endpoint == self.endpoint and not self.reason:  # if it has failed, it is tried anew
             return
-        self._give_up_coming()
         self.endpoint = endpoint
         self._begin(endpoint)
 
     def restart(self) -> None:
         """Start new instances beside those that are there, which they replace when in service."""
-        self._give_up_coming()
         self._begin(self.endpoint, keep=False)
 
     def delete(self) -> None:
         """Take nothing new, drain, and stop every instance."""
         self._is_deleted = True
+        self.reason = ""
         self._become(EndpointState.DELETING)
         self._leaving = list(self._groups())
         self._serving = self._coming = None
@@ -176,7 +197,7 @@ class Deployment:
         await asyncio.gather(*(each.over.wait() for each in self.instances))
 
     async def settled(self) -> None:
-        """Wait until it has come up, or has failed to."""
+        """Wait until it has come up, has failed to, or is to go."""
         while not self.is_settled:
             self._news.clear()
             await self._news.wait()
@@ -185,23 +206,31 @@ class Deployment:
 
     def _begin(self, endpoint: Endpoint, *, keep: bool = True) -> None:
         self._versions += 1
-        before = {} if self._serving is None or not keep else self._serving.groups
+        self.reason = ""
+        if self._serving is None and self._coming is not None and self._coming.takes_streams:
+            self._serving, self._coming = self._coming, None  # rule 1 holds for a part of it too
+        serving, superseded = self._serving, self._coming
+        known = self._groups_by_name() if keep else {}
         groups: dict[str, Group] = {}
         for variant in endpoint.variants:
-            old = before.get(variant.name)
+            old = known.get(variant.name)
             if old is not None and not old.given_up and _runs_alike(old.variant, variant):
                 groups[variant.name] = old
             else:
                 groups[variant.name] = self._group(endpoint, variant)
-        self._coming = _Version(self._versions, endpoint, groups)
-        creating = self._serving is None
-        self._become(EndpointState.CREATING if creating else EndpointState.UPDATING)
+        self._coming = coming = _Version(self._versions, endpoint, groups)
+        self._become(EndpointState.CREATING if serving is None else EndpointState.UPDATING)
+        self._leave(_only_in(superseded, serving, coming))
+        self._serve_as_before(but=coming)
         for variant in endpoint.variants:
-            group = groups[variant.name]
-            kept = group in before.values()
-            most = max(group.variant.instances, variant.instances) if kept else variant.instances
-            group.become(dataclasses.replace(variant, instances=most))
+            most = max(coming.kept(variant.name, serving), variant.instances)
+            groups[variant.name].become(dataclasses.replace(variant, instances=most))
         self._changed()
+
+    def _groups_by_name(self) -> dict[str, Group]:
+        """The groups that a change may keep: those that come up already before those that serve."""
+        versions = (self._serving, self._coming)
+        return {k: v for each in versions if each is not None for k, v in each.groups.items()}
 
     def _group(self, endpoint: Endpoint, variant: Variant) -> Group:
         make = self._make(endpoint, self._versions)
@@ -212,10 +241,10 @@ class Deployment:
     def _changed(self) -> None:
         coming = self._coming
         if coming is not None:
-            if coming.is_complete:
+            if coming.is_complete(self._serving):
                 self._take_over(coming)
-            elif coming.trouble:
-                self._coming_failed(coming.trouble)
+            elif trouble := coming.trouble(self._serving):
+                self._coming_failed(trouble)
         elif not self._is_deleted:
             self._look_at_service()
         self._leaving = [group for group in self._leaving if not group.is_gone]
@@ -224,7 +253,7 @@ class Deployment:
 
     def _take_over(self, coming: _Version) -> None:
         """Serve by the version that has come up (rule 2)."""
-        leaving = self._only_in(self._serving, coming)
+        leaving = _only_in(self._serving, coming)
         self._serving, self._coming = coming, None
         self.reason = ""
         self._become(EndpointState.IN_SERVICE)
@@ -246,12 +275,15 @@ class Deployment:
 
     def _give_up_coming(self) -> None:
         coming, self._coming = self._coming, None
-        if coming is None:
-            return
-        self._leave(self._only_in(coming, self._serving))
-        if self._serving is not None:
-            for variant in self._serving.endpoint.variants:
-                self._serving.groups[variant.name].become(variant)
+        self._leave(_only_in(coming, self._serving))
+        self._serve_as_before()
+
+    def _serve_as_before(self, but: _Version | None = None) -> None:
+        """Have as many instances as what serves is to have, but for what a version keeps of it."""
+        serving = self._serving
+        for group in _only_in(serving, but):
+            assert serving is not None, "the group is of it"
+            group.become(serving.variant(group.variant.name))
 
     def _look_at_service(self) -> None:
         """Say whether what serves still does: all its variants may have given up."""
@@ -262,20 +294,13 @@ class Deployment:
         if any(group.in_rotation or not group.given_up for group in groups):
             self._become(EndpointState.IN_SERVICE)
         elif self.state is not EndpointState.FAILED:
-            self.reason = serving.trouble
+            self.reason = serving.trouble()
             self._become(EndpointState.FAILED)
 
     def _leave(self, groups: Iterable[Group]) -> None:
         for group in groups:
             self._leaving.append(group)
             group.stop()
-
-    @staticmethod
-    def _only_in(version: _Version | None, other: _Version | None) -> list[Group]:
-        if version is None:
-            return []
-        kept = () if other is None else tuple(other.groups.values())
-        return [group for group in version.groups.values() if group not in kept]
 
     def _groups(self) -> list[Group]:
         versions = (self._serving, self._coming)
@@ -286,15 +311,19 @@ class Deployment:
         return "the endpoint is being deleted" if self._is_deleted else "its instances do not start"
 
     def _become(self, state: EndpointState) -> None:
-        if state is self._told:
+        if state is self.state:
             return
-        self.state = self._told = state
+        self.state = state
         self._since = self._wall_clock()
+        self._tell_state()
+
+    def _tell_state(self) -> None:
         level = logging.DEBUG if self.endpoint.is_attached else logging.INFO
-        if state is EndpointState.FAILED:
+        if self.state is EndpointState.FAILED:
             level = logging.ERROR
         fields = {"reason": self.reason} if self.reason else {}
-        log.log(level, LogLine("endpoint", endpoint=self.endpoint.name, state=str(state), **fields))
+        line = LogLine("endpoint", endpoint=self.endpoint.name, state=str(self.state), **fields)
+        log.log(level, line)
 
 
 def _runs_alike(one: Variant, other: Variant) -> bool:
@@ -304,3 +333,11 @@ def _runs_alike(one: Variant, other: Variant) -> bool:
         return dataclasses.replace(variant, instances=1, weight=1.0)
 
     return bare(one) == bare(other)
+
+
+def _only_in(version: _Version | None, *others: _Version | None) -> list[Group]:
+    """The groups of a version that are in none of the others."""
+    if version is None:
+        return []
+    kept = [group for each in others if each is not None for group in each.groups.values()]
+    return [group for group in version.groups.values() if group not in kept]

@@ -73,7 +73,7 @@ class Fleet:
         self.is_ready = False
         self._means = means
         self._deployments: dict[str, Deployment] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[asyncio.Task[None], Deployment] = {}
         self._stopping = False
         self._hastened = False
 
@@ -117,8 +117,8 @@ class Fleet:
         if deployment.state is not EndpointState.DELETING:
             deployment.delete()
             task = asyncio.create_task(self._forget(name, deployment), name=f"end of {name}")
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._leaving[task] = deployment
+            task.add_done_callback(self._leaving.pop)
 
     async def restart(self, name: str) -> None:
         """Have new instances of an endpoint take over from those that it has.
@@ -126,12 +126,16 @@ class Fleet:
         Raises:
             FleetStopping: it is too late.
             NoSuchEndpoint: there is none of that name.
-            ServiceUnavailable: the new ones do not come into service; the old ones serve on.
+            ServiceUnavailable: the new ones do not come into service; the old ones serve on, unless
+                the endpoint is being deleted.
         """
         self._check_not_stopping()
         deployment = self._find(name)
-        deployment.restart()
-        await deployment.settled()
+        if deployment.state is not EndpointState.DELETING:
+            deployment.restart()
+            await deployment.settled()
+        if deployment.state is EndpointState.DELETING:
+            raise ServiceUnavailable(f"the endpoint {name!r} is being deleted")
         if deployment.reason:
             raise ServiceUnavailable(f"the new instances are not in service: {deployment.reason}")
 
@@ -179,7 +183,7 @@ class Fleet:
     def hasten(self) -> None:
         """Cut the stop short, also one that is to come: what is open is cut, containers killed."""
         self._hastened = True
-        for each in self._deployments.values():
+        for each in (*self._deployments.values(), *self._leaving.values()):
             each.hasten()
 
     async def stop(self) -> None:
@@ -189,8 +193,8 @@ class Fleet:
         for each in leaving:
             if each.state is not EndpointState.DELETING:
                 each.delete()
-            if self._hastened:
-                each.hasten()
+        if self._hastened:
+            self.hasten()
         await asyncio.gather(*(each.gone() for each in leaving))
         await asyncio.gather(*self._leaving)
 

@@ -31,10 +31,10 @@ class Group:
     """Instances that are all alike.
 
     1. There are as many as are desired; what is over or unhealthy is replaced.
-    2. After a failure the next start waits: twice as long each time, up to a longest. An instance
-       that was in service for long enough before has it all begin anew.
-    3. After so many failures in a row, or one that does not pass by itself, no more are started
-       until somebody asks for it.
+    2. After a failure the next start waits: twice as long each time, up to a longest. If one fails
+       that was in service for long enough before, it all begins anew.
+    3. After so many failures in a row, or one that does not pass by itself, no more are started.
+       Those that fail of what was started at one time are one failure, however many they are.
     4. Of too many, those go first that are not in service, then those with least open on them.
 
     Args:
@@ -72,6 +72,7 @@ class Group:
         self._clock = clock
         self._on_change = on_change
         self._failures = 0  # in a row
+        self._counted = 0  # failures in all that were counted
         self._told_of: set[Instance] = set()  # that failed, and are not over
         self._lost: set[int] = set()  # numbers of those that failed and have no successor yet
         self._waiting: Timer | None = None
@@ -83,11 +84,6 @@ class Group:
     def in_rotation(self) -> int:
         """How many take streams and requests."""
         return sum(each.in_rotation for each in self.instances)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether as many as are desired take streams and requests."""
-        return self.in_rotation >= self.variant.instances
 
     @property
     def is_gone(self) -> bool:
@@ -131,13 +127,6 @@ class Group:
         self.variant = variant
         self.tend()
 
-    def start_again(self) -> None:
-        """Start what is missing at once, though it was given up."""
-        self.given_up = False
-        self._failures = 0
-        self._stop_waiting()
-        self.tend()
-
     def stop(self) -> None:
         """Stop all instances, for good."""
         self._stopping = True
@@ -166,7 +155,8 @@ class Group:
                     wanted.append(self._start(number))
 
     def _start(self, number: int) -> Instance:
-        instance = self._make(self.variant, number, self._changed)
+        counted = self._counted
+        instance = self._make(self.variant, number, lambda each: self._changed(each, counted))
         self.instances.append(instance)
         if number in self._lost:
             self._lost.remove(number)
@@ -174,10 +164,10 @@ class Group:
         instance.begin()
         return instance
 
-    def _changed(self, instance: Instance) -> None:
+    def _changed(self, instance: Instance, counted_before: int) -> None:
         if instance.has_failed and instance not in self._told_of:
             self._told_of.add(instance)
-            self._failed(instance)
+            self._failed(instance, is_first=counted_before == self._counted)
         elif instance.in_rotation:
             self.trouble = ""
             self._forget_ended()
@@ -187,16 +177,24 @@ class Group:
         self.tend()
         self._on_change()
 
-    def _failed(self, instance: Instance) -> None:
+    def _failed(self, instance: Instance, *, is_first: bool) -> None:
         """Wait before the next start, or give up (rules 2 and 3)."""
         self.trouble = instance.reason
         self._lost.add(instance.number)
         if self._stopping:
             return
-        proven = instance.served_for() >= PROVEN_AFTER
-        self._failures = 1 if proven else self._failures + 1
+        if instance.served_for() >= PROVEN_AFTER:
+            self._failures = 1
+            self.given_up = False
+            self._counted += 1
+        elif is_first:  # of those that were started at its time
+            self._failures += 1
+            self._counted += 1
+        if self.given_up:
+            return
         if not instance.passing or self._failures >= STARTS_IN_VAIN:
             self.given_up = True
+            self._stop_waiting()
             log.error(
                 LogLine(
                     "instances are not started any more",
@@ -220,10 +218,10 @@ class Group:
             self._waiting = None
 
     def _ended(self, instance: Instance) -> None:
-        """Forget one that is over, unless it failed and there is nothing else to show."""
-        others = [each for each in self.instances if each is not instance]
-        if others or instance.state is not InstanceState.FAILED:
-            self.instances.remove(instance)
+        """Forget what is over, but for the last that failed while there is nothing else to show."""
+        self._forget_ended()
+        if not self.instances and instance.state is InstanceState.FAILED:
+            self.instances.append(instance)
 
     def _forget_ended(self) -> None:
         self.instances = [each for each in self.instances if not each.over.is_set()]

@@ -182,6 +182,7 @@ class Instance:
         """Whether it takes streams and requests."""
         return (
             self.state is InstanceState.IN_SERVICE
+            and not self._told.is_set()
             and self._rules.health is not InstanceHealth.UNHEALTHY
         )
 
@@ -198,8 +199,8 @@ class Instance:
     @property
     def has_failed(self) -> bool:
         """Whether it is over, or drains, by itself and not because it was told to."""
-        drains = self.state is InstanceState.DRAINING and not self._told.is_set()
-        return self.state is InstanceState.FAILED or drains
+        ends = self.state in {InstanceState.DRAINING, InstanceState.FAILED}
+        return ends and not self._told.is_set()
 
     def served_for(self) -> float:
         """Seconds since it came into service; 0 if it did not."""

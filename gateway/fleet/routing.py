@@ -104,7 +104,7 @@ class Lease:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._router._give_back(self)  # noqa: SLF001
+        self._router._give_back(self, self._load)  # noqa: SLF001
 
     @property
     def place(self) -> Place:
@@ -117,15 +117,14 @@ class Lease:
         Returns:
             Whether there was another one of the variant.
         """
-        load = self._router.load(self.instance.id)
-        load.on_unreachable()
+        self._load.on_unreachable()
         if self._moved:
             return False
         self._moved = True
         other = self._router._other(self)  # noqa: SLF001
         if other is None:
             return False
-        self._router._give_back(self)  # noqa: SLF001
+        self._router._give_back(self, self._load)  # noqa: SLF001
         self._take(other)
         return True
 
@@ -147,7 +146,8 @@ class Lease:
         self.instance = chosen.instance
         self.variant = chosen.variant
         self._is_cut = False
-        self._router._take(self)  # noqa: SLF001
+        # Kept, for the router forgets an instance that is over while places on it are still taken.
+        self._load = self._router._take(self)  # noqa: SLF001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,15 +287,15 @@ class Router:
 
     # --- From a lease ----------------------------------------------------------------------------
 
-    def _take(self, lease: Lease) -> None:
+    def _take(self, lease: Lease) -> InstanceLoad:
         load = self.load(lease.instance.id)
         load.leases.add(lease)
         load.served += 1
         self._count(lease, load)
+        return load
 
-    def _give_back(self, lease: Lease) -> None:
-        load = self._loads.get(lease.instance.id)
-        if load is not None and lease in load.leases:
+    def _give_back(self, lease: Lease, load: InstanceLoad) -> None:
+        if lease in load.leases:
             load.leases.remove(lease)
             self._count(lease, load)
 

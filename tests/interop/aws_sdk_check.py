@@ -144,6 +144,7 @@ async def echo(anyio_backend: str) -> AsyncIterator[str]:
 def config(containers: dict[str, RawContainer], echo: str, unused_port: int) -> str:
     """The gateway's settings."""
     tables = [f'[endpoints.echo]\nurl = "{echo}"']
+    tables += ['[endpoints.launched]\nimage = "echo"\ninstances = 2']
     tables += [f'[endpoints.gone]\nurl = "http://127.0.0.1:{unused_port}"']
     tables += [
         f'[endpoints.{name}]\nurl = "http://127.0.0.1:{containers[name].port}"\n{more}'
@@ -244,6 +245,21 @@ async def ended(gateway: ServedGateway, cause: str, before: int) -> None:
 
 
 # --- Parts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.clause("1.1-1")
+async def test_instances_that_the_gateway_has_started(client: SdkClient) -> None:
+    streams = [await client.begin("launched") for _ in range(4)]
+    for stream in streams:
+        assert await stream.head() == "AllTraffic"
+        await stream.send(b"hi", "UTF8", "COMPLETE")
+        part = await stream.receive()
+        assert part is not None
+        assert part.payload == b"hi"
+    for stream in streams:
+        await stream.end_input()
+        assert await stream.rest() == []
+        await stream.close()
 
 
 @pytest.mark.clause("2.1-1", "2.1-2", "2.1-4", "2.2-1", "2.2-2", "2.3-1", "2.5-1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 
@@ -115,3 +116,97 @@ async def test_new_instances_on_demand(of):
     await turns()
     old, new = of.launcher.containers
     assert (old.running, new.running) == (False, True)
+
+
+async def test_the_same_again_is_tried_again_if_it_has_failed(of):
+    await of.apply(endpoint())
+    of.launcher.lasting("the image is not there")
+    await of.apply(endpoint(environment=(("A", "1"),)))
+    await of.apply(endpoint(environment=(("A", "1"),)))
+    assert (of.status().state, of.status().reason) == ("InService", "")
+    (running,) = of.launcher.running
+    assert running.order.variant.environment == (("A", "1"),)
+
+
+async def test_weights_can_be_taken_from_what_is_out_of_service(of):
+    await of.apply(endpoint("echo", variant(name="A"), variant(name="B")))
+    of.launcher.troubles.append("Connection refused")
+    of.launcher.containers[0].end()
+    await of.advance(2)
+    await of.apply(endpoint("echo", variant(name="A", weight=0.0), variant(name="B")))
+    assert of.status().state == "InService"
+    assert [each.weight for each in of.router.table["echo"]] == [0.0, 1.0]
+
+
+async def test_a_change_in_the_midst_of_another_keeps_what_it_starts_too(of):
+    await of.apply(endpoint())
+    of.launcher.troubles.extend(["Connection refused"] * 2)
+    await of.apply(endpoint(instances=3))
+    await of.apply(endpoint(instances=3, weight=2.0))
+    assert len(of.launcher.containers) == 3
+    await of.apply(endpoint(instances=2, weight=2.0))
+    assert len(of.launcher.running) == 2
+    await of.apply(endpoint(environment=(("A", "1"),)))
+    assert len(of.launcher.containers) == 4
+
+
+async def test_a_restart_in_the_midst_of_a_change_goes_back_to_as_many_as_serve(of):
+    await of.apply(endpoint())
+    of.launcher.troubles.extend(["Connection refused"] * 4)
+    await of.apply(endpoint(instances=2))
+    restarting = asyncio.ensure_future(of.fleet.restart("echo"))
+    await turns()
+    assert of.states() == ["InService", "Starting", "Starting"]
+    await of.apply(endpoint(instances=2, weight=2.0))
+    assert of.states() == ["InService", "Starting", "Starting"]
+    for each in of.launcher.running:
+        each.trouble = None
+    await of.advance(6)
+    await restarting
+    assert of.states() == ["InService", "InService"]
+    assert of.launcher.containers[0] not in of.launcher.running
+
+
+async def test_what_is_told_to_stop_is_not_counted_as_one_that_serves(of):
+    await of.apply(endpoint(instances=3))
+    of.launcher.troubles.extend(["Connection refused"] * 2)
+    of.fleet.apply(endpoint(instances=1))
+    assert len(of.router.table["echo"][0].instances) == 1
+    await of.apply(endpoint(instances=3))
+    assert of.status().state == "Updating"
+
+
+async def test_each_state_has_one_line(of, caplog):
+    caplog.set_level("INFO", "partway.fleet")
+    await of.apply(endpoint(instances=2))
+    of.launcher.containers[0].end()
+    await of.advance(1)
+    of.launcher.lasting("the image is not there")
+    await of.apply(endpoint(environment=(("A", "1"),)))
+    await of.apply(endpoint())
+    of.fleet.remove("echo")
+    await turns()
+    lines = [str(each.msg) for each in caplog.records]
+    assert [line.split(" ", 1)[1] for line in lines if line.startswith("endpoint ")] == [
+        "endpoint=echo state=Creating",
+        "endpoint=echo state=InService",
+        "endpoint=echo state=Updating",
+        'endpoint=echo state=InService reason="the image is not there"',
+        "endpoint=echo state=Updating",
+        "endpoint=echo state=InService",
+        "endpoint=echo state=Deleting",
+        "deleted endpoint=echo",
+    ]
+
+
+async def test_what_has_come_up_in_part_serves_until_its_successor_is_up(of):
+    of.launcher.troubles.extend([None, "Connection refused", "Connection refused"])
+    await of.apply(endpoint(instances=2))
+    await of.apply(endpoint(environment=(("A", "1"),)))
+    assert of.status().state == "Updating"
+    with of.router.lease("echo") as lease:
+        assert lease.place.container == of.launcher.containers[0].address
+    for each in of.launcher.running:
+        each.trouble = None
+    await of.advance(6)
+    assert of.launcher.running == of.launcher.containers[2:]

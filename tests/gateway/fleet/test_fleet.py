@@ -102,6 +102,50 @@ class TestStopping:
         assert of.launcher.running == [new]
         assert of.status().state == "InService"
 
+    async def test_a_second_word_reaches_also_what_has_a_successor_by_its_name(self, of):
+        await of.apply(endpoint())
+        lease = of.router.lease("echo")
+        of.fleet.remove("echo")
+        await of.apply(endpoint())
+        of.fleet.hasten()
+        await turns()
+        assert not of.launcher.containers[0].running
+        lease.__exit__(None, None, None)
+
+    async def test_what_is_being_deleted_is_not_restarted(self, of):
+        await of.apply(endpoint())
+        lease = of.router.lease("echo")
+        of.fleet.remove("echo")
+        with pytest.raises(ServiceUnavailable, match="'echo' is being deleted"):
+            await of.fleet.restart("echo")
+        lease.__exit__(None, None, None)
+        await turns()
+        assert of.fleet.describe() == ()
+        assert of.launcher.running == []
+
+    async def test_who_waits_for_a_restart_hears_of_the_end(self, of):
+        await of.apply(endpoint())
+        of.launcher.troubles.append("Connection refused")
+        waiting = asyncio.ensure_future(of.fleet.restart("echo"))
+        await turns()
+        of.fleet.remove("echo")
+        await turns()
+        with pytest.raises(ServiceUnavailable, match="'echo' is being deleted"):
+            await waiting
+
+    async def test_a_stream_that_outlives_its_instance_leaves_nothing_behind(self, of):
+        await of.apply(endpoint())
+        lease = of.router.lease("echo")
+        of.launcher.containers[0].end()
+        await turns()
+        (instance,) = of.status().variants[0].instances
+        assert (instance.state, instance.streams) == ("Failed", 1)
+        assert not lease.move()
+        lease.__exit__(None, None, None)
+        (instance,) = of.status().variants[0].instances
+        assert instance.streams == 0
+        assert not of.router.load(instance.id).served
+
     async def test_a_fleet_that_stops_takes_no_changes(self, of):
         await of.apply(endpoint())
         await of.fleet.stop()

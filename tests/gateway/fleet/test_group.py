@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from partway.gateway.limits import PROVEN_AFTER, STARTS_IN_VAIN
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.fakes import endpoint, turns
 
@@ -42,3 +43,47 @@ async def test_trying_has_an_end_and_can_be_asked_for_anew(of):
     await of.fleet.restart("echo")
     await turns()
     assert of.status().state == "InService"
+
+
+async def test_many_that_fail_together_are_one_failure(of):
+    many = STARTS_IN_VAIN + 3
+    of.launcher.passing(many)
+    await of.apply(endpoint(instances=many))
+    assert of.status().state == "Creating"
+    await of.advance(1)
+    assert of.states() == ["InService"] * many
+    for each in of.launcher.running:
+        each.end()
+    await turns()
+    await of.advance(1.25)
+    assert of.states() == ["InService"] * many
+
+
+async def test_the_last_one_that_failed_is_shown(of):
+    of.launcher.passing(1, "the first time")
+    await of.apply(endpoint())
+    assert _reasons(of) == ["the first time"]
+    of.launcher.passing(1, "the second time")
+    await of.advance(1)
+    assert _reasons(of) == ["the second time"]
+
+
+async def test_one_that_lived_long_is_replaced_though_others_were_given_up(of, caplog):
+    await of.apply(endpoint(instances=2))
+    long_lived, other = of.launcher.containers
+    await of.advance(PROVEN_AFTER, step=5)
+    of.launcher.lasting("the program was removed")
+    other.end()
+    await of.advance(1)
+    assert of.states() == ["InService"]
+    assert caplog.text.count("instances are not started any more") == 1
+    long_lived.end()
+    await turns()
+    assert of.status().state == "InService"
+    await of.advance(1)
+    assert of.states() == ["InService", "InService"]
+
+
+def _reasons(of):
+    (status,) = of.status().variants
+    return [each.reason for each in status.instances]
