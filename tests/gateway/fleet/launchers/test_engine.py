@@ -20,7 +20,13 @@ from partway.gateway.fleet.launchers.engine_request import container_name, conta
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.limits import ENGINE_TIMEOUT, KILL_TIMEOUT
 from tests.gateway.fleet.launchers.contract import order_for
-from tests.gateway.fleet.launchers.fake_engine import GOOD, PORT, FakeEngine, refusal
+from tests.gateway.fleet.launchers.fake_engine import (
+    GOOD,
+    PORT,
+    FakeContainer,
+    FakeEngine,
+    refusal,
+)
 from tests.gateway.fleet.processes import Output, eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
@@ -248,18 +254,20 @@ async def test_a_launch_that_is_cancelled_while_the_engine_makes_it(launcher, fa
     assert any(asked.startswith("DELETE") for asked in fake.asked)
 
 
-async def test_an_answer_that_was_lost_may_have_made_it(launcher, fake, monkeypatch):
-    create = FakeEngine._create
+async def test_an_engine_that_hung_up_may_make_it_yet(launcher, fake):
+    """It is looked for again, though the engine said that there was none."""
 
-    async def lose(self, request):
-        await create(self, request)
-        request.transport.abort()
+    async def make(name: str) -> None:
+        await eventually(lambda: sum(asked.startswith("DELETE") for asked in fake.asked) > 1)
+        fake.containers[name] = FakeContainer({})
 
-    await fake.stop()
-    monkeypatch.setattr(FakeEngine, "_create", lose)
-    await fake.start()
-    error = await refused(launcher, order())
+    wanted = order()
+    name = container_name("mine", wanted.instance)
+    making = asyncio.create_task(make(name))
+    fake.answers["POST /containers/create"] = None
+    error = await refused(launcher, wanted)
     assert error.passing
+    await soon(making)
     await eventually(lambda: fake.containers == {})
 
 
