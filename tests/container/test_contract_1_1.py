@@ -128,10 +128,11 @@ def ask(
 
 
 def assert_pings(container: str, method: str = "GET") -> None:
-    """/ping answers as it must, in time."""
+    """/ping answers as it must, in time: where others keep the processors busy, in theirs too."""
     asked = time.monotonic()
     status, body, headers = ask(container, method, "/ping")
-    assert time.monotonic() - asked < PING_DEADLINE
+    share = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert time.monotonic() - asked < PING_DEADLINE * share
     assert (status, body, headers["Content-Length"]) == (200, b"", "0")
 
 
