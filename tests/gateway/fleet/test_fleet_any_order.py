@@ -54,6 +54,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.launcher = self.of.launcher
         self.deployments = []  # also those whose name another has by now
         self.leases = []
+        self.crashed = set()
         self.asked = []
         self.logged = Faults()
         logging.getLogger("partway").addHandler(self.logged)
@@ -81,7 +82,9 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(which=WHICH, goes_on=GOES_ON)
     def crash(self, which, goes_on):
         if self.launcher.running:
-            self.then(_of(self.launcher.running, which).end, goes_on)
+            container = _of(self.launcher.running, which)
+            self.crashed.add(container.order.instance)
+            self.then(container.end, goes_on)
 
     @rule(which=WHICH, trouble=st.sampled_from([None, REFUSED]))
     def answers_pings_otherwise(self, which, trouble):
@@ -220,7 +223,10 @@ class AnyOrder(RuleBasedStateMachine):
         await stopping
         await turns()
         assert self.launcher.running == []
-        assert self.leases == []
+        # A stream ends with its container: by itself, and not since it is cut.
+        assert {each.instance.id for each in self.leases} <= self.crashed
+        for each in list(self.leases):
+            self.give_back(each)
         assert self.of.clock.armed == []
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert self.of.router._loads == {}
