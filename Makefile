@@ -34,7 +34,7 @@ format: $(VENV)/installed-lint
 
 mutants: $(VENV)/installed-test  ## good containers pass; broken ones, and broken platforms, fail where they should
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_check.py
-	$(BIN)/python -m pytest -n 8 $(PYTEST_ARGS) tests/gateway/workbench/conformance/mutants_check.py \
+	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGS) tests/gateway/workbench/conformance/mutants_check.py \
 		tests/gateway/workbench/conformance/platform/broken_platforms_check.py
 
 mutants-whole: export MUTANTS = whole

@@ -105,8 +105,14 @@ class LoopGuard:
         self._due = now + self._limit / _BEATS
         self._beat = self._loop.call_at(self._due, self._on_beat)
 
-    def _set_alarm(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, self._limit / _ALARMS)
+    def _set_alarm(self, seconds: float | None = None) -> None:
+        """Set it, to repeat: one may be lost.
+
+        What comes due while the process is stopped, or frozen, is given to any of its threads, and
+        the main thread is not woken by it from what it waits for.
+        """
+        seconds = self._limit / _ALARMS if seconds is None else seconds
+        signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
         # The loop by name: while it does not run, as between two runs of a test, asking for the
@@ -116,7 +122,7 @@ class LoopGuard:
             self._suspect = task
             self._set_alarm()
         elif frame is None or not _handling.get() or not _interruptible(frame):
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+            self._set_alarm(_AGAIN)
         else:
             self._suspect = None
             self._set_alarm()  # it may catch this, and go on

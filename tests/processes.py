@@ -30,7 +30,7 @@ def running(*command: str, expected_status: int = 0) -> Iterator[str]:
     assert process.returncode == expected_status, errors.decode()
 
 
-def ready_url(process: subprocess.Popen[bytes], timeout: float = 30) -> str:
+def ready_url(process: subprocess.Popen[bytes], timeout: float = 50) -> str:
     """Wait for the ready line."""
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:

@@ -23,13 +23,6 @@ from partway.gateway.cli import certs, conform, dev, endpoints, invoke, logs, re
 from partway.gateway.endpoint_settings.tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.states import InstanceState, diagram
-from partway.gateway.fleet.status import (
-    EndpointState,
-    EndpointStatus,
-    InstanceHealth,
-    InstanceStatus,
-    VariantStatus,
-)
 from partway.gateway.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
 from partway.gateway.streams.metrics import Metrics
@@ -39,6 +32,7 @@ from partway.gateway.workbench.conformance.probes import load_probe
 from partway.gateway.workbench.intermediary.faults_file import load_faults
 from partway.gateway.workbench.testing.container_file import read_plan
 from tests.conftest import ROOT
+from tests.gateway.fleet.statuses import an_endpoint
 from tests.processes import running
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -240,8 +234,9 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 COMMANDS = [
-    *("partway serve", "partway endpoints", "partway logs", "partway invoke", "partway certs"),
-    *("partway dev", "partway conform", "partway replay"),
+    *("partway serve", "partway endpoints", "partway logs"),
+    *("partway invoke", "partway certs", "partway dev"),
+    *("partway conform", "partway replay"),
     *("partway-container serve", "partway-container new"),
 ]
 
@@ -293,12 +288,8 @@ def exposed() -> dict[str, set[str]]:
     metrics.closed_to_new("resets")
     metrics.dropped("full")
     metrics.connections["2"] = lambda: 1
-    instance = InstanceStatus(
-        "i", 1, InstanceState.IN_SERVICE, InstanceHealth.HEALTHY, "", 0.0, "", 0, 0, 0
-    )
-    variant = VariantStatus("v", 1.0, 1, 0, "", (instance,))
-    fleet = (EndpointStatus("e", EndpointState.IN_SERVICE, "", 0.0, (variant,)),)
-    FleetMetrics(lambda: fleet, metrics.registry).launched("e", "v", 1.0)
+    of_the_fleet = FleetMetrics(lambda: (an_endpoint(),), metrics.registry)
+    of_the_fleet.launched("e", "v", 1.0)
     found: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name

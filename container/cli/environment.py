@@ -8,7 +8,12 @@ from partway.container.cli.target import KINDS
 from partway.container.models.text import settings
 
 _OF_THE_COMMAND: Final = frozenset(
-    {"PARTWAY_FINISH_TIMEOUT", "PARTWAY_LOG_FORMAT", "PARTWAY_LOG_LEVEL"}
+    {
+        "PARTWAY_BIND_TO_HOST",
+        "PARTWAY_FINISH_TIMEOUT",
+        "PARTWAY_LOG_FORMAT",
+        "PARTWAY_LOG_LEVEL",
+    }
 )
 
 VARIABLES: Final = frozenset(KINDS.values()) | _OF_THE_COMMAND | settings.VARIABLES

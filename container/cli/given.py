@@ -67,6 +67,12 @@ def _known(
     raise CommandError(f"{variable} {said!r} was given; it must be one of {', '.join(words)}")
 
 
+def host(flag: str | None, environ: Mapping[str, str]) -> str:
+    """Return the address to listen on: where a container is reached from outside (clause 1.1-2)."""
+    said = _given("--host", flag, "PARTWAY_BIND_TO_HOST", environ)
+    return "0.0.0.0" if said is None else said.text  # noqa: S104
+
+
 def port(flag: str | None, environ: Mapping[str, str]) -> int:
     """Return the TCP port to listen on; 0 is any free one.
 

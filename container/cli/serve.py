@@ -115,11 +115,7 @@ def add_to(commands: Commands) -> None:
         metavar="DIR",
         help=f"what the model loads from; also SM_MODEL_DIR ({MODEL_DIR})",
     )
-    parser.add_argument(
-        "--host",
-        default="0.0.0.0",  # noqa: S104 (a container is reached from outside: clause 1.1-2)
-        help="address to listen on (%(default)s)",
-    )
+    parser.add_argument("--host", help="address to listen on; also PARTWAY_BIND_TO_HOST (0.0.0.0)")
     parser.add_argument(
         "--port", help=f"TCP port, 0 for a free one; also SAGEMAKER_BIND_TO_PORT ({given.PORT})"
     )
@@ -157,7 +153,7 @@ def run(options: argparse.Namespace) -> int:
     log_format = given.log_format(options.log_format, environ)
     start_logging(level, log_format)
     target = choose({kind: getattr(options, kind) for kind in KINDS}, environ)
-    address = ListenAddress(options.host, given.port(options.port, environ))
+    address = ListenAddress(given.host(options.host, environ), given.port(options.port, environ))
     model_dir = given.model_dir(options.model_dir, environ)
     finish_timeout = given.finish_timeout(options.finish_timeout, environ)
     _raise_descriptor_limit()

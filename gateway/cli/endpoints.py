@@ -96,7 +96,9 @@ def run_restart(options: argparse.Namespace) -> int:
     try:
         with interrupted_by_sigterm():
             directory = find_gateway(getattr(options, "data_dir", None), os.environ)
-            # It takes as long as the new instances take to start, which the gateway bounds.
+            if sys.stderr.isatty():
+                print("waiting until new instances are in service …", file=sys.stderr)
+            # It takes as long as they take to start, which the gateway bounds.
             whole(
                 directory,
                 ask(directory, "POST", "endpoints", options.endpoint, "restart", patience=None),

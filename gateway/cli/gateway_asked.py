@@ -57,7 +57,7 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         default=argparse.SUPPRESS,  # after a word of its own it may be given before the word too
-        help="the gateway's data directory (that of the only one of this user's that runs)",
+        help="the gateway's data directory (PARTWAY_DATA_DIR, or that of the only one that runs)",
     )
 
 
@@ -65,12 +65,15 @@ def find_gateway(named: Path | None, environment: Mapping[str, str]) -> Path:
     """Return the data directory of the gateway that is meant, which runs.
 
     Args:
-        named: the directory that was named; None for that of the only one that runs.
+        named: the directory that was named; None for that of ``PARTWAY_DATA_DIR``, or else of the
+            only gateway of this user's that runs.
         environment: ``os.environ``, as a rule.
 
     Raises:
         GatewayNotAsked: none runs, or several do.
     """
+    if named is None and (variable := environment.get("PARTWAY_DATA_DIR")):
+        named = Path(variable)
     if named is not None:
         _connect(named).close()
         return named

@@ -20,7 +20,7 @@ COMMANDS: Final = (
 )
 
 #: Those that read variables, or hand them on to a container that they start.
-_READERS: Final = frozenset({"serve", "invoke", "dev", "conform"})
+_READERS: Final = frozenset({"serve", "endpoints", "logs", "invoke", "dev", "conform"})
 
 _PROG: Final = "partway"
 

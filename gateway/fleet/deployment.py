@@ -50,6 +50,11 @@ class _Version:
             return 0
         return serving.variant(name).instances
 
+    @property
+    def takes_streams(self) -> bool:
+        """Whether any of it is in service."""
+        return any(each.in_rotation for each in self.groups.values())
+
     def variant(self, name: str) -> Variant:
         return next(each for each in self.endpoint.variants if each.name == name)
 
@@ -202,6 +207,8 @@ class Deployment:
     def _begin(self, endpoint: Endpoint, *, keep: bool = True) -> None:
         self._versions += 1
         self.reason = ""
+        if self._serving is None and self._coming is not None and self._coming.takes_streams:
+            self._serving, self._coming = self._coming, None  # rule 1 holds for a part of it too
         serving, superseded = self._serving, self._coming
         known = self._groups_by_name() if keep else {}
         groups: dict[str, Group] = {}

@@ -301,7 +301,7 @@ class _Unpacking:
 
     def _link(self, name: str, target: str) -> None:
         try:
-            _new(name, lambda: os.link(self._at(target), self._at(name), follow_symlinks=False))
+            _new(name, lambda: self._at(name).hardlink_to(self._at(target)))
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             raise ArchiveError(
                 f"the archive's {name!r} links to {target!r}, which is no file in it"

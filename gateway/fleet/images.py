@@ -48,4 +48,4 @@ def _shipped(model: str) -> Program:
     # -P: a folder of the user's may be called container as well. A process of this machine is for
     # this machine alone, so it does not listen where a container would.
     words = (sys.executable, "-P", "-m", "partway.container", "serve")
-    return Program((*words, "--model", model, "--host", "127.0.0.1"))
+    return Program((*words, "--model", model))

@@ -59,11 +59,15 @@ class Leash:
         self._shell = subprocess.Popen(  # noqa: S603 (all of it is ours)
             ["/bin/sh", "-c", _SCRIPT, "sh", f"{MARK}={self._token}."],
             stdin=subprocess.PIPE,
+            bufsize=0,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             env=environment,
         )
+        assert self._shell.stdin is not None
+        # Whoever stops the shell is not to stop us: what it is not told then, it finds by the mark.
+        os.set_blocking(self._shell.stdin.fileno(), False)
 
     def new_mark(self) -> str:
         """Value of :data:`MARK` for one container: it is started with it, and then held."""
@@ -84,8 +88,7 @@ class Leash:
         """End the shell; what it still holds is killed."""
         assert self._shell.stdin is not None
         self._tell(".\n")
-        with suppress(BrokenPipeError):
-            self._shell.stdin.close()
+        self._shell.stdin.close()
         try:
             self._shell.wait(LEASH_TIMEOUT)
         except subprocess.TimeoutExpired:  # somebody has stopped it
@@ -97,4 +100,3 @@ class Leash:
         assert self._shell.stdin is not None
         with suppress(BrokenPipeError):  # somebody killed it: there is no leash then
             self._shell.stdin.write(line.encode())
-            self._shell.stdin.flush()

@@ -39,11 +39,7 @@ def of_group(group: int) -> list[int]:
 
 def family(pid: int) -> list[int]:
     """A process, its descendants, and who else is of its group."""
-    found = [pid]
-    for each in found:
-        for task in (_PROC / str(each) / "task").glob("*/children"):
-            with suppress(OSError):
-                found += [int(child) for child in task.read_text().split()]
+    found = list(_descendants(pid))
     # Whose parent has ended is nobody's descendant, but stays in the group that was made for it.
     return found + [each for each in of_group(pid) if each not in found]
 
@@ -88,17 +84,34 @@ def other_listener(port: int, pid: int, mark: str) -> str:
     others: set[int] = set()
     for _ in range(_LOOKS):
         others = _listening(port)
-        for each in {*family(pid), *marked({mark})}:
+        for each in _relatives(pid, mark):
             held = _sockets_of(each)
             if held is None:  # another user's by now: it may be this one that listens
                 return ""
             others -= held
-        if not others:
-            return ""
+            if not others:
+                return ""
     for each in _all():
         if (_sockets_of(each) or set()) & others:
             return f"process {each} ({_name_of(each)})"
     return "another process"
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """A process, and its descendants."""
+    found = [pid]
+    for each in found:
+        yield each
+        for task in (_PROC / str(each) / "task").glob("*/children"):
+            with suppress(OSError):
+                found += [int(child) for child in task.read_text().split()]
+
+
+def _relatives(pid: int, mark: str) -> Iterator[int]:
+    """All that a container has started, first those that cost the least to find."""
+    yield from _descendants(pid)
+    yield from of_group(pid)
+    yield from marked({mark})
 
 
 def _all() -> Iterator[int]:

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -71,6 +72,41 @@ async def test_a_handler_that_keeps_the_loop_is_stopped(handler: object) -> None
         "the model kept the event loop for 0.2 s: what computes belongs on a worker"
     )
     assert time.monotonic() - began < 9
+
+
+STOPPED = """
+import asyncio, threading, time
+from partway.container.guard import LoopGuard, watch
+
+async def handler():
+    print("hangs", flush=True)
+    time.sleep(30)
+
+async def main():
+    for _ in range(30):
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    LoopGuard(limit=0.4).start()
+    watch()
+    await handler()
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_was_stopped_goes_on_watching() -> None:
+    """An alarm that came due meanwhile goes to any of its threads, and wakes no other."""
+    command = [sys.executable, "-c", STOPPED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"hangs\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)  # in which the alarm comes due
+        process.send_signal(signal.SIGCONT)
+        try:
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert b"HandlerBlocked" in errors
 
 
 @pytest.mark.usefixtures("running_guard")

@@ -12,6 +12,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.container.cli.commands import environment
 
+pytestmark = pytest.mark.timeout(180)
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -32,7 +34,7 @@ def outcome(project: Path) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         capture_output=True,
-        timeout=50,
+        timeout=150,
         cwd=project,
         env=environment(),
         check=False,

@@ -173,7 +173,7 @@ async def test_sigterm_twice(folder: Path) -> None:
 @pytest.mark.clause("1.1-1")
 @pytest.mark.usefixtures("no_leaks")
 async def test_the_whole_timetable() -> None:
-    times = ShutdownTimes(grace=1.5, spread=0.5, hard=PATIENCE)
+    times = ShutdownTimes(grace=1.5, spread=1.2, hard=PATIENCE)
     async with serving_here(Again(), times) as (server, port), crowd(port) as speakers:
         accepted = {speaker: speaker.sent for speaker in speakers}
         stopped_at = time.monotonic()

@@ -56,10 +56,10 @@ def test_results_that_depend_on_the_cutting_are_found():
         fuzz([planted(decode)], seconds=20, seed=0)
 
 
-def grow(decode):
+def grow(decode, rounds=1):
     """Give the planted decoder inputs that are grown, and then come in one piece."""
     target = planted(decode)
-    for number in (500, 600, 700):
+    for number in (500, 600, 700) * rounds:
         assert number % decoders.GROWN_EVERY == 0
         target.try_one(0, number)
 
@@ -74,7 +74,7 @@ def test_quadratic_time_is_found():
                 yield 1
 
     with pytest.raises(Found, match=r"time grows faster than its input"):
-        grow(decode)
+        grow(decode, 5)  # what the machine does besides may hide it
 
 
 def test_linear_time_is_none_of_it():

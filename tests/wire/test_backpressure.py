@@ -468,6 +468,7 @@ async def discard(wire: Wire) -> None:
         pass
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("fragment", [b"", b"x"], ids=["empty", "one byte"])
 @pytest.mark.parametrize("side", ["client", "container"])
 async def test_a_flood_of_fragments_leaves_the_neighbour_its_pace(crowd, side, fragment):

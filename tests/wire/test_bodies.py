@@ -113,7 +113,7 @@ async def broken_after_head(client):
 
 
 async def test_a_body_larger_than_every_window_and_buffer(started, form):
-    _, _, client = await started(form, limit=LARGE)
+    _, _, client = await started(form, limit=LARGE, within=60.0)
     body = os.urandom(LARGE)
     client.ask("/gather", body)
     assert await client.answer() == (200, body)

@@ -601,6 +601,7 @@ MESSAGES = [
 ]
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("size", [1, 7, 16, 999, 16_384])
 async def test_events_are_put_together_wherever_they_are_cut(reading, size):
     sent = b"".join(MESSAGES) if size > 1 else b"".join(MESSAGES[:3])

@@ -81,7 +81,7 @@ class EngineLauncher:
         with _said_of(source):
             engine = self._connected()
             async with self._looking:
-                if not self._looked:
+                if not self._looked:  # one that stays is logged, and keeps nobody from starting
                     await self._remove_leftovers(engine)
             return await self._start(engine, order)
 
@@ -110,11 +110,12 @@ class EngineLauncher:
             LaunchError: there is no engine that could tell, or it cannot remove them.
         """
         try:
-            return await self._remove_leftovers(self._connected())
-        except EngineAway as away:
-            raise LaunchError(str(away), passing=True) from away
-        except EngineRefusal as refusal:
-            raise LaunchError(f"a leftover container stays: {refusal}", passing=True) from refusal
+            removed, stays = await self._remove_leftovers(self._connected())
+        except (EngineAway, EngineRefusal) as error:
+            raise LaunchError(str(error), passing=True) from error
+        if stays:
+            raise LaunchError(stays, passing=True)
+        return removed
 
     async def aclose(self) -> None:
         """Give back what the launcher itself holds, once all its containers have ended."""
@@ -139,18 +140,27 @@ class EngineLauncher:
             self._engine = EngineClient(self._find(), self._clock)
         return self._engine
 
-    async def _remove_leftovers(self, engine: EngineClient) -> int:
+    async def _remove_leftovers(self, engine: EngineClient) -> tuple[int, str]:
+        """How many were removed, and what is to be said of one that could not be."""
         found = await engine.containers_of(self._gateway)
         left = {
             container: instance
             for container, instance in found.items()
             if self._name(instance) not in self._own
         }
+        removed, stays = 0, ""
         for container, instance in left.items():
-            await engine.remove(container)
-            log.info(LogLine("leftover container removed", instance=instance, container=container))
+            about = {"instance": instance, "container": container}
+            try:
+                await engine.remove(container)
+            except EngineRefusal as refusal:
+                stays = f"the leftover container {container} cannot be removed: {refusal}"
+                log.warning(LogLine("leftover container stays", **about, reason=str(refusal)))
+            else:
+                removed += 1
+                log.info(LogLine("leftover container removed", **about))
         self._looked = True
-        return len(left)
+        return removed, stays
 
     async def _start(self, engine: EngineClient, order: Order) -> EngineContainer:
         name = self._name(order.instance)

@@ -104,7 +104,8 @@ def find_engine(environment: Mapping[str, str] = os.environ) -> str:
     By ``DOCKER_HOST`` or, without it, the first of the sockets that Docker and Podman have usually.
 
     Raises:
-        LaunchError: there is none, or it is on another machine.
+        EngineAway: there is none.
+        LaunchError: it is on another machine, or spoken to in another way.
     """
     if where := environment.get("DOCKER_HOST"):
         return _checked(where)
@@ -113,9 +114,8 @@ def find_engine(environment: Mapping[str, str] = os.environ) -> str:
         if path.is_socket():
             return f"unix://{path}"
     places = ", ".join(map(str, usual))
-    raise LaunchError(
-        f"there is no container engine: DOCKER_HOST is not set, and there is no socket at {places}",
-        passing=True,
+    raise EngineAway(
+        f"there is no container engine: DOCKER_HOST is not set, and there is no socket at {places}"
     )
 
 

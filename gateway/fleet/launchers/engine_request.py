@@ -32,7 +32,7 @@ def container_request(order: Order, gateway: str) -> dict[str, Any]:
     """The body of ``POST /containers/create``.
 
     Args:
-        order: for an instance of an :class:`Image`; its model directory's path must be absolute.
+        order: for an instance of an :class:`Image`.
         gateway: which gateway's the container is.
     """
     variant = order.variant
@@ -68,12 +68,11 @@ def _host(order: Order, variant: Variant) -> dict[str, Any]:
         },
     }
     if order.model_dir is not None:  # clause 1.1-6
-        assert order.model_dir.is_absolute(), "an engine has another current folder"
         # Not "Binds": a path with a colon is cut in two there, and one that is not there is made.
         host["Mounts"] = [
             {
                 "Type": "bind",
-                "Source": str(order.model_dir),
+                "Source": str(order.model_dir.absolute()),  # its current folder is another
                 "Target": ARTIFACTS,
                 "ReadOnly": True,
             }

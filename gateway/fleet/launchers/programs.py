@@ -18,8 +18,17 @@ from partway.gateway.fleet.endpoints import Program
 from partway.gateway.fleet.gpus import VISIBLE, GpuShares, gpus_of_this_machine
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
-from partway.gateway.fleet.launchers.process import Command, ContainerProcess, free_port, launch
+from partway.gateway.fleet.launchers.process import (
+    HOST,
+    Command,
+    ContainerProcess,
+    free_port,
+    launch,
+)
 from partway.gateway.fleet.leash import Leash
+
+#: Says to our own runtime where to listen, which has every interface otherwise, as in an image.
+_BIND_TO_HOST: Final = "PARTWAY_BIND_TO_HOST"
 
 #: What the system has too little of for now: processes, descriptors, memory.
 _PASSING: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -51,7 +60,8 @@ class ProgramLauncher:
         """Start an instance's process; see :class:`~.launcher.Launcher`."""
         source = order.variant.source
         assert isinstance(source, Program)
-        environment = dict(order.variant.environment)
+        # Where it can choose: a process of this machine is for this machine alone.
+        environment = {_BIND_TO_HOST: HOST, **dict(order.variant.environment)}
         program = find_program(source, environment)
         port = 0
 

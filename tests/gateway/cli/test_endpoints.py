@@ -8,11 +8,15 @@ import pty
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from partway.gateway.fleet.data_directory import announced
+from partway.gateway.fleet.states import InstanceState
+from partway.gateway.fleet.status import EndpointStatus
 from partway.gateway.fleet.status_json import from_json
 from partway.protocol.errors import ServiceUnavailable
 from tests.conftest import ROOT
@@ -25,6 +29,7 @@ from tests.gateway.cli.asked_gateway import (
     words,
 )
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
+from tests.processes import ready_url
 
 
 @pytest.fixture
@@ -165,3 +170,46 @@ def test_on_a_terminal_the_table_is_drawn_again(tmp_path, gateway):
     assert seen.count(b"\x1b[?25l") == seen.count(b"\x1b[?25h") == 1, "the cursor is there again"
     assert b"\x1b]0;" not in seen
     assert b"\x1b[1A" in seen or b"\x1b[2A" in seen, "drawn over what was there"
+
+
+# --- A gateway as it is --------------------------------------------------------------------------
+
+
+def test_a_gateway_that_has_started_a_container(tmp_path):
+    """Nothing is made up: it is shown, started anew, and heard."""
+    serve = [
+        *words("serve", "--port", "0", "--data-dir", str(tmp_path / "data")),
+        *("--endpoint", f"echo={sys.executable} -m partway.container serve --model echo"),
+    ]
+    where = ("--data-dir", str(tmp_path / "data"))
+    with subprocess.Popen(
+        serve, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(tmp_path), cwd=ROOT
+    ) as process:
+        url = ready_url(process, PATIENCE)
+        before = from_json(commanded(tmp_path, "endpoints", "--json", *where).output)
+        assert announced(tmp_path / "data").urls == (url,)
+        restart = commanded(tmp_path, "endpoints", "restart", "echo", *where)
+        assert restart == (0, b"echo has been restarted\n", "")
+        after = from_json(commanded(tmp_path, "endpoints", "--json", *where).output)
+        ids = [serving(endpoints) for endpoints in (before, after)]
+        assert ids[0].isdisjoint(ids[1])
+        for instance in map(min, ids):
+            ended = commanded(tmp_path, "logs", "echo", "--instance", instance, *where)
+            assert b"listening on http://" in ended.output
+        process.terminate()
+        process.communicate(timeout=PATIENCE)
+    ended = commanded(tmp_path, "endpoints", *where)
+    assert ended.errors.startswith("partway endpoints: no gateway runs with the data directory ")
+
+
+def serving(endpoints: Iterable[EndpointStatus]) -> set[str]:
+    """The ids of the instances that are in service, one at least."""
+    ids = {
+        instance.id
+        for endpoint in endpoints
+        for variant in endpoint.variants
+        for instance in variant.instances
+        if instance.state is InstanceState.IN_SERVICE
+    }
+    assert ids
+    return ids

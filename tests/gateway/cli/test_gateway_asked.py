@@ -70,6 +70,16 @@ def test_the_only_one_that_runs(user):
         find_gateway(None, environment)
 
 
+def test_the_one_that_the_environment_names(user, tmp_path):
+    environment, folder = user
+    elsewhere = {**environment, "PARTWAY_DATA_DIR": str(tmp_path / "data")}
+    with gateway_at(folder / "8090"), gateway_at(tmp_path / "data"):
+        assert find_gateway(None, elsewhere) == tmp_path / "data"
+        assert find_gateway(folder / "8090", elsewhere) == folder / "8090"
+    with pytest.raises(GatewayNotAsked, match=f"with the data directory {tmp_path}/data; start"):
+        find_gateway(None, elsewhere)
+
+
 def test_one_that_was_killed_is_none(user):
     environment, folder = user
     (folder / "8090").mkdir(parents=True)

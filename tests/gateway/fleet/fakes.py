@@ -40,7 +40,7 @@ class FakeContainer:
         self.trouble = None
         self.impostor = None
         self.signals = []
-        self._stubborn = stubborn
+        self.stubborn = stubborn
         self._ended = asyncio.get_running_loop().create_future()
 
     async def verify(self):
@@ -56,7 +56,7 @@ class FakeContainer:
 
     async def stop(self, grace):
         self.signals.append("TERM")
-        if not self._stubborn:
+        if not self.stubborn:
             self.end("ended with status 0")
         return await self.wait() == "ended with status 0"
 

@@ -12,7 +12,8 @@ import pytest
 
 from partway.gateway.fleet.child import Child
 from partway.gateway.fleet.leash import Leash
-from tests.gateway.fleet.processes import Output, soon
+from partway.gateway.fleet.process_table import marked
+from tests.gateway.fleet.processes import Output, eventually, soon
 
 Start = Callable[..., Awaitable[Child]]
 
@@ -113,6 +114,34 @@ async def test_its_status_is_known_though_sigterm_meets_its_end(start):
 async def test_without_a_program_there_is_no_child(anyio_backend, no_leaks, leash):
     with pytest.raises(FileNotFoundError):
         await Child(lambda data: None, leash).start(["/no/such/program"], environment={})
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_of_a_cancelled_start_nothing_is_left(anyio_backend, no_leaks, leash, turns):
+    """A loop may have started the process by then."""
+    child = Child(lambda data: None, leash)
+    command = ["/bin/sh", "-c", "sleep 1000 & wait"]
+    starting = asyncio.create_task(child.start(command, environment={}))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    starting.cancel()
+    await soon(asyncio.wait((starting,)))
+    assert starting.cancelled() or starting.exception() is None
+    if not starting.cancelled():  # it was quicker
+        child.kill_group()
+        await soon(child.exited.wait())
+        child.release()
+    await eventually(lambda: not marked({child.mark}))
+
+
+async def test_a_cancelled_start_may_fail_as_well(anyio_backend, no_leaks, leash):
+    starting = asyncio.create_task(
+        Child(lambda data: None, leash).start(["/no/such/program"], environment={})
+    )
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises((asyncio.CancelledError, FileNotFoundError)):
+        await soon(starting)
 
 
 async def test_released_it_holds_nothing(start, output):

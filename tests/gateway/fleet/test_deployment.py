@@ -197,3 +197,16 @@ async def test_each_state_has_one_line(of, caplog):
         "endpoint=echo state=Deleting",
         "deleted endpoint=echo",
     ]
+
+
+async def test_what_has_come_up_in_part_serves_until_its_successor_is_up(of):
+    of.launcher.troubles.extend([None, "Connection refused", "Connection refused"])
+    await of.apply(endpoint(instances=2))
+    await of.apply(endpoint(environment=(("A", "1"),)))
+    assert of.status().state == "Updating"
+    with of.router.lease("echo") as lease:
+        assert lease.place.container == of.launcher.containers[0].address
+    for each in of.launcher.running:
+        each.trouble = None
+    await of.advance(6)
+    assert of.launcher.running == of.launcher.containers[2:]

@@ -117,6 +117,26 @@ def test_all_that_are_held_count(group):
     assert group.wait(10) == -signal.SIGKILL
 
 
+def test_one_that_is_stopped_stops_nobody():
+    leash = Leash()
+    os.kill(leash._shell.pid, signal.SIGSTOP)
+    for _ in range(20_000):  # more than a pipe takes
+        leash.hold(2**31 - 1)
+        leash.let_go(2**31 - 1)
+    leash.close()
+    assert leash._shell.returncode == -signal.SIGKILL
+
+
+def test_one_that_is_killed_is_no_error(group):
+    leash = Leash()
+    leash._shell.kill()
+    leash._shell.wait(10)
+    leash.hold(group.pid)
+    leash.let_go(group.pid)
+    leash.close()
+    assert group.poll() is None
+
+
 def test_the_terminals_interrupt_does_not_reach_it(group):
     """Ctrl-C goes to the holder's whole process group; the holder may take long over it."""
     holder = subprocess.Popen(

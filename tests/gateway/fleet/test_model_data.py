@@ -225,12 +225,22 @@ async def test_nobody_sees_half_of_it(data, archive, held, folder):
     assert whole(folder) == [made.path]
 
 
-async def test_it_is_wanted_again_while_it_is_removed(data, archive):
-    for _ in range(20):
+async def test_it_is_wanted_again_before_it_is_removed(data, archive):
+    held = await data.acquire(str(archive))
+    (kept,) = data._by_path.values()
+    held.release()
+    again = data._held(kept)  # as acquire does, in the same turn of the loop
+    await asyncio.wait(data._removals)
+    assert tree(held.path) == MODEL
+    again.release()
+    await eventually(lambda: data.used == 0)
+
+
+async def test_it_is_wanted_again_and_again(data, archive):
+    for _ in range(10):
         held = await data.acquire(str(archive))
         held.release()
     held = await data.acquire(str(archive))
-    await asyncio.sleep(0.05)
     assert tree(held.path) == MODEL
 
 

@@ -116,6 +116,25 @@ async def test_a_result_that_comes_as_the_last_one_leaves_is_let_go(passed):
         assert asking.cancelled()
 
 
+async def test_work_that_ends_well_all_the_same_is_let_go():
+    trial = Trial()
+
+    async def stubborn() -> Made:
+        try:
+            await trial.end.wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+        return trial.made
+
+    asking = asyncio.create_task(trial.shared.done("key", stubborn, Made.take))
+    await turns()
+    asking.cancel()
+    await asyncio.wait([asking])
+    await turns()
+    assert asking.cancelled()
+    assert trial.made.holders == 0
+
+
 async def test_who_waits_when_all_is_broken_off_hears_so():
     trial = Trial()
     asking = trial.ask()

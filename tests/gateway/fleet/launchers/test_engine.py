@@ -14,7 +14,7 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.launchers.engine import EngineLauncher
-from partway.gateway.fleet.launchers.engine_client import EngineClient
+from partway.gateway.fleet.launchers.engine_client import EngineAway, EngineClient
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from partway.gateway.fleet.launchers.engine_request import container_name, container_request
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
@@ -216,10 +216,13 @@ async def test_an_engine_that_is_away(launcher, fake):
 
 async def test_no_engine_at_all(anyio_backend, no_leaks):
     def find() -> str:
-        raise LaunchError("there is no container engine", passing=True)
+        raise EngineAway("there is no container engine: DOCKER_HOST is not set")
 
     launcher = EngineLauncher("mine", find=find)
-    assert "there is no container engine" in str(await refused(launcher, order()))
+    error = await refused(launcher, order())
+    assert error.passing
+    for words in ("model:1", "DOCKER_HOST is not set", "start the engine", "[images]"):
+        assert words in str(error)
     await launcher.aclose()
 
 
@@ -309,8 +312,20 @@ async def test_what_another_run_has_left_is_removed_before_the_first_launch(laun
 async def test_leftovers_that_cannot_be_removed_are_told(launcher, fake):
     await soon(_left_by("mine", fake))
     fake.answers["DELETE"] = refusal(500, "busy")
-    with pytest.raises(LaunchError, match="a leftover container stays: busy"):
+    (left,) = fake.containers
+    with pytest.raises(LaunchError, match=f"container {left} cannot be removed: busy"):
         await soon(launcher.remove_leftovers())
+
+
+async def test_a_leftover_that_stays_keeps_nobody_from_starting(launcher, fake, caplog):
+    await soon(_left_by("mine", fake))
+    (left,) = fake.containers
+    fake.answers[f"DELETE /containers/{left}"] = refusal(500, "busy")
+    container = await soon(launcher.launch(order()))
+    assert "leftover container stays" in caplog.text
+    assert left in caplog.text
+    fake.answers.clear()
+    await end(fake, container)
 
 
 async def _left_by(gateway: str, fake: FakeEngine) -> None:

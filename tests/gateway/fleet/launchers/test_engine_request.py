@@ -41,7 +41,7 @@ def test_the_least():
     }
 
 
-@pytest.mark.clause("1.1-6")
+@pytest.mark.clause("1.1-6", "1.1-7")
 def test_all_that_there_may_be():
     variant = Variant(
         source=Image("echo:1"),

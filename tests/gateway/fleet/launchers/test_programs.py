@@ -116,12 +116,15 @@ def shell(script: str) -> tuple[str, ...]:
 
 async def test_where_and_with_what_it_runs(launch, output, tmp_path):
     container = await launch(
-        *shell("pwd; echo $SAGEMAKER_BIND_TO_PORT $WORD; ls -A $SM_MODEL_DIR; echo bad >&2"),
+        *shell(
+            "pwd; echo $PARTWAY_BIND_TO_HOST $SAGEMAKER_BIND_TO_PORT $WORD; ls -A $SM_MODEL_DIR; "
+            "echo bad >&2"
+        ),
         cwd=tmp_path,
         WORD="hello",
     )
     assert str(await soon(container.wait())) == "ended with status 0"
-    assert output.data.decode() == f"{tmp_path}\n{container.address.port} hello\nbad\n"
+    assert output.data.decode() == f"{tmp_path}\n{container.address} hello\nbad\n".replace(":", " ")
 
 
 @pytest.mark.clause("1.1-6")

@@ -14,7 +14,7 @@ from tests.gateway.workbench.conformance.mutants.registry import Mutant
 HEAVY: Final = (("sizes",), ("wear", "leaks"))
 
 #: One in so many mutants is tried on a group of heavy areas that is not its own.
-ONE_IN: Final = 12
+ONE_IN: Final = 24
 
 _BY_ID: Final = {check.id: check for check in ALL}
 
