@@ -132,6 +132,8 @@ class Gateway:
         endpoints = self.settings.endpoints
         self.fleet.start(each for each in endpoints if each.is_attached)
         await self.fleet.settled(SETTLING_TIMEOUT)
+        # The others begin once it is sure that we listen; whoever asks until then hears no.
+        self.fleet.is_ready = all(each.is_attached for each in endpoints)
         try:
             listening = await self._listen()
         except OSError:

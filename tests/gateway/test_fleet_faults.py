@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from partway.gateway.fleet.endpoints import Endpoint, InstanceTimes, Program, Variant
+from partway.gateway.gateway import Gateway
 from partway.gateway.streams.policy import StreamPolicy
 from tests.frame_factory import TEXT
 from tests.gateway.fleet.processes import eventually, soon, until_gone
@@ -117,6 +118,18 @@ async def fleet_of(gateway_for):
         return Fleet(await gateway_for(endpoints=(endpoint,)))
 
     return start
+
+
+async def test_a_gateway_that_begins_to_listen_is_not_ready(fleet_of, monkeypatch):
+    ready, begin = [], Gateway._listen
+
+    async def listen(self):
+        ready.append(self.fleet.is_ready)
+        return await begin(self)
+
+    monkeypatch.setattr(Gateway, "_listen", listen)
+    await fleet_of("unready", instances=1)
+    assert ready == [False]
 
 
 async def test_one_that_exits_at_its_start_is_tried_to_an_end(fleet_of, monkeypatch):
