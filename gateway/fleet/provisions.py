@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from uuid import uuid4
 
@@ -56,13 +57,14 @@ class Provisions:
 
     async def aclose(self) -> None:
         """Give all of it back; no instance lives any more."""
-        for launcher in self._launchers.values():
-            await launcher.aclose()
-        if self._model_data is not None:
-            await self._model_data.aclose()
-        if self._temporary is not None:
-            self._temporary.cleanup()
-        await self._output.aclose()
+        async with AsyncExitStack() as held:  # what one of them raises keeps none of the others
+            held.push_async_callback(self._output.aclose)
+            if self._temporary is not None:
+                held.callback(self._temporary.cleanup)
+            if self._model_data is not None:
+                held.push_async_callback(self._model_data.aclose)
+            for launcher in self._launchers.values():
+                held.push_async_callback(launcher.aclose)
 
     def _launcher(self, source: Source) -> Launcher:
         kind = type(source)

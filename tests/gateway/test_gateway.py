@@ -14,6 +14,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
+from partway.gateway.clock import LoopClock
+from partway.gateway.fleet.endpoints import Attached, Program
+from partway.gateway.fleet.launchers.attached import AttachLauncher
+from partway.gateway.fleet.launchers.programs import ProgramLauncher
+from partway.gateway.fleet.output import OutputFolder
+from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from tests.frame_factory import TEXT, close, frame
 from tests.wire.peers import (
@@ -380,3 +386,21 @@ async def test_what_comes_after_the_drain_finds_nobody(gateway_for):
     await soon(gateway.gateway.drain())
     with socket.create_server(("127.0.0.1", gateway.port)):
         pass  # the port is free again
+
+
+async def test_what_cannot_be_given_back_keeps_none_of_the_rest(monkeypatch):
+    given_back = []
+
+    async def aclose(self):
+        given_back.append(type(self))
+        if type(self) is ProgramLauncher:
+            raise OSError("the disk is full")
+
+    for each in (AttachLauncher, ProgramLauncher, OutputFolder):
+        monkeypatch.setattr(each, "aclose", aclose)
+    provisions = Provisions(LoopClock())
+    for source in (Program(("serve",)), Attached(())):
+        provisions.means.launcher(source)
+    with pytest.raises(OSError, match="the disk is full"):
+        await provisions.aclose()
+    assert given_back == [AttachLauncher, ProgramLauncher, OutputFolder]
