@@ -114,8 +114,9 @@ MAX_VARIANTS: Final = 10
 #: GPUs of one instance (the platform's largest have 16).
 MAX_GPUS: Final = 64
 
-#: Between two looks at whether the file of settings is another.
-SETTINGS_CHECK_INTERVAL: Final = 2.0
+#: Between two looks at whether the file of settings is another; it is read when two have found the
+#: same.
+SETTINGS_CHECK_INTERVAL: Final = 1.0
 
 #: Until the gateway says that it listens though not every endpoint is settled.
 SETTLING_TIMEOUT: Final = 30.0

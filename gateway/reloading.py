@@ -49,7 +49,7 @@ class Reloading:
         self._fleet = fleet
         self._clock = clock
         self._path = path
-        self._known = _identity(path)
+        self._known = self._seen = _identity(path)
         self._timer: Timer | None = None
         self._taking: asyncio.Task[None] | None = None
         self._again = False
@@ -76,8 +76,14 @@ class Reloading:
         self._taking = asyncio.create_task(self._take(), name="settings")
 
     def _look(self) -> None:
+        """Reload if the file is another, and the same as at the last look.
+
+        One that is being written is not read half: without its last lines it would be a good file
+        with fewer endpoints.
+        """
         self.start()
-        if _identity(self._path) != self._known:
+        before, self._seen = self._seen, _identity(self._path)
+        if self._seen != self._known and self._seen == before:
             self.reload()
 
     async def _take(self) -> None:

@@ -180,7 +180,7 @@ def _leads_out(name: str, target: str) -> ArchiveError:
 
 
 def _new(name: str, make: Callable[[], _T]) -> _T:
-    """Make what must not be there yet.
+    """Make what must not be there yet, or look whether it may be made.
 
     Raises:
         ArchiveError: it is, or what should hold it is a file.
@@ -273,7 +273,7 @@ class _Unpacking:
         info = tarfile.TarInfo(name)
         info.type, info.linkname, info.mode = bytes([member.kind]), target, member.mode
         try:
-            tarfile.data_filter(info, str(self._top))
+            _new(name, lambda: tarfile.data_filter(info, str(self._top)))
         except tarfile.SpecialFileError:
             what = "is a device, a pipe or of an unknown kind"
             raise ArchiveError(f"the archive's {name!r} {what}; leave it out") from None

@@ -55,7 +55,7 @@ async def on_thread(clock: Clock, work: Callable[[Wanted], _T]) -> _T:
     wanted = Wanted()
     thread = asyncio.ensure_future(asyncio.to_thread(work, wanted))
     try:
-        return await asyncio.shield(thread)
+        await asyncio.wait([thread])  # which it survives, and shield() would tell of its end
     except asyncio.CancelledError:
         wanted.stop()
         thread.add_done_callback(_retrieve)
@@ -65,6 +65,7 @@ async def on_thread(clock: Clock, work: Callable[[Wanted], _T]) -> _T:
         except TimeoutError:
             pass
         raise
+    return thread.result()
 
 
 def _retrieve(thread: asyncio.Future[_T]) -> None:

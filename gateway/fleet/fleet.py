@@ -14,13 +14,9 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.deployment import Deployment
 from partway.gateway.fleet.endpoints import Attached, Endpoint, Place, Source, Variant
 from partway.gateway.fleet.group import MakeInstance
-from partway.gateway.fleet.instance import (
-    CapturedOutput,
-    Instance,
-    InstanceContext,
-    Making,
-)
+from partway.gateway.fleet.instance import Instance
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
+from partway.gateway.fleet.making import CapturedOutput, InstanceContext, Making
 from partway.gateway.fleet.model_data import HeldData, ModelDataError
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState, EndpointStatus

@@ -5,22 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Attached, Place, Variant
 from partway.gateway.fleet.health import PingRules
-from partway.gateway.fleet.launchers.launcher import (
-    Launcher,
-    LaunchError,
-    Order,
-    RunningContainer,
-)
-from partway.gateway.fleet.routing import InstanceLoad
+from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
+from partway.gateway.fleet.making import InstanceContext, Making
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
 from partway.gateway.limits import (
@@ -39,10 +31,6 @@ log = logging.getLogger("partway.fleet")
 #: or more.
 _EARLIEST: Final = 0.8
 
-#: Asks a container's ``/ping``, with so many seconds for the answer; None if that was 200, else
-#: what was wrong.
-Pinger = Callable[[Place, float], Awaitable[str | None]]
-
 #: What the log says of an instance that has come into a state.
 _LINES: Final = {
     InstanceState.STARTING: "instance starting",
@@ -51,55 +39,6 @@ _LINES: Final = {
     InstanceState.STOPPED: "instance stopped",
     InstanceState.FAILED: "instance failed",
 }
-
-
-class CapturedOutput(Protocol):
-    """Takes what an instance prints."""
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
-
-    def last_lines(self) -> tuple[str, ...]:
-        """What it has printed last."""
-
-    def close(self) -> None:
-        """Take no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceContext:
-    """What every instance of a fleet lives by.
-
-    Attributes:
-        ping: asks a container's ``/ping``.
-        clock: measures all times.
-        wall_clock: returns epoch seconds, for people.
-        launched: told endpoint, variant and the seconds that a start took.
-    """
-
-    ping: Pinger
-    clock: Clock
-    wall_clock: Callable[[], float]
-    launched: Callable[[str, str, float], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Making:
-    """What one instance is made of.
-
-    Attributes:
-        launcher: starts its container.
-        order: makes the order, and acquires what that needs; the stack gives it back at the end.
-        place_of: makes its place of where its container listens.
-        output: takes what its container prints.
-        load: what is open on it.
-    """
-
-    launcher: Launcher
-    order: Callable[[AsyncExitStack], Awaitable[Order]]
-    place_of: Callable[[Address], Place]
-    output: CapturedOutput
-    load: InstanceLoad
 
 
 class Instance:

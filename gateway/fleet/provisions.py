@@ -13,11 +13,11 @@ from partway.gateway.clock import Clock
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Attached, Place, Program, Source
 from partway.gateway.fleet.fleet import Means
-from partway.gateway.fleet.instance import InstanceContext
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
+from partway.gateway.fleet.making import InstanceContext
 from partway.gateway.fleet.model_data import HeldData, ModelData
 from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.ping import ping

@@ -67,12 +67,10 @@ class SharedWork(Generic[_T]):
             job.task.add_done_callback(lambda _: self._settle(job))
         job.wanted += 1
         try:
-            return take(await asyncio.shield(job.task))
-        except asyncio.CancelledError:
-            waiter = asyncio.current_task()
-            if job.task.cancelled() and waiter is not None and not waiter.cancelling():
-                raise WorkEnded from None
-            raise
+            await asyncio.wait([job.task])
+            if job.task.cancelled():
+                raise WorkEnded
+            return take(job.task.result())
         finally:
             job.wanted -= 1
             if not job.wanted:

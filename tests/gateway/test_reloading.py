@@ -85,12 +85,28 @@ async def test_the_file_is_looked_at(of, following):
     assert following._taking is None
     following.path.write_text(TWO)
     of.clock.advance(SETTINGS_CHECK_INTERVAL)
+    of.clock.advance(SETTINGS_CHECK_INTERVAL)
     await taken(following)
     assert running(of) == ["a", "a", "b"]
     await following.stop()
     following.path.write_text(ONE)
     of.clock.advance(SETTINGS_CHECK_INTERVAL)
+    of.clock.advance(SETTINGS_CHECK_INTERVAL)
     assert following._taking is None
+
+
+async def test_a_file_that_is_being_written_is_not_read_half(of, following):
+    following.start()
+    for half in ("", TWO[:30], TWO[:60]):
+        following.path.write_text(half)
+        of.clock.advance(SETTINGS_CHECK_INTERVAL)
+        assert following._taking is None
+    following.path.write_text(TWO)
+    of.clock.advance(SETTINGS_CHECK_INTERVAL)
+    assert following._taking is None
+    of.clock.advance(SETTINGS_CHECK_INTERVAL)
+    await taken(following)
+    assert running(of) == ["a", "a", "b"]
 
 
 async def test_a_file_with_a_fault_changes_nothing(of, following, caplog):

@@ -10,8 +10,8 @@ from itertools import count
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
 from partway.gateway.fleet.fleet import Fleet, Means
-from partway.gateway.fleet.instance import InstanceContext
 from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.fleet.making import InstanceContext
 from partway.gateway.fleet.routing import Router
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.streams.fakes import FakeClock

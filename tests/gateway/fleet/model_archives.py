@@ -125,7 +125,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     ),
     "a file in a file": (
         gzip.compress(tar([file("x", b"1"), file("x/y", b"2")])),
-        "the archive has 'x' twice",
+        "the archive has 'x",
     ),
     "a long path": (
         gzip.compress(tar([file("d/" * 50 + "x" * 1000)])),

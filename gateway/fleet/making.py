@@ -1,0 +1,67 @@
+"""What an instance is made of, and what all instances of a fleet live by."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Protocol
+
+from partway.gateway.clock import Clock
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Place
+from partway.gateway.fleet.launchers.launcher import Launcher, Order
+from partway.gateway.fleet.routing import InstanceLoad
+
+#: Asks a container's ``/ping``, with so many seconds for the answer; None if that was 200, else
+#: what was wrong.
+Pinger = Callable[[Place, float], Awaitable[str | None]]
+
+
+class CapturedOutput(Protocol):
+    """Takes what an instance prints."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+
+    def last_lines(self) -> tuple[str, ...]:
+        """What it has printed last."""
+
+    def close(self) -> None:
+        """Take no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceContext:
+    """What every instance of a fleet lives by.
+
+    Attributes:
+        ping: asks a container's ``/ping``.
+        clock: measures all times.
+        wall_clock: returns epoch seconds, for people.
+        launched: told endpoint, variant and the seconds that a start took.
+    """
+
+    ping: Pinger
+    clock: Clock
+    wall_clock: Callable[[], float]
+    launched: Callable[[str, str, float], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What one instance is made of.
+
+    Attributes:
+        launcher: starts its container.
+        order: makes the order, and acquires what that needs; the stack gives it back at the end.
+        place_of: makes its place of where its container listens.
+        output: takes what its container prints.
+        load: what is open on it.
+    """
+
+    launcher: Launcher
+    order: Callable[[AsyncExitStack], Awaitable[Order]]
+    place_of: Callable[[Address], Place]
+    output: CapturedOutput
+    load: InstanceLoad
