@@ -84,12 +84,9 @@ class Lease:
         is_stream: whether a stream has it, or a request.
     """
 
-    def __init__(
-        self, router: Router, endpoint: str, chosen: _Chosen, *, is_stream: bool = True
-    ) -> None:
+    def __init__(self, router: Router, chosen: _Chosen, *, is_stream: bool = True) -> None:
         self.is_stream = is_stream
         self._router = router
-        self._endpoint = endpoint
         self._on_cut: Callable[[], object] | None = None
         self._is_cut = False
         self._moved = False
@@ -236,7 +233,7 @@ class Router:
             route.sessions.move_to_end(session)
             if len(route.sessions) > STICKY_SESSIONS:
                 route.sessions.popitem(last=False)
-        return Lease(self, endpoint, known, is_stream=is_stream)
+        return Lease(self, known, is_stream=is_stream)
 
     def _route(self, endpoint: str) -> _Route:
         check_name(endpoint)
