@@ -17,6 +17,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -134,6 +135,10 @@ class AdminSocket:
             await asyncio.wait(self._restarts.values())
         self._server.pre_shutdown()
         await self._server.shutdown(ADMIN_CLOSE_TIMEOUT)
+        if self._listening is not None:
+            with suppress(TimeoutError):  # whoever is left is cut with the loop's end
+                async with time_limit(self._clock, ADMIN_CLOSE_TIMEOUT):
+                    await self._listening.wait_closed()
 
     def _connection(self) -> asyncio.Protocol:
         if len(self._server.connections) >= MAX_ADMIN_CONNECTIONS:

@@ -233,7 +233,8 @@ async def test_a_disk_that_hangs_holds_the_end_up_for_a_time(folder, clock, monk
     )
     folder.open("a").feed(b"first")
     closing = asyncio.create_task(folder.aclose())
-    await eventually(lambda: clock.armed)
+    end = clock.now + OUTPUT_CLOSE_TIMEOUT
+    await eventually(lambda: [each.due for each in clock.armed] == [end])
     clock.advance(OUTPUT_CLOSE_TIMEOUT)
     await soon(closing)
     hangs.set()

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoints, Place
+from partway.gateway.fleet.endpoints import Endpoint, Place
 from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Refuse, Rule, Rules
 from partway.gateway.workbench.recording.recorder import Recorder
@@ -16,7 +16,7 @@ from partway.protocol.errors import ServiceUnavailable
 from tests.frame_factory import TEXT, frame
 from tests.gateway.test_dialling import no_descriptor_left
 from tests.gateway.workbench.intermediary.conftest import Seen
-from tests.wire.conftest import PATIENT
+from tests.wire.conftest import PATIENCE, PATIENT
 from tests.wire.peers import RAW, RawClient, RawContainer, eventually, soon, upgrade_request
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -48,7 +48,7 @@ async def ended(port: int) -> None:
 
 
 async def test_an_endpoint_that_appears_later_is_recorded_and_spoiled(
-    gateway_for, container, monkeypatch, tmp_path
+    gateway_for, container, tmp_path
 ):
     recorder = Recorder(tmp_path / "kept")
     rules = Rules([Rule((Refuse(429, "on demand"),), endpoint="later", first=1)])
@@ -58,11 +58,10 @@ async def test_an_endpoint_that_appears_later_is_recorded_and_spoiled(
     ):
         gateway = await gateway_for(dialler=dialler)
         await gateway.open(RAW)
-        later = Place("later", Address("127.0.0.1", another.port), PATIENT)
-        known = Endpoints.find
-        monkeypatch.setattr(
-            Endpoints, "find", lambda table, name: later if name == "later" else known(table, name)
+        gateway.gateway.fleet.apply(
+            Endpoint.attached("later", Address("127.0.0.1", another.port), PATIENT)
         )
+        await gateway.gateway.fleet.settled(PATIENCE)
         target = "/endpoints/later/invocations-bidirectional-stream"
         refused = await gateway.request(upgrade_request(target))
         assert refused.json["OriginalMessage"] == "on demand"
