@@ -134,14 +134,19 @@ class AdminSocket:
         if self._restarts:
             await asyncio.wait(self._restarts.values())
         self._server.pre_shutdown()
+        transports = [each.transport for each in self._server.connections]
         await self._server.shutdown(ADMIN_CLOSE_TIMEOUT)
+        for transport in transports:
+            if transport is not None:
+                transport.abort()  # what is closed waits for whoever takes nothing
         if self._listening is not None:
-            with suppress(TimeoutError):  # whoever is left is cut with the loop's end
+            with suppress(TimeoutError):
                 async with time_limit(self._clock, ADMIN_CLOSE_TIMEOUT):
                     await self._listening.wait_closed()
 
     def _connection(self) -> asyncio.Protocol:
-        if len(self._server.connections) >= MAX_ADMIN_CONNECTIONS:
+        # One that was just being accepted comes after the socket's end.
+        if self._closing.is_set() or len(self._server.connections) >= MAX_ADMIN_CONNECTIONS:
             return _NoPlace()
         return self._server()
 

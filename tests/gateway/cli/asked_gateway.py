@@ -45,6 +45,12 @@ class AskedGateway:
         self._started.set()
         await self._ends.wait()
         await admin.aclose()
+        # A connection that was just being accepted is closed by a task, and then by the loop.
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others, timeout=PATIENCE)
+        turn = asyncio.Event()
+        self.loop.call_soon(self.loop.call_soon, turn.set)
+        await turn.wait()
 
     @contextmanager
     def running(self) -> Iterator[AskedGateway]:
