@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -44,6 +45,11 @@ class _Version:
             for each in self.endpoint.variants
         )
 
+    @property
+    def has_some_of_each(self) -> bool:
+        """Whether each variant has an instance in service."""
+        return all(group.in_rotation for group in self.groups.values())
+
     def kept(self, name: str, serving: _Version | None) -> int:
         """How many instances of a variant it keeps, in service or not."""
         if serving is None or serving.groups.get(name) is not self.groups[name]:
@@ -75,12 +81,13 @@ class Deployment:
     2. When each variant has as many instances in service as it is to have, the change takes over,
        and what it has not kept drains.
     3. If one of its variants gives up, all that it started is stopped; what served goes on as
-       before, and the reason is told.
+       before, and the reason is told. Where nothing served before, what has come up does, if that
+       is some of each variant.
     4. A change in the midst of another takes its place, and keeps of it what it would start too.
 
     Args:
         endpoint: as it is to be.
-        make: makes an instance of a version's variant, of the endpoint it is given.
+        maker: makes what makes the instances of one variant of an endpoint.
         clock: measures waits.
         wall_clock: returns epoch seconds, for people.
         on_change: called when any of it has changed.
@@ -94,7 +101,7 @@ class Deployment:
     def __init__(
         self,
         endpoint: Endpoint,
-        make: Callable[[Endpoint, int], MakeInstance],
+        maker: Callable[[Endpoint], MakeInstance],
         clock: Clock,
         wall_clock: Callable[[], float],
         on_change: Callable[[], object],
@@ -102,7 +109,7 @@ class Deployment:
         self.endpoint = endpoint
         self.state = EndpointState.CREATING
         self.reason = ""
-        self._make = make
+        self._maker = maker
         self._clock = clock
         self._wall_clock = wall_clock
         self._on_change = on_change
@@ -111,6 +118,7 @@ class Deployment:
         self._serving: _Version | None = None
         self._coming: _Version | None = None
         self._leaving: list[Group] = []
+        self._restarts: Counter[str] = Counter()  # by variant, of groups that are gone
         self._news = asyncio.Event()
         self._is_deleted = False
         self._tell_state()
@@ -140,7 +148,9 @@ class Deployment:
     def status(self) -> EndpointStatus:
         """How it is, as a value; variants of two versions are shown as one."""
         shown = {
-            each.name: VariantStatus(each.name, each.weight, each.instances, 0, "", ())
+            each.name: VariantStatus(
+                each.name, each.weight, each.instances, self._restarts[each.name], "", ()
+            )
             for each in self.endpoint.variants
         }
         for group in self._groups():
@@ -233,7 +243,7 @@ class Deployment:
         return {k: v for each in versions if each is not None for k, v in each.groups.items()}
 
     def _group(self, endpoint: Endpoint, variant: Variant) -> Group:
-        make = self._make(endpoint, self._versions)
+        make = self._maker(endpoint)
         return Group(
             *(endpoint.name, variant, self._versions, make, self._clock), on_change=self._changed
         )
@@ -247,6 +257,9 @@ class Deployment:
                 self._coming_failed(trouble)
         elif not self._is_deleted:
             self._look_at_service()
+        for group in self._leaving:
+            if group.is_gone:
+                self._restarts[group.variant.name] += group.restarts
         self._leaving = [group for group in self._leaving if not group.is_gone]
         self._on_change()
         self._news.set()
@@ -263,6 +276,13 @@ class Deployment:
 
     def _coming_failed(self, trouble: str) -> None:
         """Go on as before (rule 3)."""
+        coming = self._coming
+        if self._serving is None and coming is not None and coming.has_some_of_each:
+            self._take_over(coming)
+            self.reason = trouble
+            line = "endpoint has fewer instances than it is to have"
+            log.error(LogLine(line, endpoint=self.endpoint.name, reason=trouble))
+            return
         self._give_up_coming()
         self.reason = trouble
         if self._serving is None:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.deployment import Deployment
-from partway.gateway.fleet.endpoints import Attached, Endpoint, Place, Source, Variant
-from partway.gateway.fleet.group import MakeInstance
-from partway.gateway.fleet.instance import Instance
-from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
-from partway.gateway.fleet.making import CapturedOutput, InstanceContext, Making
-from partway.gateway.fleet.model_data import HeldData, ModelDataError
+from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.fleet.instance_maker import InstanceMaker, Means
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.waiting import time_limit
@@ -33,23 +25,6 @@ class NoSuchEndpoint(InputValidationError):
 
 class FleetStopping(ServiceUnavailable):
     """The fleet takes no changes: it is being stopped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """By what a fleet has its instances.
-
-    Attributes:
-        launcher: the launcher of a source.
-        output: opens what takes an instance's output, by its id.
-        model_data: has model data on disk, by what names it; raises ModelDataError.
-        around: what all instances live by.
-    """
-
-    launcher: Callable[[Source], Launcher]
-    output: Callable[[str], CapturedOutput]
-    model_data: Callable[[str], Awaitable[HeldData]]
-    around: InstanceContext
 
 
 class Fleet:
@@ -96,7 +71,7 @@ class Fleet:
         around = self._means.around
         name = endpoint.name
         self._deployments[name] = Deployment(
-            *(endpoint, self._make, around.clock, around.wall_clock),
+            *(endpoint, self._maker, around.clock, around.wall_clock),
             on_change=lambda: self._changed(name),
         )
         self._changed(name)
@@ -201,6 +176,9 @@ class Fleet:
             self._changed(name)
         log.info(LogLine("endpoint deleted", endpoint=name))
 
+    def _maker(self, endpoint: Endpoint) -> InstanceMaker:
+        return InstanceMaker(self._means, self.router, endpoint)
+
     def _changed(self, name: str) -> None:
         table = dict(self.router.table)
         deployment = self._deployments.get(name)
@@ -209,48 +187,3 @@ class Fleet:
         else:
             table[name] = deployment.routed()
         self.router.update(table)
-
-    # --- What an instance is made of -------------------------------------------------------------
-
-    def _make(self, endpoint: Endpoint, version: int) -> MakeInstance:
-        def make(
-            variant: Variant, number: int, on_change: Callable[[Instance], object]
-        ) -> Instance:
-            name = f"{endpoint.name}-{variant.name}-{secrets.token_hex(4)}"
-            output = self._means.output(name)
-            making = Making(
-                self._means.launcher(variant.source),
-                lambda held: self._order(held, name, endpoint, variant, number, output),
-                lambda address: _place(endpoint, variant, address),
-                output,
-                self.router.load(name),
-            )
-            around = self._means.around
-            return Instance(name, endpoint.name, variant, number, making, around, on_change)
-
-        return make
-
-    async def _order(
-        self,
-        held: AsyncExitStack,
-        name: str,
-        endpoint: Endpoint,
-        variant: Variant,
-        number: int,
-        output: CapturedOutput,
-    ) -> Order:
-        held.callback(self.router.forget, name)
-        folder = None
-        if variant.model_data is not None:
-            try:
-                data = await self._means.model_data(variant.model_data)
-            except ModelDataError as error:
-                raise LaunchError(f"model data: {error}", passing=error.passing) from None
-            held.callback(data.release)
-            folder = data.path
-        return Order(name, endpoint.name, variant, number, folder, output.feed)
-
-
-def _place(endpoint: Endpoint, variant: Variant, address: Address) -> Place:
-    tls = variant.source.tls if isinstance(variant.source, Attached) else None
-    return Place(endpoint.name, address, endpoint.policy, variant.name, tls)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.endpoints import Variant
@@ -23,8 +24,17 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
 
-#: Makes an instance of a variant, with a number; it is told whom to tell of changes.
-MakeInstance = Callable[[Variant, int, Callable[[Instance], object]], Instance]
+
+class MakeInstance(Protocol):
+    """Makes instances of a variant; :class:`~.instance_maker.InstanceMaker` says how."""
+
+    def __call__(
+        self, variant: Variant, number: int, on_change: Callable[[Instance], object]
+    ) -> Instance:
+        """Make one with a number; ``on_change`` is told when it has changed."""
+
+    def close(self) -> None:
+        """Give back what the instances have shared; none of them lives any more."""
 
 
 class Group:
@@ -133,6 +143,7 @@ class Group:
         self._stop_waiting()
         for each in self.instances:
             each.stop()
+        self._close_if_gone()
 
     def hasten(self) -> None:
         """Stop all instances at once: what is open on them is cut."""
@@ -154,6 +165,10 @@ class Group:
                 if number not in numbers and len(wanted) < self.variant.instances:
                     wanted.append(self._start(number))
 
+    def _close_if_gone(self) -> None:
+        if self._stopping and self.is_gone:
+            self._make.close()
+
     def _start(self, number: int) -> Instance:
         counted = self._counted
         instance = self._make(self.variant, number, lambda each: self._changed(each, counted))
@@ -174,6 +189,7 @@ class Group:
         if instance.over.is_set():
             self._told_of.discard(instance)
             self._ended(instance)
+            self._close_if_gone()
         self.tend()
         self._on_change()
 

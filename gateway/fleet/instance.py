@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from typing import Any, Final
 
 from partway.gateway.fleet.endpoints import Attached, Place, Variant
@@ -171,8 +171,7 @@ class Instance:
 
     async def _live(self) -> None:
         try:
-            async with AsyncExitStack() as held:
-                await self._run(held)
+            await self._run()
         except Exception:  # a fault of ours is the end of one instance, not of the fleet
             self.state = InstanceState.FAILED
             self.reason = "the gateway itself has failed; its log says how"
@@ -185,10 +184,10 @@ class Instance:
             self.over.set()
             self._on_change(self)
 
-    async def _run(self, held: AsyncExitStack) -> None:
+    async def _run(self) -> None:
         began = self._clock.time()
         try:
-            running = await before(self._told, self._launch(held))
+            running = await before(self._told, self._launch())
         except LaunchError as error:
             self.passing = error.passing
             self._happens(Happening.NOT_STARTED, str(error))
@@ -205,8 +204,8 @@ class Instance:
             running.kill()
             await ended
 
-    async def _launch(self, held: AsyncExitStack) -> RunningContainer:
-        return await self._launcher.launch(await self._order(held))
+    async def _launch(self) -> RunningContainer:
+        return await self._launcher.launch(await self._order())
 
     async def _live_with(
         self, running: RunningContainer, ended: asyncio.Task[object], began: float

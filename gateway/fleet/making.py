@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,14 +53,14 @@ class Making:
 
     Attributes:
         launcher: starts its container.
-        order: makes the order, and acquires what that needs; the stack gives it back at the end.
+        order: makes the order, once what that needs is there; may raise LaunchError.
         place_of: makes its place of where its container listens.
         output: takes what its container prints.
         load: what is open on it.
     """
 
     launcher: Launcher
-    order: Callable[[AsyncExitStack], Awaitable[Order]]
+    order: Callable[[], Awaitable[Order]]
     place_of: Callable[[Address], Place]
     output: CapturedOutput
     load: InstanceLoad

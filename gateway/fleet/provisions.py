@@ -12,7 +12,7 @@ from uuid import uuid4
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Attached, Place, Program, Source
-from partway.gateway.fleet.fleet import Means
+from partway.gateway.fleet.instance_maker import Means
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher

@@ -6,12 +6,15 @@ import asyncio
 import random
 from collections import deque
 from itertools import count
+from pathlib import Path
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
-from partway.gateway.fleet.fleet import Fleet, Means
+from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.instance_maker import Means
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.making import InstanceContext
+from partway.gateway.fleet.model_data import HeldData
 from partway.gateway.fleet.routing import Router
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.streams.fakes import FakeClock
@@ -133,8 +136,38 @@ class FakeOutput:
         self.closed = True
 
 
+class FakeModelData:
+    """Model data of which a test sees who holds them.
+
+    Attributes:
+        acquired: what was asked for, in order.
+        held: how many of those are held.
+        errors: ModelDataErrors for the next times.
+        waits: set it to have whoever asks wait for it.
+    """
+
+    def __init__(self):
+        self.acquired = []
+        self.held = 0
+        self.errors = deque()
+        self.waits = None
+
+    async def acquire(self, source):
+        self.acquired.append(source)
+        if self.waits is not None:
+            await self.waits.wait()
+        if self.errors:
+            raise self.errors.popleft()
+        self.held += 1
+        return HeldData(Path("/models") / str(len(self.acquired)), self._let_go)
+
+    def _let_go(self):
+        self.held -= 1
+
+
 class FakeFleet:
     def __init__(self):
+        self.model_data = FakeModelData()
         self.clock = FakeClock()
         self.launcher = FakeLauncher()
         self.outputs = {}
@@ -146,7 +179,10 @@ class FakeFleet:
             wall_clock=lambda: self.clock.now,
             launched=lambda *what: self.launched.append(what),
         )
-        self.fleet = Fleet(self.router, Means(lambda _: self.launcher, self._output, None, around))
+        self.fleet = Fleet(
+            self.router,
+            Means(lambda _: self.launcher, self._output, self.model_data.acquire, around),
+        )
 
     def _output(self, instance):
         return self.outputs.setdefault(instance, FakeOutput())

@@ -210,3 +210,24 @@ async def test_what_has_come_up_in_part_serves_until_its_successor_is_up(of):
         each.trouble = None
     await of.advance(6)
     assert of.launcher.running == of.launcher.containers[2:]
+
+
+async def test_where_nothing_served_some_of_each_variant_is_better_than_nothing(of, caplog):
+    of.launcher.errors.append(None)
+    of.launcher.passing(12, "all GPUs are taken")
+    await of.apply(endpoint(instances=2))
+    assert of.status().state == "Creating"
+    await of.advance(320)
+    status = of.status()
+    assert (status.state, status.reason) == ("InService", "all GPUs are taken")
+    assert of.states() == ["InService"]
+    of.router.lease("echo")
+    assert "endpoint has fewer instances than it is to have" in caplog.text
+
+
+async def test_not_if_a_variant_has_none(of):
+    of.launcher.errors.append(None)
+    of.launcher.lasting("all GPUs are taken")
+    await of.apply(endpoint("echo", variant(name="A"), variant(name="B")))
+    assert of.status().state == "Failed"
+    assert of.launcher.running == []

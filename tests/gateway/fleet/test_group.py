@@ -87,3 +87,13 @@ async def test_one_that_lived_long_is_replaced_though_others_were_given_up(of, c
 def _reasons(of):
     (status,) = of.status().variants
     return [each.reason for each in status.instances]
+
+
+async def test_how_many_were_replaced_is_known_of_all_versions(of):
+    of.launcher.passing(2)
+    await of.apply(endpoint())
+    await of.advance(2)
+    await of.fleet.restart("echo")
+    await turns()
+    assert of.states() == ["InService"]
+    assert of.status().variants[0].restarts == 2

@@ -1,0 +1,119 @@
+"""Makes the instances of one variant, and has at hand what they share: its model data."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Attached, Endpoint, Place, Source, Variant
+from partway.gateway.fleet.instance import Instance
+from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
+from partway.gateway.fleet.making import CapturedOutput, InstanceContext, Making
+from partway.gateway.fleet.model_data import HeldData, ModelDataError
+from partway.gateway.fleet.routing import Router
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """By what a fleet has its instances.
+
+    Attributes:
+        launcher: the launcher of a source.
+        output: opens what takes an instance's output, by its id.
+        model_data: has model data on disk, by what names it; raises ModelDataError.
+        around: what all instances live by.
+    """
+
+    launcher: Callable[[Source], Launcher]
+    output: Callable[[str], CapturedOutput]
+    model_data: Callable[[str], Awaitable[HeldData]]
+    around: InstanceContext
+
+
+class InstanceMaker:
+    """Makes the instances of one variant, in one version of its endpoint.
+
+    The model data are had by the first instance, and kept until :meth:`close`: one that is started
+    in the place of another needs no network, and has what the others have.
+
+    Args:
+        means: by what there are instances.
+        router: knows what is open on each.
+        endpoint: whose they are.
+    """
+
+    def __init__(self, means: Means, router: Router, endpoint: Endpoint) -> None:
+        self._means = means
+        self._router = router
+        self._endpoint = endpoint
+        self._acquiring = asyncio.Lock()
+        self._data: HeldData | None = None
+        self._closed = False
+
+    def __call__(
+        self, variant: Variant, number: int, on_change: Callable[[Instance], object]
+    ) -> Instance:
+        """Make one, which is its caller's to begin.
+
+        Args:
+            variant: what it is an instance of.
+            number: which of the variant's it is, from 0.
+            on_change: told when its state or its health is another, and when its life is over.
+        """
+        name = f"{self._endpoint.name}-{variant.name}-{secrets.token_hex(4)}"
+        output = self._means.output(name)
+
+        async def order() -> Order:
+            folder = await self._model_dir(variant)
+            return Order(name, self._endpoint.name, variant, number, folder, output.feed)
+
+        def changed(instance: Instance) -> None:
+            if instance.over.is_set():
+                self._router.forget(name)
+            on_change(instance)
+
+        making = Making(
+            self._means.launcher(variant.source),
+            order,
+            lambda address: _place(self._endpoint, variant, address),
+            output,
+            self._router.load(name),
+        )
+        around = self._means.around
+        return Instance(name, self._endpoint.name, variant, number, making, around, changed)
+
+    def close(self) -> None:
+        """Give back what the instances have shared; none of them lives any more."""
+        self._closed = True
+        data, self._data = self._data, None
+        if data is not None:
+            data.release()
+
+    async def _model_dir(self, variant: Variant) -> Path | None:
+        """Have the model data at hand, once for all instances.
+
+        Raises:
+            LaunchError: they are not to be had.
+        """
+        if variant.model_data is None:
+            return None
+        async with self._acquiring:
+            if self._data is None:
+                try:
+                    data = await self._means.model_data(variant.model_data)
+                except ModelDataError as error:
+                    raise LaunchError(f"model data: {error}", passing=error.passing) from None
+                if self._closed:
+                    data.release()
+                    raise LaunchError("the instance is not wanted any more", passing=False)
+                self._data = data
+            return self._data.path
+
+
+def _place(endpoint: Endpoint, variant: Variant, address: Address) -> Place:
+    tls = variant.source.tls if isinstance(variant.source, Attached) else None
+    return Place(endpoint.name, address, endpoint.policy, variant.name, tls)

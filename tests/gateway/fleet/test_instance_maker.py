@@ -1,0 +1,82 @@
+"""partway.gateway.fleet.instance_maker: what a variant's instances share."""
+
+from __future__ import annotations
+
+import asyncio
+
+from partway.gateway.fleet.model_data import ModelDataError
+from tests.gateway.fleet.fakes import endpoint, turns
+
+MODEL = "s3://models/one.tar.gz"
+
+
+def folders(of):
+    return [str(each.order.model_dir) for each in of.launcher.containers]
+
+
+async def test_model_data_are_had_once_for_all(of):
+    await of.apply(endpoint(model_data=MODEL, instances=3))
+    assert of.model_data.acquired == [MODEL]
+    assert folders(of) == ["/models/1"] * 3
+
+
+async def test_one_in_the_place_of_another_needs_no_network(of):
+    await of.apply(endpoint(model_data=MODEL))
+    of.launcher.containers[0].end()
+    await of.advance(0.75)
+    assert of.states() == ["InService"]
+    assert of.model_data.acquired == [MODEL]
+    assert of.model_data.held == 1
+
+
+async def test_they_are_given_back_with_the_last_instance(of):
+    await of.apply(endpoint(model_data=MODEL, instances=2))
+    lease = of.router.lease("echo")
+    of.fleet.remove("echo")
+    await turns()
+    assert of.model_data.held == 1
+    lease.__exit__(None, None, None)
+    await turns()
+    assert of.model_data.held == 0
+
+
+async def test_another_version_has_its_own(of):
+    await of.apply(endpoint(model_data=MODEL))
+    await of.apply(endpoint(model_data="/models/two"))
+    assert of.model_data.acquired == [MODEL, "/models/two"]
+    assert of.model_data.held == 1
+    await of.fleet.restart("echo")
+    await turns()
+    assert of.model_data.acquired == [MODEL, "/models/two", "/models/two"]
+    assert of.model_data.held == 1
+
+
+async def test_what_passes_is_tried_again(of):
+    of.model_data.errors.append(ModelDataError("s3 is out", passing=True))
+    await of.apply(endpoint(model_data=MODEL))
+    assert of.status().variants[0].trouble == "model data: s3 is out"
+    await of.advance(0.75)
+    assert of.states() == ["InService"]
+
+
+async def test_what_does_not_fails_the_endpoint(of):
+    of.model_data.errors.append(ModelDataError("one.tar.gz: it must be an archive"))
+    await of.apply(endpoint(model_data=MODEL))
+    status = of.status()
+    assert (status.state, status.reason) == (
+        "Failed",
+        "model data: one.tar.gz: it must be an archive",
+    )
+    assert of.model_data.held == 0
+
+
+async def test_whoever_is_gone_before_they_came_holds_nothing(of):
+    of.model_data.waits = asyncio.Event()
+    await of.apply(endpoint(model_data=MODEL))
+    of.fleet.remove("echo")
+    await turns()
+    of.model_data.waits.set()
+    await turns()
+    assert of.fleet.describe() == ()
+    assert of.model_data.held == 0
+    assert of.launcher.containers == []
