@@ -88,12 +88,16 @@ class Unreachable(Exception):
         unnamed: the same for whoever may not know which server it is, where the message names it.
         passing: whether a later attempt may fare better. It will not where the name is unknown, the
             certificate is not to be trusted, or the server speaks something else.
+        asked: whether the server has been sent a request.
     """
 
-    def __init__(self, why: str, unnamed: str | None = None, *, passing: bool = True) -> None:
+    def __init__(
+        self, why: str, unnamed: str | None = None, *, passing: bool = True, asked: bool = False
+    ) -> None:
         super().__init__(why)
         self.unnamed = why if unnamed is None else unnamed
         self.passing = passing
+        self.asked = asked
 
 
 class Untrusted(Unreachable):
@@ -147,11 +151,12 @@ async def dial(
         transport.abort()
         with suppress(HandshakeBroken):
             handshake.receive(b"")  # raises the refusal whose body did not come to its end
-        raise Unreachable(f"no answer to the upgrade within {handshake_timeout:g} s") from None
+        why = f"no answer to the upgrade within {handshake_timeout:g} s"
+        raise Unreachable(why, asked=True) from None
     except (HandshakeBroken, OSError) as error:
         transport.abort()
         passing = isinstance(error, HandshakeCut | OSError)
-        raise Unreachable(str(error), passing=passing) from None
+        raise Unreachable(str(error), passing=passing, asked=True) from None
     except BaseException:
         transport.abort()
         raise

@@ -181,6 +181,7 @@ class Gateway:
 
     async def _drain(self) -> None:
         settings = self.settings
+        self.fleet.take_no_changes()
         self._http2.announce_end()
         await self.streams.drain(settings.shutdown_grace, settings.shutdown_spread)
         self._listener.stop()

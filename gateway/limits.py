@@ -375,6 +375,10 @@ STRANGER_TLS: Final = 0.0015
 #: However long a refusal took, it is drawn as this at most: others may have worked meanwhile.
 STRANGER_MOST: Final = 0.02
 
+#: And a turn in which a connection's frames were read, for the same reason: Python's collection of
+#: garbage may take a fifth of a second in it. Less than the burst, so that one alone is no fault.
+STRANGER_TURN: Final = 0.1
+
 #: Addresses that are remembered, those drawn on last; each holds half a KiB.
 STRANGER_ADDRESSES: Final = 4096
 

@@ -53,6 +53,7 @@ class Reloading:
         self._timer: Timer | None = None
         self._taking: asyncio.Task[None] | None = None
         self._again = False
+        self._stopped = False
 
     def start(self) -> None:
         """Look at the file from now on."""
@@ -61,6 +62,7 @@ class Reloading:
 
     async def stop(self) -> None:
         """Take nothing more."""
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
         if self._taking is not None:
@@ -69,6 +71,8 @@ class Reloading:
 
     def reload(self) -> None:
         """Read the settings and take what can be; in the background, one after the other."""
+        if self._stopped:
+            return
         if self._taking is not None:
             self._again = True
             return
@@ -102,7 +106,7 @@ class Reloading:
 
     def _follow(self, new: Settings) -> None:
         changes = compare(self._settings, new)
-        for endpoint in (*changes.added, *changes.changed):
+        for endpoint in new.endpoints:  # also what is as it was: if it has failed it is tried anew
             self._fleet.apply(endpoint)
         for name in changes.removed:
             self._fleet.remove(name)

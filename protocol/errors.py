@@ -192,7 +192,7 @@ class ContainerError(ApiError):
 
 
 class ContainerUnreachable(ContainerError):
-    """There is no connection with the container, or no answer: another one may take the stream."""
+    """There is no connection with the container: it has heard nothing, so another one may try."""
 
 
 class InternalServerError(ApiError):

@@ -204,6 +204,7 @@ async def _serve(
         admin = AdminSocket(data.socket, gateway.fleet, data.logs, LoopClock())
         up.push_async_callback(admin.aclose)
         up.push_async_callback(gateway.drain)
+        up.push_async_callback(reloading.stop)
         shown = f"[{listening.host}]" if ":" in listening.host else listening.host
         urls = [f"http://{shown}:{listening.port}"]
         if tls is not None:
@@ -226,7 +227,6 @@ async def _serve(
             tls.watch.start()
             up.callback(tls.watch.stop)
         reloading.start()
-        up.push_async_callback(reloading.stop)
         telling = asyncio.create_task(tell_which_answer(loaded.endpoints, LoopClock()))
         await stop.wait()
         telling.cancel()

@@ -46,6 +46,11 @@ class _Version:
         )
 
     @property
+    def is_lost(self) -> bool:
+        """Whether no instance is in service, and none is started any more."""
+        return all(each.given_up and not each.in_rotation for each in self.groups.values())
+
+    @property
     def has_some_of_each(self) -> bool:
         """Whether each variant has an instance in service."""
         return all(group.in_rotation for group in self.groups.values())
@@ -219,6 +224,10 @@ class Deployment:
         self.reason = ""
         if self._serving is None and self._coming is not None and self._coming.takes_streams:
             self._serving, self._coming = self._coming, None  # rule 1 holds for a part of it too
+        if self._serving is not None and self._serving.is_lost:
+            # Nothing goes on as before: whatever comes up serves.
+            self._leave(_only_in(self._serving, self._coming))
+            self._serving = None
         serving, superseded = self._serving, self._coming
         known = self._groups_by_name() if keep else {}
         groups: dict[str, Group] = {}
@@ -312,6 +321,8 @@ class Deployment:
             return
         groups = serving.groups.values()
         if any(group.in_rotation or not group.given_up for group in groups):
+            if self.state is EndpointState.FAILED:
+                self.reason = ""
             self._become(EndpointState.IN_SERVICE)
         elif self.state is not EndpointState.FAILED:
             self.reason = serving.trouble()

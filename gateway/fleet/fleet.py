@@ -96,12 +96,19 @@ class Fleet:
 
         Raises:
             FleetStopping: it is too late.
+            InputValidationError: somebody else runs its containers.
             NoSuchEndpoint: there is none of that name.
             ServiceUnavailable: the new ones do not come into service; the old ones serve on, unless
                 the endpoint is being deleted.
         """
         self._check_not_stopping()
         deployment = self._find(name)
+        if deployment.endpoint.is_attached:
+            raise InputValidationError(
+                f"the containers of {name!r} are somebody else's: they are not the gateway's to "
+                "restart",
+                "NotRestartable",
+            )
         if deployment.state is not EndpointState.DELETING:
             deployment.restart()
             await deployment.settled()
@@ -150,6 +157,10 @@ class Fleet:
         finally:
             self.is_ready = True
         return True
+
+    def take_no_changes(self) -> None:
+        """Refuse changes from now on: the gateway is stopping."""
+        self._stopping = True
 
     def hasten(self) -> None:
         """Cut the stop short, also one that is to come: what is open is cut, containers killed."""

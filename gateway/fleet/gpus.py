@@ -59,6 +59,7 @@ class GpuShares:
                 f"{number} GPUs are asked for, and {len(free)} of {len(self._gpus)} are free: the "
                 f"others are with {owners}",
                 passing=True,
+                waits=True,
             )
         taken = tuple(free[:number])
         self._owners |= dict.fromkeys(taken, instance)

@@ -43,9 +43,13 @@ class Group:
     1. There are as many as are desired; what is over or unhealthy is replaced.
     2. After a failure the next start waits: twice as long each time, up to a longest. If one fails
        that was in service for long enough before, it all begins anew.
-    3. After so many failures in a row, or one that does not pass by itself, no more are started.
-       Those that fail of what was started at one time are one failure, however many they are.
+    3. After so many starts in a row that bring none into service, or a failure that does not pass
+       by itself, no more are started. What comes into service and fails is started again for ever:
+       whoever can make a container fail is not to end an endpoint. Those that fail of what was
+       started at one time are one failure, however many they are.
     4. Of too many, those go first that are not in service, then those with least open on them.
+    5. Of those that drain since they are unhealthy no more are there than there are to be in all:
+       the one that has drained for longest is cut, or failures could pile up.
 
     Args:
         endpoint: the name of their endpoint.
@@ -82,6 +86,7 @@ class Group:
         self._clock = clock
         self._on_change = on_change
         self._failures = 0  # in a row
+        self._in_vain = 0  # of those, in a row, that did not come into service
         self._counted = 0  # failures in all that were counted
         self._told_of: set[Instance] = set()  # that failed, and are not over
         self._lost: set[int] = set()  # numbers of those that failed and have no successor yet
@@ -159,6 +164,9 @@ class Group:
         surplus = len(wanted) - self.variant.instances
         for each in sorted(wanted, key=_least_missed)[: max(0, surplus)]:
             each.stop()
+        failing = [each for each in self.instances if each.drains_by_itself]
+        for each in failing[: -max(1, self.variant.instances)]:
+            each.hasten()  # rule 5
         if self._waiting is None and not self.given_up:
             numbers = {each.number for each in wanted}
             for number in range(self.variant.instances):
@@ -199,16 +207,19 @@ class Group:
         self._lost.add(instance.number)
         if self._stopping:
             return
+        if instance.has_served:
+            self._in_vain = 0
         if instance.served_for() >= PROVEN_AFTER:
             self._failures = 1
             self.given_up = False
             self._counted += 1
         elif is_first:  # of those that were started at its time
             self._failures += 1
+            self._in_vain += not (instance.has_served or instance.waits)
             self._counted += 1
         if self.given_up:
             return
-        if not instance.passing or self._failures >= STARTS_IN_VAIN:
+        if not instance.passing or self._in_vain >= STARTS_IN_VAIN:
             self.given_up = True
             self._stop_waiting()
             log.error(

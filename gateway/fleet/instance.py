@@ -59,6 +59,7 @@ class Instance:
         state: where it is in its life.
         reason: why it is draining or has failed; empty otherwise.
         passing: whether what it failed of may pass by itself.
+        waits: whether it was not launched for what other instances have, and give back.
         place: where it is; None as long as it has no container.
         over: set when its life is over and nothing of it is left.
     """
@@ -78,6 +79,7 @@ class Instance:
         self.state = InstanceState.PENDING
         self.reason = ""
         self.passing = True
+        self.waits = False
         self.place: Place | None = None
         self.over = asyncio.Event()
         self._endpoint = endpoint
@@ -141,6 +143,16 @@ class Instance:
         ends = self.state in {InstanceState.DRAINING, InstanceState.FAILED}
         return ends and not self._told.is_set()
 
+    @property
+    def drains_by_itself(self) -> bool:
+        """Whether it drains since it is unhealthy."""
+        return self.state is InstanceState.DRAINING and not self._told.is_set()
+
+    @property
+    def has_served(self) -> bool:
+        """Whether it came into service."""
+        return self._served_since is not None
+
     def served_for(self) -> float:
         """Seconds since it came into service; 0 if it did not."""
         return 0.0 if self._served_since is None else self._clock.time() - self._served_since
@@ -189,7 +201,7 @@ class Instance:
         try:
             running = await before(self._told, self._launch())
         except LaunchError as error:
-            self.passing = error.passing
+            self.passing, self.waits = error.passing, error.waits
             self._happens(Happening.NOT_STARTED, str(error))
             return
         if running is None:
@@ -252,7 +264,10 @@ class Instance:
 
     async def _empty(self, ended: asyncio.Task[object]) -> None:
         """Wait until nothing is open on it; what is not over in its time is cut."""
-        for seconds in (self._variant.times.drain_timeout, CUT_TIMEOUT):
+        drain = self._variant.times.drain_timeout
+        if self._is_attached and self.place is not None:  # it goes on, and so may its streams
+            drain = max(drain, self.place.policy.lifetime)
+        for seconds in (drain, CUT_TIMEOUT):
             if self.open and not ended.done() and not self._hastened.is_set():
                 self._unloaded.clear()
                 with suppress(TimeoutError):

@@ -106,12 +106,17 @@ class _Answer(asyncio.Protocol):
     def __init__(self) -> None:
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._head = b""
+        self._taken = 0
 
     def data_received(self, data: bytes) -> None:
-        self._head += data
+        if self.status.done():
+            return
+        # No more is looked at: so interim answers without end come to an end too.
+        self._head += data[: _MAX_HEAD - self._taken]
+        self._taken += len(data)
         while not self.status.done():
             line, is_whole, _ = self._head.partition(b"\n")
-            if not is_whole and len(self._head) < _MAX_HEAD:
+            if not is_whole and self._taken < _MAX_HEAD:
                 return
             found = _STATUS_LINE.match(line)
             if found is None or not is_whole:
@@ -121,7 +126,7 @@ class _Answer(asyncio.Protocol):
             else:
                 _, is_whole, rest = self._head.partition(b"\r\n\r\n")
                 if not is_whole:
-                    if len(self._head) >= _MAX_HEAD:
+                    if self._taken >= _MAX_HEAD:
                         self._failed("an interim answer has no end")
                     return
                 self._head = rest
@@ -130,7 +135,8 @@ class _Answer(asyncio.Protocol):
         if exc is None:
             self._failed("the connection was closed before it")
         else:
-            self._failed(os.strerror(getattr(exc, "errno", 0) or 0))
+            number = None if isinstance(exc, ssl.SSLError) else getattr(exc, "errno", None)
+            self._failed(os.strerror(number) if number else str(exc))
 
     def _failed(self, why: str) -> None:
         if not self.status.done():

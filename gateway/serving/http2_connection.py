@@ -15,6 +15,7 @@ from partway.gateway.limits import (
     HTTP2_CONNECTION_WINDOW,
     HTTP2_OPENING_WINDOW,
     HTTP2_STREAM_BYTES,
+    STRANGER_TURN,
     TLS_READ_HELD,
 )
 from partway.gateway.serving.crowd import Visitor, uncounted
@@ -179,7 +180,7 @@ class Http2Connection(asyncio.Protocol):
         finally:
             if began and not account.known:
                 # HPACK can be made dear, and no request need come of it.
-                account.draw(time.thread_time() - began)
+                account.draw(min(time.thread_time() - began, STRANGER_TURN))
             self._send_soon()
             if outermost:
                 gathering.end()

@@ -46,8 +46,8 @@ async def dial(
 
     Raises:
         ContainerError: the container did not grant the stream; the error has the container's own
-            status and body.
-        ContainerUnreachable: there is no connection with it, or no valid answer.
+            status and body, or status 0 where it gave no valid answer.
+        ContainerUnreachable: there is no connection with it, so it has heard nothing.
         ServiceUnavailable: the gateway has no file descriptor left.
     """
     authority = str(address)
@@ -72,7 +72,8 @@ async def dial(
         ) from None
     except dialling.Unreachable as error:
         none = "no stream with the container"
-        raise ContainerUnreachable(
+        kind = ContainerError if error.asked else ContainerUnreachable
+        raise kind(
             f"{none}: {error.unnamed}", for_operator=f"{none}: {error}", passing=error.passing
         ) from None
 

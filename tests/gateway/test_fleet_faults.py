@@ -213,16 +213,16 @@ async def test_one_that_refuses_connections_is_pinged_early_and_replaced(fleet_o
 
 
 async def test_one_that_is_stopped_takes_no_streams_and_is_replaced(fleet_of):
-    """The system accepts for it, so it is the answer to the upgrade that does not come."""
+    """The system accepts for it, so it has been asked, and nobody else is asked the same."""
     times = replace(HASTY, stop_timeout=0.2)
     fleet = await fleet_of(times=times, policy=replace(POLICY, handshake_timeout=1))
     await fleet.serves(2)
     one, _ = await fleet.neighbours()
     await leave(one)
     os.kill(one.pid, signal.SIGSTOP)
+    await fleet.serves(2, restarts=1)
     streams = await soon(asyncio.gather(*(fleet.stream() for _ in range(4))))
     assert one.pid not in {each.pid for each in streams}
-    await fleet.serves(2, restarts=1)
     await until_gone(one.pid)  # SIGTERM waits for a process that is stopped
 
 

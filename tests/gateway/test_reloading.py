@@ -151,3 +151,23 @@ async def test_a_gateway_that_stops_takes_none(of, following, caplog):
     await taken(following)
     assert running(of) == []
     assert "the gateway is stopping" in caplog.text
+
+
+async def test_what_failed_is_tried_again_though_its_table_is_as_it_was(of, following):
+    of.launcher.lasting("there is no such image")
+    following.path.write_text(TWO)
+    following.reload()
+    await taken(following)
+    assert any(each.reason for each in of.fleet.describe())
+    of.launcher.errors.clear()
+    following.reload()
+    await taken(following)
+    assert not any(each.reason for each in of.fleet.describe())
+    assert running(of) == ["a", "a", "b"]
+
+
+async def test_after_its_end_nothing_is_taken(of, following):
+    await following.stop()
+    following.path.write_text(TWO)
+    following.reload()
+    assert following._taking is None

@@ -38,11 +38,13 @@ class LaunchError(Exception):
     Attributes:
         passing: whether a later attempt may fare better: an engine that is away comes back, but no
             program appears where there is none.
+        waits: whether it waits for what other instances of this gateway have, and give back.
     """
 
-    def __init__(self, why: str, *, passing: bool) -> None:
+    def __init__(self, why: str, *, passing: bool, waits: bool = False) -> None:
         super().__init__(why)
         self.passing = passing
+        self.waits = waits
 
 
 class RunningContainer(Protocol):

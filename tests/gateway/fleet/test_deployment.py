@@ -231,3 +231,21 @@ async def test_not_if_a_variant_has_none(of):
     await of.apply(endpoint("echo", variant(name="A"), variant(name="B")))
     assert of.status().state == "Failed"
     assert of.launcher.running == []
+
+
+async def test_what_comes_up_beside_a_version_that_is_lost_serves(of):
+    of.launcher.lasting("there is no such program")
+    await of.apply(endpoint())
+    of.launcher.errors.clear()
+    await of.apply(endpoint(environment=(("A", "1"),)))
+    assert of.status().state == "InService"
+    of.launcher.lasting("the program has gone")
+    of.launcher.containers[-1].end()
+    await of.advance(1)
+    assert (of.status().state, of.status().reason) == ("Failed", "the program has gone")
+    of.launcher.errors.append(None)
+    of.launcher.passing(12, "all GPUs are taken")
+    await of.apply(endpoint(environment=(("A", "2"),), instances=2))
+    of.router.lease("echo")
+    await of.advance(320)
+    assert (of.status().state, of.status().reason) == ("InService", "all GPUs are taken")

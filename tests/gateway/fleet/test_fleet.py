@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.fleet import FleetStopping, NoSuchEndpoint
+from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
 from tests.gateway.fleet.fakes import endpoint, turns
 
@@ -159,3 +162,18 @@ async def test_a_name_that_is_none_says_which_there_are(of):
     await of.apply(endpoint("b"))
     with pytest.raises(NoSuchEndpoint, match="no endpoint 'c'; there are: a, b"):
         await of.fleet.restart("c")
+
+
+async def test_what_somebody_else_runs_is_not_restarted(of):
+    address = Address("127.0.0.1", 1)
+    await of.apply(Endpoint.attached("far", address, StreamPolicy()))
+    with pytest.raises(InputValidationError, match="are somebody else's"):
+        await of.fleet.restart("far")
+
+
+async def test_a_gateway_that_stops_takes_no_changes_from_the_first_moment(of):
+    await of.apply(endpoint())
+    of.fleet.take_no_changes()
+    with pytest.raises(FleetStopping):
+        of.fleet.apply(endpoint(instances=2))
+    assert len(of.launcher.running) == 1

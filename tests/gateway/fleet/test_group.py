@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.limits import PROVEN_AFTER, STARTS_IN_VAIN
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.fakes import endpoint, turns
@@ -97,3 +98,32 @@ async def test_how_many_were_replaced_is_known_of_all_versions(of):
     await turns()
     assert of.states() == ["InService"]
     assert of.status().variants[0].restarts == 2
+
+
+async def test_whoever_can_crash_a_container_does_not_end_its_endpoint(of):
+    await of.apply(endpoint())
+    for _ in range(20):
+        of.launcher.running[-1].end()
+        await of.advance(61, step=1)
+        assert of.states() == ["InService"]
+    assert of.status().state == "InService"
+    assert of.status().variants[0].restarts == 20
+
+
+async def test_to_wait_for_what_another_gives_back_is_not_in_vain(of):
+    of.launcher.errors.extend(LaunchError("taken", passing=True, waits=True) for _ in range(20))
+    await of.apply(endpoint())
+    await of.advance(1000, step=1)
+    assert of.status().state == "InService"
+
+
+async def test_no_more_drain_unwell_than_there_are_to_be(of):
+    await of.apply(endpoint())
+    leases = []
+    for _ in range(3):
+        leases.append(of.router.lease("echo"))
+        of.launcher.running[-1].trouble = "/ping was answered with status 500"
+        await of.advance(40, step=0.5)
+    cut = [each for each in of.launcher.containers if not each.running]
+    assert len(cut) == 2, "those that drain for longest"
+    assert of.states() == ["Draining", "InService"]
