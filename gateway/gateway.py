@@ -108,6 +108,7 @@ class Gateway:
             "1.1": lambda: self._http1.open_connections,
             "2": lambda: self._http2.open_connections,
         }
+        self._leftovers: asyncio.Task[None] | None = None
         self._repeated = RepeatedLines(LoopClock())
         trusted = TrustedProxies(settings.trusted_proxies)
         crowd = Crowd(
@@ -140,6 +141,9 @@ class Gateway:
             await self._stop_fleet()
             raise
         self._repeated.open()
+        self._leftovers = asyncio.create_task(
+            self._provisions.remove_leftovers(), name="removal of leftover containers"
+        )
         self.fleet.start(each for each in endpoints if not each.is_attached)
         return listening
 
@@ -194,6 +198,9 @@ class Gateway:
         try:
             await self.fleet.stop()
         finally:
+            if self._leftovers is not None:
+                self._leftovers.cancel()
+                await asyncio.wait((self._leftovers,))
             await self._provisions.aclose()
 
 

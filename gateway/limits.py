@@ -247,6 +247,16 @@ PULL_SILENCE: Final = 300.0
 ENGINE_RETRY_SHORTEST: Final = 0.1
 ENGINE_RETRY_LONGEST: Final = 5.0
 
+#: How often an engine is asked to remove a container that it refuses to remove: over four minutes.
+ENGINE_REMOVAL_TRIES: Final = 50
+
+#: A gateway that stops waits so long for the next of its containers to be removed: longer than the
+#: longest wait before the engine is asked again.
+ENGINE_REMOVAL_TIMEOUT: Final = 10.0
+
+#: For the removal of what a gateway that was killed has left to its engine, when the next starts.
+LEFTOVERS_TIMEOUT: Final = 300.0
+
 #: What the engine keeps of a container's output, in files of so many bytes.
 ENGINE_LOG_BYTES: Final = 8 * MIB
 ENGINE_LOG_FILES: Final = 2

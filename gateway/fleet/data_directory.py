@@ -4,6 +4,7 @@ A data directory holds::
 
     lock            held by the gateway that works with the directory; its process's number
     id              of the directory, by which engines' containers are found again
+    engine          there once a gateway of the directory has had an engine run containers
     gateway.json    where the gateway listens, while one runs
     admin.sock      the socket by which it is asked (``partway endpoints``, ``partway logs``)
     logs/           what instances have printed
@@ -227,6 +228,24 @@ class DataDirectory:
             raise DataDirectoryError(
                 f"{self.path}: the gateway cannot say here where it listens: {error.strerror}"
             ) from None
+
+    @property
+    def has_used_engine(self) -> bool:
+        """Whether an engine may have containers of this directory's gateways."""
+        return (self.path / "engine").exists()
+
+    def note_engine(self) -> None:
+        """Remember that an engine runs containers from here on, until the file is removed."""
+        try:
+            (self.path / "engine").touch(0o600)
+        except OSError as error:  # no reason to start nothing: it counts after a kill -9 alone
+            log.warning(
+                LogLine(
+                    "that an engine is used cannot be noted",
+                    directory=str(self.path),
+                    reason=error.strerror,
+                )
+            )
 
     def close(self) -> None:
         """Let another gateway own the directory; remove it if it is a temporary one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 from collections.abc import Callable
@@ -11,17 +12,21 @@ from uuid import uuid4
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.data_directory import DataDirectory
-from partway.gateway.fleet.endpoints import Attached, Place, Program, Source
+from partway.gateway.fleet.endpoints import Attached, Image, Place, Program, Source
 from partway.gateway.fleet.instance_maker import Means
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
-from partway.gateway.fleet.launchers.launcher import Launcher
+from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.making import InstanceContext
 from partway.gateway.fleet.model_data import HeldData, ModelData
 from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.ping import ping
-from partway.gateway.limits import MODEL_DATA_QUOTA
+from partway.gateway.limits import LEFTOVERS_TIMEOUT, MODEL_DATA_QUOTA
+from partway.gateway.waiting import time_limit
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.fleet")
 
 
 class Provisions:
@@ -55,6 +60,27 @@ class Provisions:
         around = InstanceContext(self._ping, clock, time.time, launched)
         self.means = Means(self._launcher, self._output.open, self._acquire, around)
 
+    async def remove_leftovers(self) -> None:
+        """Remove the containers that a gateway of the same data has left to an engine.
+
+        The first start of an image does it too, but there may be no image any more. No failure is
+        more than a warning.
+        """
+        if self._data is None or not self._data.has_used_engine:
+            return
+        launcher = self._launcher_for(Image)
+        assert isinstance(launcher, EngineLauncher), "images are for it"
+        try:
+            async with time_limit(self._clock, LEFTOVERS_TIMEOUT):
+                await launcher.remove_leftovers()
+        except LaunchError as error:
+            reason = str(error)
+        except TimeoutError:
+            reason = f"the engine has not removed all of them within {LEFTOVERS_TIMEOUT:g} s"
+        else:
+            return
+        log.warning(LogLine("leftover containers may run on", reason=reason))
+
     async def aclose(self) -> None:
         """Give all of it back; no instance lives any more."""
         async with AsyncExitStack() as held:  # what one of them raises keeps none of the others
@@ -67,7 +93,9 @@ class Provisions:
                 held.push_async_callback(launcher.aclose)
 
     def _launcher(self, source: Source) -> Launcher:
-        kind = type(source)
+        return self._launcher_for(type(source))
+
+    def _launcher_for(self, kind: type[Source]) -> Launcher:
         if kind not in self._launchers:
             self._launchers[kind] = self._made(kind)
         return self._launchers[kind]
@@ -77,8 +105,10 @@ class Provisions:
             return AttachLauncher()
         if kind is Program:
             return ProgramLauncher()
-        # Without a directory of its own nothing of this gateway is found again.
-        return EngineLauncher(uuid4().hex if self._data is None else self._data.id)
+        if self._data is None:  # nothing of this gateway is found again
+            return EngineLauncher(uuid4().hex)
+        self._data.note_engine()  # before there is anything to be found again
+        return EngineLauncher(self._data.id)
 
     async def _acquire(self, source: str) -> HeldData:
         if self._model_data is None:

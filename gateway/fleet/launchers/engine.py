@@ -26,7 +26,11 @@ from partway.gateway.fleet.launchers.engine_image import (
 )
 from partway.gateway.fleet.launchers.engine_request import container_name, container_request
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
-from partway.gateway.limits import KILL_TIMEOUT
+from partway.gateway.limits import (
+    ENGINE_REMOVAL_TIMEOUT,
+    ENGINE_REMOVAL_TRIES,
+    KILL_TIMEOUT,
+)
 from partway.gateway.waiting import pause, time_limit
 from partway.log_lines import LogLine
 
@@ -101,7 +105,7 @@ class EngineLauncher:
     async def remove_leftovers(self) -> int:
         """Remove this gateway's containers that nobody here sees to, as after ``kill -9``.
 
-        The first launch does it too.
+        The first launch does it too, if nobody has by then.
 
         Returns:
             How many there were.
@@ -110,7 +114,8 @@ class EngineLauncher:
             LaunchError: there is no engine that could tell, or it cannot remove them.
         """
         try:
-            removed, stays = await self._remove_leftovers(self._connected())
+            async with self._looking:
+                removed, stays = await self._remove_leftovers(self._connected())
         except (EngineAway, EngineRefusal) as error:
             raise LaunchError(str(error), passing=True) from error
         if stays:
@@ -118,11 +123,14 @@ class EngineLauncher:
         return removed
 
     async def aclose(self) -> None:
-        """Give back what the launcher itself holds, once all its containers have ended."""
-        if self._removals:
-            with suppress(TimeoutError):
-                async with time_limit(self._clock, KILL_TIMEOUT):
-                    await asyncio.wait(self._removals)
+        """Give back what the launcher itself holds, once all its containers have ended.
+
+        Removals that are under way are waited for as long as one after the other succeeds.
+        """
+        with suppress(TimeoutError):
+            while self._removals:
+                async with time_limit(self._clock, ENGINE_REMOVAL_TIMEOUT):
+                    await asyncio.wait(self._removals, return_when=asyncio.FIRST_COMPLETED)
         for removal in self._removals:
             removal.cancel()
         if self._removals:
@@ -173,7 +181,10 @@ class EngineLauncher:
             state = await engine.state(name)
             _check_published(order, state)
         except BaseException:
-            await self._remove(name, creating)
+            removal = self._remove(name, creating)
+            with suppress(TimeoutError):
+                async with time_limit(self._clock, KILL_TIMEOUT):
+                    await asyncio.wait((removal,))
             raise
         return EngineContainer(engine, name, state, order.output, self._remove, self._clock)
 
@@ -182,19 +193,16 @@ class EngineLauncher:
 
     # --- Removing --------------------------------------------------------------------------------
 
-    async def _remove(self, name: str, creating: asyncio.Task[None] | None = None) -> None:
-        """Remove a container, now or, if the engine is away, later; takes seconds at most."""
+    def _remove(self, name: str, creating: asyncio.Task[None] | None = None) -> asyncio.Task[None]:
+        """Begin to remove a container; if the engine is away or busy, it is asked again."""
         removal = asyncio.create_task(
             self._removed(name, creating), name=f"removal of container {name}"
         )
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)
-        with suppress(TimeoutError):
-            async with time_limit(self._clock, KILL_TIMEOUT):
-                await asyncio.wait((removal,))
+        return removal
 
     async def _removed(self, name: str, creating: asyncio.Task[None] | None) -> None:
-        assert self._engine is not None, "a container came from it"
         certain = True
         if creating is not None:
             try:
@@ -204,14 +212,29 @@ class EngineLauncher:
                 return
             except EngineAway:
                 certain = False
-        looks = 0
-        for wait in growing_waits():
-            with suppress(EngineAway, EngineRefusal):  # such as 409: it is being removed
-                if await self._engine.remove(name) or certain or looks == _LOOKS:
-                    break
-                looks += 1
-            await pause(self._clock, wait)
+        await self._ask_to_remove(name, certain)
         self._own.discard(name)
+
+    async def _ask_to_remove(self, name: str, certain: bool) -> None:
+        """Ask until it is done, or until the engine has refused it too often."""
+        assert self._engine is not None, "a container came from it"
+        looks = refusals = 0
+        for wait in growing_waits():
+            try:
+                if await self._engine.remove(name) or certain or looks == _LOOKS:
+                    return
+                looks += 1
+            except EngineAway:
+                pass  # one that is away comes back
+            except EngineRefusal as refusal:  # such as 409: it is being removed
+                refusals += 1
+                about = {"container": name, "reason": str(refusal)}
+                if refusals == ENGINE_REMOVAL_TRIES:
+                    log.warning(LogLine("container is left to the next start", **about))
+                    return
+                if refusals == 1:
+                    log.warning(LogLine("container is not removed yet", **about))
+            await pause(self._clock, wait)
 
 
 def _check_published(order: Order, state: EngineState) -> None:

@@ -14,7 +14,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -187,6 +187,8 @@ class EngineClient:
         self.where = where
         self._clock = clock
         self._turns = asyncio.Semaphore(ENGINE_REQUESTS)
+        # What ends containers, and tells of their end, does not queue behind what makes them.
+        self._removals = asyncio.Semaphore(ENGINE_REQUESTS)
         self._refused = DockerError
         parts = urlsplit(where)
         connector: aiohttp.BaseConnector
@@ -259,7 +261,7 @@ class EngineClient:
 
     async def state(self, name: str) -> EngineState:
         """How a container is."""
-        found = await self._asked(self._container(name).show)
+        found = await self._asked(self._container(name).show, nullcontext())
         with self._understood():
             state = found["State"]
             bindings = (found["NetworkSettings"]["Ports"] or {}).get(PORT) or []
@@ -280,7 +282,7 @@ class EngineClient:
 
     async def signal(self, name: str, signal: str) -> None:
         """Send a signal to a container's first process."""
-        await self._asked(lambda: self._container(name).kill(signal=signal))
+        await self._asked(lambda: self._container(name).kill(signal=signal), nullcontext())
 
     async def remove(self, name: str) -> bool:
         """Kill a container, and remove all that the engine has of it.
@@ -289,7 +291,9 @@ class EngineClient:
             Whether there was one.
         """
         try:
-            await self._asked(lambda: self._container(name).delete(force=True, v=True))
+            await self._asked(
+                lambda: self._container(name).delete(force=True, v=True), self._removals
+            )
         except EngineRefusal as refusal:
             if refusal.status == NOT_FOUND:
                 return False
@@ -325,11 +329,21 @@ class EngineClient:
 
     # --- Answers ---------------------------------------------------------------------------------
 
-    async def _asked(self, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """An answer that comes at once, when it is its request's turn."""
+    async def _asked(
+        self,
+        ask: Callable[[], Awaitable[_T]],
+        turns: AbstractAsyncContextManager[object] | None = None,
+    ) -> _T:
+        """An answer that comes at once, when it is its request's turn.
+
+        Args:
+            ask: sends the request.
+            turns: among what it waits for its turn; usually all that takes no turns of its own.
+        """
         with self._understood():
             try:
-                async with time_limit(self._clock, ENGINE_TIMEOUT), self._turns:
+                # A turn comes in its time, as each before it has its limit: none is the engine's.
+                async with turns or self._turns, time_limit(self._clock, ENGINE_TIMEOUT):
                     return await ask()
             except TimeoutError:
                 raise EngineAway(

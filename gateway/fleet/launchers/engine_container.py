@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -90,7 +90,7 @@ class EngineContainer:
         name: the container's.
         state: how it was once it had been started.
         output: takes what it prints, as it comes.
-        remove: removes it from the engine, now or later.
+        remove: begins to have it removed from the engine, once it has ended.
         clock: measures all times.
 
     Attributes:
@@ -104,7 +104,7 @@ class EngineContainer:
         name: str,
         state: EngineState,
         output: Callable[[bytes], None],
-        remove: Callable[[str], Awaitable[None]],
+        remove: Callable[[str], object],
         clock: Clock,
     ) -> None:
         self._engine = engine
@@ -158,7 +158,11 @@ class EngineContainer:
     # --- Its life --------------------------------------------------------------------------------
 
     async def _live(self) -> EngineEnd:
-        """Own what follows the container, from the start to the end, and remove it then."""
+        """Own what follows the container, from the start to the end.
+
+        It ends with the container, whose streams go elsewhere from then on: that the engine may
+        take its time to remove what is left is waited for by nobody here.
+        """
         try:
             async with asyncio.TaskGroup() as tasks:
                 following = tasks.create_task(self._follow_output())
@@ -174,7 +178,7 @@ class EngineContainer:
                     task.cancel()
         finally:
             self._over.set()
-            await self._remove(self._name)
+            self._remove(self._name)
         return self.ended
 
     async def _ask_for_end(self) -> EngineEnd:

@@ -92,4 +92,7 @@ class Launcher(Protocol):
         """
 
     async def aclose(self) -> None:
-        """Give back what the launcher itself holds, once all its containers have ended."""
+        """Give back what the launcher itself holds, once all its containers have ended.
+
+        What is left of them may go away meanwhile: that is waited for here, as long as it does.
+        """

@@ -262,3 +262,20 @@ def test_what_the_file_says(tmp_path):
             "urls": ["http://127.0.0.1:8090"],
             "since": 5.0,
         }
+
+
+def test_that_an_engine_was_used_is_remembered(tmp_path):
+    with DataDirectory.opened(tmp_path) as data:
+        assert not data.has_used_engine
+        data.note_engine()
+    with DataDirectory.opened(tmp_path) as data:
+        assert data.has_used_engine
+        data.note_engine()
+        assert data.has_used_engine
+
+
+def test_that_it_cannot_be_remembered_is_a_warning(tmp_path, caplog):
+    (tmp_path / "engine").symlink_to(tmp_path / "none" / "there")
+    with DataDirectory.opened(tmp_path) as data:
+        data.note_engine()
+    assert "that an engine is used cannot be noted" in caplog.text

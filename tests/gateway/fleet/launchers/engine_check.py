@@ -27,7 +27,7 @@ from tests.gateway.fleet.launchers.contract import (
     processes_of,
     until_ready,
 )
-from tests.gateway.fleet.processes import Output, soon
+from tests.gateway.fleet.processes import Output, eventually, soon
 from tests.interop.engine import BASE, Engine
 
 pytestmark = pytest.mark.timeout(300)
@@ -94,8 +94,10 @@ class TestEngineLauncher(LauncherContract):
 
     async def left_of(self, instance: str) -> list[object]:
         mark = f"label=partway.instance={instance}"
-        listed = self.engine.docker("ps", "--all", "--quiet", "--filter", mark)
-        return [*processes_of(instance), *listed.split()]
+        listed = ("ps", "--all", "--quiet", "--filter", mark)
+        # A container is removed soon after its end was told.
+        await eventually(lambda: not self.engine.docker(*listed))
+        return [*processes_of(instance)]
 
 
 # --- As the platform starts it -------------------------------------------------------------------

@@ -18,7 +18,12 @@ from partway.gateway.fleet.launchers.engine_client import EngineAway, EngineClie
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from partway.gateway.fleet.launchers.engine_request import container_name, container_request
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
-from partway.gateway.limits import ENGINE_TIMEOUT, KILL_TIMEOUT
+from partway.gateway.limits import (
+    ENGINE_REMOVAL_TIMEOUT,
+    ENGINE_REMOVAL_TRIES,
+    ENGINE_TIMEOUT,
+    KILL_TIMEOUT,
+)
 from tests.gateway.fleet.launchers.contract import order_for
 from tests.gateway.fleet.launchers.fake_engine import (
     GOOD,
@@ -75,7 +80,7 @@ async def test_a_launch(launcher, fake):
     assert "WORD=hello" in made.request["Env"]
     assert made.request["Labels"]["partway.gateway"] == "mine"
     await end(fake, container)
-    assert fake.containers == {}
+    await eventually(lambda: fake.containers == {})
 
 
 async def test_one_that_has_ended_before_its_port_was_read(launcher, fake):
@@ -282,6 +287,70 @@ async def test_what_could_not_be_removed_is_removed_later(launcher, fake):
     fake.answers.clear()
     await soon(waiting)
     await eventually(lambda: fake.containers == {})
+
+
+async def test_an_end_is_told_before_the_engine_has_removed_what_is_left(fake):
+    """Streams go elsewhere at once, however long the engine takes."""
+    launcher = EngineLauncher("mine", find=lambda: fake.where, clock=FakeClock())
+    container = await soon(launcher.launch(order()))
+    await fake.container()
+    go = asyncio.Event()
+    fake.answers["DELETE"] = go.wait
+    await end(fake, container)
+    assert fake.containers
+    closing = asyncio.create_task(launcher.aclose())
+    await eventually(lambda: any(asked.startswith("DELETE") for asked in fake.asked))
+    assert not closing.done()
+    go.set()
+    await soon(closing)
+    assert fake.containers == {}
+
+
+async def test_a_closed_launcher_waits_as_long_as_containers_are_removed(fake, caplog):
+    clock = FakeClock()
+    launcher = EngineLauncher("mine", find=lambda: fake.where, clock=clock)
+    containers = [await soon(launcher.launch(order())) for _ in range(5)]
+    turns = asyncio.Semaphore(0)
+    fake.answers["DELETE"] = turns.acquire
+    for container in containers:
+        container.kill()
+    for container in containers:
+        await soon(container.wait())
+    closing = asyncio.create_task(launcher.aclose())
+    for left in reversed(range(5)):
+        await eventually(
+            lambda: any(each.due == clock.now + ENGINE_REMOVAL_TIMEOUT for each in clock.armed)
+        )
+        clock.advance(ENGINE_REMOVAL_TIMEOUT - 1)
+        turns.release()
+        await eventually(lambda: len(fake.containers) == left)  # noqa: B023
+    await soon(closing)
+    assert "left to the engine" not in caplog.text
+
+
+async def test_what_the_engine_refuses_to_remove_is_told_and_left_to_the_next_start(fake, caplog):
+    clock = FakeClock()
+    launcher = EngineLauncher("mine", find=lambda: fake.where, clock=clock)
+    container = await soon(launcher.launch(order()))
+    await fake.container()
+    fake.answers["DELETE"] = refusal(500, "busy")
+    await end(fake, container)
+
+    def is_left() -> bool:
+        for timer in clock.armed[:1]:
+            if timer.due - clock.now < ENGINE_TIMEOUT / 2:  # no request is under way
+                clock.advance_to(timer.due)
+        return "container is left to the next start" in caplog.text
+
+    await eventually(is_left)
+    (name,) = fake.containers
+    assert caplog.text.count("container is not removed yet") == 1
+    assert f"container={name} reason=busy" in caplog.text
+    tries = [asked for asked in fake.asked if asked.startswith("DELETE")]
+    assert len(tries) == ENGINE_REMOVAL_TRIES
+    fake.answers.clear()
+    assert await soon(launcher.remove_leftovers()) == 1
+    await soon(launcher.aclose())
 
 
 async def test_a_closed_launcher_waits_seconds_for_an_engine_that_is_away(fake, caplog):

@@ -222,6 +222,53 @@ async def test_so_much_is_asked_at_a_time(client, fake):
     assert len(waiting) == 3 * ENGINE_REQUESTS
 
 
+async def test_the_time_of_an_answer_begins_when_it_is_asked_for(client, fake, clock):
+    """One that waits for its turn here is no fault of the engine's."""
+    await soon(client.image("model:1"))
+    waiting = []
+    first, later = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        waiting.append(1)
+        await (first if len(waiting) <= ENGINE_REQUESTS else later).wait()
+
+    fake.answers["GET /images"] = hold
+    asking = [asyncio.create_task(client.image("model:1")) for _ in range(ENGINE_REQUESTS)]
+    await eventually(lambda: len(waiting) == ENGINE_REQUESTS)
+    last = asyncio.create_task(client.image("model:1"))
+    await asyncio.sleep(0)  # it begins to wait
+    clock.advance(ENGINE_TIMEOUT - 1)
+    first.set()
+    await soon(asyncio.wait(asking))
+    await eventually(lambda: len(waiting) > ENGINE_REQUESTS)
+    clock.advance(2)
+    later.set()
+    assert await soon(last) is not None
+
+
+async def test_an_end_does_not_wait_for_what_is_begun(client, fake):
+    await soon(client.create("one", {}))
+    await soon(client.start("one"))
+    waiting = []
+    go = asyncio.Event()
+
+    async def hold() -> None:
+        waiting.append(1)
+        await go.wait()
+
+    fake.answers["POST /containers/create"] = hold
+    making = [
+        asyncio.create_task(client.create(f"more-{number}", {}))
+        for number in range(ENGINE_REQUESTS)
+    ]
+    await eventually(lambda: len(waiting) == ENGINE_REQUESTS)
+    await soon(client.signal("one", "SIGKILL"))
+    assert not (await soon(client.state("one"))).running
+    assert await soon(client.remove("one"))
+    go.set()
+    await soon(asyncio.gather(*making))
+
+
 # --- Pulling -------------------------------------------------------------------------------------
 
 

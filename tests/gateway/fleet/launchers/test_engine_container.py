@@ -53,16 +53,13 @@ async def run(fake, output, removed) -> AsyncIterator[Run]:
     """Makes containers named "one"; they are followed until their end."""
     clients, containers = [], []
 
-    async def remove(name: str) -> None:
-        removed.append(name)
-
     async def run(clock: object = None) -> EngineContainer:
         client = EngineClient(fake.where, LoopClock())
         clients.append(client)
         await soon(client.create("one", {}))
         await soon(client.start("one"))
         container = EngineContainer(
-            client, "one", RUNNING, output.take, remove, clock or LoopClock()
+            client, "one", RUNNING, output.take, removed.append, clock or LoopClock()
         )
         containers.append(container)
         await fake.container()

@@ -66,7 +66,7 @@ async def test_each_start_is_a_container_of_its_own(launched, fake):
         await soon(launched.start())
         names |= set(fake.containers)
         await soon(launched.kill())
-        assert fake.containers == {}
+        await eventually(lambda: fake.containers == {})
         fake.asked.clear()
     assert len(names) == 2
     assert await soon(launched.ended(0)), "there is none"
