@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import tempfile
@@ -74,6 +75,26 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
+
+
+def locked(path: Path) -> int:
+    """Lock other processes out by a file, made if it is missing; a dead process's lock is free.
+
+    Returns:
+        The descriptor with which the lock goes.
+
+    Raises:
+        BlockingIOError: another process holds the lock, or this one by another descriptor.
+        OSError: the file cannot be opened, or its file system has no locks; names the file.
+    """
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        error.filename = str(path)
+        raise
+    return lock
 
 
 def replace_file(path: Path, data: bytes, mode: int) -> None:

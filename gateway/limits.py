@@ -223,6 +223,19 @@ MODEL_DATA_TIMEOUT: Final = 3600.0
 #: Model data that is fetched and unpacked at a time; each keeps a core busy.
 MODEL_DATA_AT_ONCE: Final = 2
 
+#: To look at what model data is given on this machine: a file system that answers does so at once.
+MODEL_DATA_LOOK_TIMEOUT: Final = 30.0
+
+#: To list what a prefix holds: 100 answers of 1,000 keys, each within 3 s.
+MODEL_DATA_LIST_TIMEOUT: Final = 300.0
+
+#: To lock the folder of model data, and to remove what a gateway that is gone has left in it.
+MODEL_DATA_TAKE_OVER_TIMEOUT: Final = 300.0
+
+#: Threads that work on files at a time, with those that hang and have been left behind; each has
+#: its stack (8 MiB of addresses, 16 KiB of memory).
+MODEL_DATA_THREADS: Final = 256
+
 #: For a thread that works on files to see that it is not wanted any more.
 MODEL_DATA_STOP_TIMEOUT: Final = 5.0
 

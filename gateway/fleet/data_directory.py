@@ -13,7 +13,6 @@ A data directory holds::
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -30,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from partway.gateway.files import read_bounded, replace_file, user_data_folder
+from partway.gateway.files import locked, read_bounded, replace_file, user_data_folder
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
@@ -295,25 +294,31 @@ def _locked(path: Path) -> int:
     Raises:
         DataDirectoryError: another gateway holds the lock.
     """
-    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    file = path / "lock"
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock = locked(file)
+    except BlockingIOError:
+        raise DataDirectoryError(
+            f"{path}: a gateway that runs, {_holder(file)}, works with this data directory; stop "
+            "it, or name another directory with --data-dir DIR"
+        ) from None
+    try:
         os.ftruncate(lock, 0)
         os.pwrite(lock, b"%d\n" % os.getpid(), 0)
-    except BlockingIOError:
-        holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
+    except OSError as error:
         os.close(lock)
-        # For a moment it has written nothing yet.
-        who = f"process {holder}" if holder.isdigit() else "another process"
-        raise DataDirectoryError(
-            f"{path}: a gateway that runs, {who}, works with this data directory; stop it, or name "
-            "another directory with --data-dir DIR"
-        ) from None
-    except OSError as error:  # a network's file system, say, without locks
-        os.close(lock)
-        error.filename = error.filename or str(path / "lock")
+        error.filename = str(file)
         raise
     return lock
+
+
+def _holder(lock: Path) -> str:
+    """Who has written its number into a lock; for a moment a new holder has written none yet."""
+    try:
+        number = read_bounded(lock, _MAX_FILE).decode(errors="replace").strip()
+    except (OSError, ValueError):
+        number = ""
+    return f"process {number}" if number.isdigit() else "another process"
 
 
 def _id_of(path: Path) -> str:

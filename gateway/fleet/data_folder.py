@@ -6,17 +6,18 @@ is touched. Its functions work on files: they are called on threads.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
+import threading
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Final
 
+from partway.gateway.files import locked
 from partway.gateway.fleet.disk_room import DiskRoom, NoRoom, RoomShare
-from partway.gateway.fleet.file_work import Wanted, remove_tree
+from partway.gateway.fleet.file_work import Wanted, WorkStopped, remove_tree
 
 _LOCK: Final = "lock"
 _OURS: Final = re.compile(r"[0-9a-f]{64}|[0-9]+\.part")
@@ -43,6 +44,7 @@ class DataFolder:
         self.path = path.absolute()
         self.room = DiskRoom(quota)
         self._lock: int | None = None
+        self._taking_over = threading.Lock()
         self._numbers = count()
 
     def take_over(self, in_use: AbstractSet[Path], wanted: Wanted) -> dict[Path, RoomShare]:
@@ -60,16 +62,20 @@ class DataFolder:
             OSError: it cannot be made, or something in it not be removed.
             WorkStopped: it is not wanted any more; to be called again.
         """
-        if self._lock is None:
-            self._lock = self._locked()
-        kept = {}
-        for path in sorted(self.path.iterdir()):
+        # A thread that hung here and was left behind may go on while another one is at it: without
+        # turns it would remove what that one's gateway has made, or lock that one out.
+        with self._taking_over:
             wanted.check()
-            if path in in_use and _WHOLE.fullmatch(path.name) and path.is_dir():
-                kept[path] = self._measured(path)
-            elif _OURS.fullmatch(path.name):
-                remove_tree(path)
-        return kept
+            if self._lock is None:
+                self._lock = self._locked(wanted)
+            kept = {}
+            for path in sorted(self.path.iterdir()):
+                wanted.check()
+                if path in in_use and _WHOLE.fullmatch(path.name) and path.is_dir():
+                    kept[path] = self._measured(path)
+                elif _OURS.fullmatch(path.name):
+                    remove_tree(path)
+            return kept
 
     def temporary(self) -> Path:
         """A name for something under way."""
@@ -102,14 +108,17 @@ class DataFolder:
             os.close(self._lock)
             self._lock = None
 
-    def _locked(self) -> int:
+    def _locked(self, wanted: Wanted) -> int:
         self.path.mkdir(0o700, parents=True, exist_ok=True)
-        lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = locked(self.path / _LOCK)
         except BlockingIOError:
-            os.close(lock)
             raise DataFolderInUse from None
+        try:
+            wanted.check()  # else the folder would stay locked though it has been closed meanwhile
+        except WorkStopped:
+            os.close(lock)
+            raise
         return lock
 
     def _measured(self, top: Path) -> RoomShare:

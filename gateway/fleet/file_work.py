@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from partway.gateway.clock import Clock
-from partway.gateway.limits import MODEL_DATA_STOP_TIMEOUT
+from partway.gateway.limits import MODEL_DATA_STOP_TIMEOUT, MODEL_DATA_THREADS
 from partway.gateway.waiting import time_limit
 
 _T = TypeVar("_T")
+
+#: Of all loops of the process; one is taken until its thread has ended, also if it was left behind.
+_threads: Final = threading.BoundedSemaphore(MODEL_DATA_THREADS)
 
 
 class WorkStopped(Exception):
@@ -42,36 +48,54 @@ class Wanted:
 
 
 async def on_thread(clock: Clock, work: Callable[[Wanted], _T]) -> _T:
-    """Work on a thread.
+    """Work on a thread of its own.
 
     Whoever is cancelled meanwhile waits until the thread has seen it, so that nothing is written
     any more. A thread that hangs in a system call, as on a file system whose server has gone, is
-    left behind after MODEL_DATA_STOP_TIMEOUT.
+    left behind after MODEL_DATA_STOP_TIMEOUT; it holds up neither others nor the process's end.
 
     Args:
         clock: measures that time.
         work: looks at each of its steps whether it is wanted.
+
+    Raises:
+        OSError: MODEL_DATA_THREADS threads are at work, or the system gives no more.
+        Exception: what the work raised.
     """
-    wanted = Wanted()
-    thread = asyncio.ensure_future(asyncio.to_thread(work, wanted))
+    loop = asyncio.get_running_loop()
+    wanted, outcome, over = Wanted(), Future[_T](), asyncio.Event()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work(wanted))
+        except BaseException as error:  # whatever it is, it is raised where it is waited for
+            outcome.set_exception(error)
+        finally:
+            _threads.release()
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+                loop.call_soon_threadsafe(over.set)
+
+    _start(run)
     try:
-        await asyncio.wait([thread])  # which it survives, and shield() would tell of its end
+        await over.wait()
     except asyncio.CancelledError:
         wanted.stop()
-        thread.add_done_callback(_retrieve)
-        try:
+        with suppress(TimeoutError):
             async with time_limit(clock, MODEL_DATA_STOP_TIMEOUT):
-                await asyncio.wait([thread])
-        except TimeoutError:
-            pass
+                await over.wait()
         raise
-    return thread.result()
+    return outcome.result()
 
 
-def _retrieve(thread: asyncio.Future[_T]) -> None:
-    """Say nothing of what has become of it."""
-    if not thread.cancelled():
-        thread.exception()
+def _start(run: Callable[[], None]) -> None:
+    """Start a thread, a daemon: the loop's own are joined when it ends, also those that hang."""
+    if not _threads.acquire(blocking=False):
+        raise OSError(errno.EAGAIN, f"{MODEL_DATA_THREADS} threads work on files already")
+    try:
+        threading.Thread(target=run, name="files", daemon=True).start()
+    except RuntimeError as error:  # "can't start new thread"
+        _threads.release()
+        raise OSError(errno.EAGAIN, str(error)) from None
 
 
 def make_read_only(folders: Sequence[Path]) -> None:

@@ -13,17 +13,17 @@ named when the folder is taken over.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 from weakref import WeakValueDictionary
 
 from partway.gateway.archives.heads import ArchiveError
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.fleet.data_folder import DataFolder, DataFolderInUse
+from partway.gateway.fleet.disk_errors import disk_error_in_words
 from partway.gateway.fleet.disk_room import NoRoom, RoomShare
 from partway.gateway.fleet.extraction import digest_of, unpack
 from partway.gateway.fleet.file_work import Wanted, on_thread
@@ -32,20 +32,26 @@ from partway.gateway.fleet.model_sources import (
     ArchiveInPlace,
     FolderAfar,
     FolderInPlace,
+    Found,
     SourceError,
     download,
     download_folder,
     find,
 )
 from partway.gateway.fleet.shared_work import SharedWork, WorkEnded
-from partway.gateway.limits import MODEL_DATA_AT_ONCE, MODEL_DATA_QUOTA, MODEL_DATA_TIMEOUT
-from partway.gateway.object_files import ObjectFilesError
+from partway.gateway.limits import (
+    MODEL_DATA_AT_ONCE,
+    MODEL_DATA_LIST_TIMEOUT,
+    MODEL_DATA_LOOK_TIMEOUT,
+    MODEL_DATA_QUOTA,
+    MODEL_DATA_TAKE_OVER_TIMEOUT,
+    MODEL_DATA_TIMEOUT,
+)
+from partway.gateway.object_files import SCHEME, ObjectFilesError
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.model_data")
-
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _Unpackable = ArchiveInPlace | ArchiveAfar | FolderAfar
 #: Puts data into a new folder, and takes the space.
@@ -147,7 +153,11 @@ class ModelData:
             ModelDataError: the folder cannot be used, or another gateway uses it.
         """
         kept = set(in_use)
-        async with self._taking_over:
+        limit = MODEL_DATA_TAKE_OVER_TIMEOUT
+        path = self._folder.path
+        hint = f"{path}: neither locked nor cleared within {limit:g} s; is its file system there?"
+        hint += " Move it with --data-dir"
+        async with self._within(limit, hint), self._taking_over:
             if self._taken_over or self._closing:
                 return {}
             try:
@@ -182,7 +192,7 @@ class ModelData:
             ModelDataError: it cannot be had.
         """
         try:
-            found = await find(source, self._clock)
+            found = await self._looked(source)
             if isinstance(found, FolderInPlace):
                 return HeldData(found.path, lambda: None)
             await self.take_over()
@@ -225,26 +235,42 @@ class ModelData:
             self._removals.add(removal)
             removal.add_done_callback(self._removals.discard)
 
+    async def _looked(self, source: str) -> Found:
+        """What a source is right now."""
+        if source.startswith(SCHEME):
+            limit, hint = MODEL_DATA_LIST_TIMEOUT, "does it hold so much, or S3 take so long?"
+        else:
+            limit, hint = MODEL_DATA_LOOK_TIMEOUT, "mount its file system anew, or name a copy"
+        async with self._within(limit, f"{source}: not found within {limit:g} s; {hint}"):
+            return await find(source, self._clock)
+
+    @asynccontextmanager
+    async def _within(self, seconds: float, reason: str) -> AsyncIterator[None]:
+        """Raise ModelDataError with the reason for what takes longer; it may pass."""
+        try:
+            async with time_limit(self._clock, seconds):
+                yield
+        except TimeoutError as error:
+            if error.errno is not None:  # ETIMEDOUT: the file system's, not the limit's
+                raise
+            raise ModelDataError(reason, passing=True) from None
+
     # --- Making and removing ------------------------------------------------------------------
 
     async def _make(self, source: str, found: _Unpackable) -> _Unpacked:
         """Have something unpacked, and hold it."""
-        async with self._at_once:
-            try:
-                async with time_limit(self._clock, MODEL_DATA_TIMEOUT):
-                    match found:
-                        case ArchiveInPlace():
-                            return await self._from_archive(source, found.path, found.identity)
-                        case ArchiveAfar():
-                            return await self._from_afar(source, found)
-                        case FolderAfar():
-                            return await self._from_prefix(source, found)
-            except TimeoutError:
-                raise ModelDataError(
-                    f"{source}: not downloaded and unpacked within {MODEL_DATA_TIMEOUT:g} s; is "
-                    "the network or the disk too slow for it?",
-                    passing=True,
-                ) from None
+        hint = (
+            f"{source}: not downloaded and unpacked within {MODEL_DATA_TIMEOUT:g} s; is the "
+            "network or the disk too slow for it?"
+        )
+        async with self._at_once, self._within(MODEL_DATA_TIMEOUT, hint):
+            match found:
+                case ArchiveInPlace():
+                    return await self._from_archive(source, found.path, found.identity)
+                case ArchiveAfar():
+                    return await self._from_afar(source, found)
+                case FolderAfar():
+                    return await self._from_prefix(source, found)
 
     async def _from_afar(self, source: str, found: ArchiveAfar) -> _Unpacked:
         path, share = self._folder.temporary(), self._folder.room.share()
@@ -345,17 +371,8 @@ class ModelData:
         return self._turns.setdefault(path, asyncio.Lock())
 
     def _in_words(self, source: str, error: OSError) -> ModelDataError:
-        if error.errno in _FULL:
-            return ModelDataError(
-                f"{source}: the disk of {self._folder.path} is full ({error.strerror}); make room "
-                "there, or move it with --data-dir",
-                passing=True,
-            )
-        where = "" if error.filename in (None, source) else f"{error.filename}: "
-        return ModelDataError(
-            f"{source}: {where}{error.strerror or error}; it must be there, and the gateway's user "
-            "be allowed to read it"
-        )
+        reason, passing = disk_error_in_words(source, self._folder.path, error)
+        return ModelDataError(reason, passing=passing)
 
 
 def _stopping(source: str) -> ModelDataError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from partway.gateway.files import (
     is_file_or_folder,
     is_folder,
+    locked,
     open_regular,
     others_may,
     read_bounded,
@@ -133,3 +136,32 @@ def test_a_file_that_cannot_be_replaced_stays(tmp_path):
 )
 def test_a_users_data(environment, expected):
     assert user_data_folder(environment) == expected
+
+
+def test_a_lock_is_one_holders(tmp_path):
+    lock = locked(tmp_path / "lock")
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(BlockingIOError):
+        locked(tmp_path / "lock")
+    os.close(lock)
+    os.close(locked(tmp_path / "lock"))
+
+
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    def refuses(descriptor: int, _: int) -> None:
+        opened.append(descriptor)
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    opened: list[int] = []
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    with pytest.raises(OSError, match="No locks available") as caught:
+        locked(tmp_path / "lock")
+    assert caught.value.filename == str(tmp_path / "lock")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
+
+
+def test_a_lock_is_no_link(tmp_path):
+    (tmp_path / "lock").symlink_to("elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        locked(tmp_path / "lock")

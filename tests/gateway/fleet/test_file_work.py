@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from partway.gateway.clock import LoopClock
+from partway.gateway.fleet import file_work
 from partway.gateway.fleet.file_work import (
     Wanted,
     WorkStopped,
@@ -16,6 +19,7 @@ from partway.gateway.fleet.file_work import (
     remove_tree,
 )
 from partway.gateway.limits import MODEL_DATA_STOP_TIMEOUT
+from tests.conftest import ROOT
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")
@@ -71,6 +75,78 @@ async def test_a_thread_that_hangs_is_left_behind():
         await task
     assert not go_on.is_set()
     go_on.set()
+
+
+_HANGS = """
+import asyncio, os, sys
+import uvloop
+from partway.gateway.clock import LoopClock
+from partway.gateway.fleet import file_work
+
+async def main():
+    file_work.MODEL_DATA_STOP_TIMEOUT = 0.01
+    nothing_comes, _ = os.pipe()
+    work = file_work.on_thread(LoopClock(), lambda _: os.read(nothing_comes, 1))
+    try:
+        async with asyncio.timeout(0.01):
+            await work
+    except TimeoutError:
+        print("left behind")
+
+with asyncio.Runner(loop_factory=eval(sys.argv[1])) as runner:
+    runner.run(main())
+"""
+
+
+@pytest.mark.parametrize("loop", ["None", "uvloop.new_event_loop"])
+def test_a_thread_that_hangs_keeps_no_process_from_ending(loop):
+    program = [sys.executable, "-B", "-c", _HANGS, loop]
+    ended = subprocess.run(program, capture_output=True, timeout=30, cwd=ROOT, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"left behind\n", b"")
+
+
+async def test_threads_that_hang_hold_up_nobody():
+    go_on = threading.Event()
+    hanging = [
+        asyncio.create_task(on_thread(LoopClock(), lambda _: go_on.wait(30))) for _ in range(40)
+    ]
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(20):
+            assert await on_thread(LoopClock(), lambda _: 1) == 1
+            assert await asyncio.to_thread(lambda: 2) == 2
+    finally:
+        go_on.set()
+    assert all(await asyncio.gather(*hanging))
+
+
+async def test_there_are_only_so_many_threads(monkeypatch):
+    monkeypatch.setattr(file_work, "_threads", threading.BoundedSemaphore(1))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work(_: Wanted) -> None:
+        begun.set()
+        go_on.wait(30)
+
+    first = asyncio.create_task(on_thread(LoopClock(), work))
+    assert await asyncio.to_thread(begun.wait, 10)
+    with pytest.raises(BlockingIOError, match="threads work on files already"):
+        await on_thread(LoopClock(), work)
+    go_on.set()
+    await first
+    await on_thread(LoopClock(), work)
+
+
+async def test_a_system_that_gives_no_more_threads(monkeypatch):
+    def refuses(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(file_work, "_threads", threading.BoundedSemaphore(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuses)
+        with pytest.raises(BlockingIOError, match="can't start new thread"):
+            await on_thread(LoopClock(), lambda _: None)
+    assert await on_thread(LoopClock(), lambda _: 1) == 1
 
 
 def test_a_tree_that_may_not_be_written_to_is_removed(tmp_path):

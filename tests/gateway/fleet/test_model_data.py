@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -17,10 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.fleet import model_data
+from partway.gateway.fleet import model_data, model_sources
+from partway.gateway.fleet.data_folder import DataFolder
 from partway.gateway.fleet.extraction import unpack
 from partway.gateway.fleet.model_data import ModelData, ModelDataError
-from partway.gateway.limits import MODEL_DATA_TIMEOUT
+from partway.gateway.limits import MODEL_DATA_STOP_TIMEOUT, MODEL_DATA_TIMEOUT
 from tests.conftest import ROOT
 from tests.gateway.fleet.model_archives import BAD, MODEL, packed, tree
 from tests.gateway.fleet.processes import eventually
@@ -96,6 +98,25 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     held = Held(monkeypatch)
     yield held
     held.go_on.set()
+
+
+class Hanging:
+    """A system call that does not come back until the test lets it."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+
+    def hang(self, *_: object, **__: object) -> None:
+        self.begun.set()
+        self.go_on.wait(60)
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    hanging = Hanging()
+    yield hanging
+    hanging.go_on.set()
 
 
 async def until(event: threading.Event) -> None:
@@ -301,6 +322,84 @@ async def test_it_may_not_take_for_ever(folder, archive, held):
     await data.aclose()
 
 
+async def hangs_until_its_limit(
+    clock: FakeClock, data: ModelData, source: Path, begun: threading.Event, limit: float
+) -> ModelDataError:
+    """What is said of a source whose file system does not answer."""
+    asking = asyncio.create_task(refused(data, source))
+    await until(begun)
+    clock.advance(limit - 1)
+    await asyncio.sleep(0)
+    assert not asking.done()
+    clock.advance(1)
+    left_behind = clock.time() + MODEL_DATA_STOP_TIMEOUT
+    await eventually(lambda: [timer.due for timer in clock.armed] == [left_behind])
+    clock.advance(MODEL_DATA_STOP_TIMEOUT)
+    return await asking
+
+
+async def test_a_source_on_a_file_system_that_does_not_answer(
+    folder, archive, hanging, monkeypatch
+):
+    clock = FakeClock()
+    data = ModelData(folder, clock=clock)
+    monkeypatch.setattr(model_sources, "_on_this_machine", hanging.hang)
+    error = await hangs_until_its_limit(clock, data, archive, hanging.begun, 30)
+    assert str(error) == (
+        f"{archive}: not found within 30 s; mount its file system anew, or name a copy"
+    )
+    assert error.passing
+    await data.aclose()
+
+
+async def test_a_prefix_that_is_listed_without_end(folder, server, monkeypatch):
+    clock, begun = FakeClock(), asyncio.Event()
+    data = ModelData(folder, clock=clock)
+
+    async def endless(*_: object) -> None:
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(model_data, "find", endless)
+    asking = asyncio.create_task(refused(data, "s3://bucket/p/"))
+    await begun.wait()
+    clock.advance(300)
+    error = await asking
+    assert str(error).startswith("s3://bucket/p/: not found within 300 s; does it hold so much")
+    assert error.passing
+    await data.aclose()
+
+
+async def test_a_folder_of_data_on_a_file_system_that_does_not_answer(
+    folder, archive, hanging, monkeypatch
+):
+    clock = FakeClock()
+    data = ModelData(folder, clock=clock)
+    monkeypatch.setattr(DataFolder, "_measured", lambda *_: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", hanging.hang)
+        error = await hangs_until_its_limit(clock, data, archive, hanging.begun, 300)
+    assert str(error) == (
+        f"{folder}: neither locked nor cleared within 300 s; is its file system there? Move it "
+        "with --data-dir"
+    )
+    assert error.passing
+    folder.mkdir(parents=True)
+    hanging.go_on.set()  # the one that was left behind locks nobody out
+    assert tree((await data.acquire(str(archive))).path) == MODEL
+    await data.aclose()
+
+
+async def test_a_file_system_that_gives_up_is_not_a_limit(data, archive, monkeypatch):
+    def gives_up(*_: object) -> str:
+        raise OSError(errno.ETIMEDOUT, "Connection timed out")
+
+    monkeypatch.setattr(model_data, "unpack", gives_up)
+    error = await refused(data, archive)
+    assert f"{archive}: Connection timed out; look at the disk" in str(error)
+    assert error.passing
+
+
 # --- From one gateway to the next -----------------------------------------------------------------
 
 
@@ -324,7 +423,7 @@ async def test_what_a_killed_gateway_left_is_removed(folder, archive):
     ended = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=False)
     assert ended.returncode == -signal.SIGKILL
     (folder / "mine.txt").touch()  # not one of its names
-    assert [path.suffix for path in whole(folder)] == [".part", "", ".txt"]
+    assert sorted(path.suffix for path in whole(folder)) == ["", ".part", ".txt"]
     data = ModelData(folder)
     held = await data.acquire(str(archive))
     assert whole(folder) == [held.path, folder / "mine.txt"]
