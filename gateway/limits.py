@@ -167,8 +167,9 @@ LAST_OUTPUT_TIMEOUT: Final = 1.0
 #: loaded.
 GPU_LIST_TIMEOUT: Final = 15.0
 
-#: For the leash's shell to end, which has nothing to wait for.
-LEASH_TIMEOUT: Final = 1.0
+#: For the leash's shell to end, which looks at all processes twice at most: each look takes
+#: milliseconds, on a busy machine with thousands of processes more.
+LEASH_TIMEOUT: Final = 3.0
 
 # --- Files at s3:// ------------------------------------------------------------------------------
 

@@ -122,7 +122,9 @@ def _health(instances: Iterable[InstanceStatus]) -> str:
 
 def _line(endpoint: EndpointStatus, variant: VariantStatus) -> str:
     row = _Row(variant)
-    why = {"reason": reason} if (reason := endpoint.reason or variant.trouble) else {}
+    # Its first line: below it stand the last lines of a container, for the table and for JSON.
+    reason = (endpoint.reason or variant.trouble or "").partition("\n")[0]
+    why = {"reason": reason} if reason else {}
     return str(
         LogLine(
             endpoint.state.value,

@@ -17,14 +17,15 @@ from partway.gateway.limits import LEASH_TIMEOUT
 #: closing it (.). The pipe's end is ours: then all that are held end, and whatever has our mark,
 #: which Linux tells: also what has left its group, and a process that was being started. That one
 #: has the mark only once it runs its program, and others start more while they are looked for: so
-#: there are several looks, and pauses.
+#: there are several looks, and pauses. Where a group was ever held there is a look, also if none is
+#: now: its container's end may not have found all that had left it.
 _SCRIPT: Final = """
-groups=' ' pauses='0 0 0 1 1'
+held='' groups=' ' pauses='0 0 0 1 1'
 while read -r what group; do
     case $what in
-        +) groups="$groups$group " ;;
+        +) held=yes groups="$groups$group " ;;
         -) groups="${groups%%" $group "*} ${groups#*" $group "}" ;;
-        .) [ "$groups" = ' ' ] && exit; pauses='0 0' ;;
+        .) [ -z "$held" ] && exit; pauses='0 0' ;;
     esac
 done
 for group in $groups; do kill -KILL "-$group"; done

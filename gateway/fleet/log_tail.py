@@ -31,7 +31,7 @@ class LogTail:
     is read to its end first, so that nothing is lost over it, as long as not two files are filled
     between two calls of :meth:`read`.
 
-    Every method reads files, and may be called from any thread.
+    Every method may be called from any thread; :meth:`close` alone waits for nobody.
 
     Args:
         folder: of the logs.
@@ -47,7 +47,7 @@ class LogTail:
         #: Open files, oldest first; what is read is the first one.
         self._files: list[BinaryIO] = []
         self._begun = b""
-        # A follower that leaves closes this while a thread may be reading.
+        # A follower that leaves closes this while a thread may be reading, from a disk that hangs.
         self._turn = threading.Lock()
 
     def read(self) -> bytes:
@@ -55,37 +55,54 @@ class LogTail:
 
         A line that is longer than that comes in pieces, each with a line end.
         """
-        with self._turn:
-            if self._closed:
-                return b""
-            if not self._started:
-                self._start()
-            while self._files or self._newer():
-                block = self._files[0].read(_BLOCK)
-                if block:
-                    if whole := self._whole_lines(block):
-                        return whole
-                elif len(self._files) > 1:
-                    self._files.pop(0).close()
-                elif not self._newer():
-                    break
-            return b""
+        try:
+            with self._turn:
+                return self._read()
+        finally:
+            if self._closed:  # meanwhile, by somebody who did not wait
+                self.close()
 
     def rest(self) -> bytes:
         """Return the line that was begun and never ended, with a line end; empty if there is none.
 
         To be called when nothing more will come.
         """
-        with self._turn:
-            rest, self._begun = self._begun, b""
-            return rest and rest + b"\n"
+        try:
+            with self._turn:
+                rest, self._begun = self._begun, b""
+                return rest and rest + b"\n"
+        finally:
+            if self._closed:
+                self.close()
 
     def close(self) -> None:
-        """Close the files; there is nothing to read from here on."""
-        with self._turn:
-            self._closed = True
-            while self._files:
-                self._files.pop().close()
+        """Close the files; there is nothing to read from here on.
+
+        Where a thread is reading, that one closes them when it has read.
+        """
+        self._closed = True
+        if self._turn.acquire(blocking=False):
+            try:
+                while self._files:
+                    self._files.pop().close()
+            finally:
+                self._turn.release()
+
+    def _read(self) -> bytes:
+        if self._closed:
+            return b""
+        if not self._started:
+            self._start()
+        while self._files or self._newer():
+            block = self._files[0].read(_BLOCK)
+            if block:
+                if whole := self._whole_lines(block):
+                    return whole
+            elif len(self._files) > 1:
+                self._files.pop(0).close()
+            elif not self._newer():
+                break
+        return b""
 
     def _whole_lines(self, block: bytes) -> bytes:
         whole, end, self._begun = (self._begun + block).rpartition(b"\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from partway.gateway.fleet.process_table import kill_marked
 
@@ -15,7 +16,8 @@ class Strays:
     """
 
     def __init__(self) -> None:
-        self._wanted: set[str] = set()
+        #: By mark, what is set once it has been looked for.
+        self._wanted: dict[str, asyncio.Event] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def kill(self, mark: str) -> None:
@@ -24,16 +26,21 @@ class Strays:
         Args:
             mark: that of a container which has ended.
         """
-        self._wanted.add(mark)
-        while mark in self._wanted:
-            if self._looking is None:
-                self._looking = asyncio.create_task(self._look(), name="strays of containers")
-            await asyncio.wait((self._looking,))
+        looked_for = self._wanted.setdefault(mark, asyncio.Event())
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look(), name="strays of containers")
+        await looked_for.wait()
 
     async def _look(self) -> None:
-        marks = frozenset(self._wanted)
+        """Look until nothing is wanted any more, whether or not somebody still waits for it."""
         try:
-            await asyncio.to_thread(kill_marked, marks)
-        finally:
-            self._wanted -= marks
+            while marks := tuple(self._wanted):
+                await asyncio.to_thread(kill_marked, marks)
+                self._looked_for(marks)
+        finally:  # what was not looked for is found at the leash's end
+            self._looked_for(tuple(self._wanted))
             self._looking = None
+
+    def _looked_for(self, marks: Iterable[str]) -> None:
+        for mark in marks:
+            self._wanted.pop(mark).set()

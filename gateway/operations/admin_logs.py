@@ -105,6 +105,8 @@ async def _lines(
     several = len(first) > 1
     begun: set[str] = set()
     tails: dict[str, LogTail] = {}
+    #: When an instance whose life is over was first found to have nothing more in its file.
+    silent_since: dict[str, float] = {}
     try:
         while now is not None:
             begun &= now.keys()
@@ -118,9 +120,15 @@ async def _lines(
             brought = False
             for each, tail in list(tails.items()):  # in turns, whoever prints most
                 data = await asyncio.to_thread(tail.read)
-                brought = brought or bool(data)
-                if not data and (ends or not now.get(each, False)):
-                    data = tail.rest()
+                brought, over = brought or bool(data), False
+                if data or now.get(each, False):
+                    silent_since.pop(each, None)
+                else:  # its last lines may still wait for the disk: so there is a second look
+                    since = silent_since.setdefault(each, clock.time())
+                    over = clock.time() - since >= LOG_FOLLOW_INTERVAL
+                if not data and (ends or over):
+                    data = await asyncio.to_thread(tail.rest)
+                    silent_since.pop(each, None)
                     tails.pop(each).close()
                 if data:
                     yield _named(each, data) if several else data

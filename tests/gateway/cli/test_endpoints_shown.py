@@ -112,7 +112,7 @@ def test_a_line_for_what_has_changed_and_for_nothing_else(look):
     assert look() == ["2026-11-22T16:31:20Z gone endpoint=echo variant=AllTraffic"]
 
 
-def test_a_reason_is_one_line_and_steers_nothing(look):
-    failed = an_endpoint("echo", state=EndpointState.FAILED, reason="exit status 1\n\x1b[2J")
+def test_of_a_reason_the_first_line_is_said_and_steers_nothing(look):
+    failed = an_endpoint("echo", state=EndpointState.FAILED, reason="status 1\x1b[2J\n  Traceback")
     (line,) = look(failed)
-    assert line.endswith(r' restarts=0 reason="exit status 1\n\u001b[2J"')
+    assert line.endswith(r' restarts=0 reason="status 1\u001b[2J"')

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.process_table import MARK
 from tests.conftest import ROOT
 
 #: Holds the group that is its argument, says so, and waits.
@@ -96,6 +97,20 @@ def test_closed_it_takes_it_along(group):
     leash.hold(group.pid)
     leash.close()
     assert group.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells")
+def test_closed_it_takes_along_what_has_left_a_group_that_is_gone():
+    leash = Leash()
+    environment = {**os.environ, MARK: leash.new_mark()}
+    with subprocess.Popen(["sleep", "1000"], env=environment, start_new_session=True) as stranger:
+        try:
+            leash.hold(2**31 - 1)
+            leash.let_go(2**31 - 1)
+            leash.close()
+            assert stranger.wait(10) == -signal.SIGKILL
+        finally:
+            stranger.kill()
 
 
 def test_what_was_let_go_stays(group):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
 import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from partway.gateway.files import open_regular
 from partway.gateway.fleet import log_tail
 from partway.gateway.fleet.log_tail import LogTail, log_files
 from partway.gateway.limits import MAX_LOG_LINE
@@ -162,6 +166,32 @@ def test_a_line_without_an_end_is_not_held_for_ever(tmp_path, written):
         pieces.append(data.removesuffix(b"\n"))
     assert b"".join(pieces) == b"x" * (3 * MAX_LOG_LINE + 5)
     tail.close()
+
+
+@pytest.mark.timeout(30)
+def test_closing_does_not_wait_for_a_thread_that_reads(tmp_path, written, monkeypatch):
+    """A disk may hang, and whoever closes is the gateway's loop; the thread closes then."""
+    reads, goes_on = threading.Event(), threading.Event()
+
+    def hanging(path: Path) -> BinaryIO:
+        reads.set()
+        assert goes_on.wait(60)
+        return open_regular(path)
+
+    monkeypatch.setattr(log_tail, "open_regular", hanging)
+    written.append(b"one\n")
+    before = open_files()
+    tail = LogTail(tmp_path, ID, None)
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(tail.read)
+        try:
+            assert reads.wait(60)
+            tail.close()
+        finally:
+            goes_on.set()
+        reading.result(60)
+        assert open_files() == before
+    assert tail.read() == b""
 
 
 @pytest.mark.timeout(10)

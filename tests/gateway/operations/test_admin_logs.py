@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from partway.gateway.fleet.log_tail import LogTail
 from partway.gateway.limits import LOG_FOLLOW_INTERVAL, MAX_LOGS_TOGETHER
 from partway.gateway.operations import admin_logs
 from partway.gateway.operations.admin_logs import LogsAsked, log_lines
 from partway.protocol.errors import InputValidationError
-from tests.gateway.fleet.processes import eventually
+from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 # --- What is asked -------------------------------------------------------------------------------
@@ -93,6 +95,11 @@ class Logs:
             self.clock.advance(LOG_FOLLOW_INTERVAL)
             await asyncio.wait((coming,), timeout=0.001)
         return coming.result()
+
+    async def at_once(self) -> bytes:
+        """What comes next, while no time passes."""
+        coming, self._coming = self._begun(), None
+        return await soon(coming)
 
     async def look(self) -> None:
         """Wait for a look that has brought nothing; the next one is not allowed yet."""
@@ -217,6 +224,45 @@ async def test_one_that_is_over_and_still_named_is_read_once(logs):
     logs.instances = {"echo-A-1": False, "echo-A-2": True}
     logs.printed("echo-A-2", b"two\n")
     assert await logs.next() == b"echo-A-2 | two\n"
+
+
+async def test_the_last_lines_of_one_that_dies_may_come_late(logs):
+    """They wait for the disk; meanwhile it is known to be over."""
+    logs.ask(follow=True)
+    logs.printed("echo-A-1", b"one\n")
+    assert await logs.next() == b"one\n"
+    logs.instances = {"echo-A-1": False}
+    await logs.look()
+    logs.printed("echo-A-1", b"boom\n")
+    assert await logs.next() == b"boom\n"
+
+
+async def test_they_have_their_time_also_where_another_prints_without_a_pause(logs):
+    logs.instances = {"echo-A-1": False, "echo-A-2": True}
+    logs.ask(follow=True)
+    for _ in range(5):
+        logs.printed("echo-A-2", b"more\n")
+        assert await logs.at_once() == b"echo-A-2 | more\n"
+    logs.printed("echo-A-1", b"boom\n")
+    logs.printed("echo-A-2", b"more\n")
+    found = {await logs.at_once(), await logs.at_once()}
+    assert found == {b"echo-A-1 | boom\n", b"echo-A-2 | more\n"}
+
+
+async def test_a_slow_disk_holds_up_nobody_else_at_the_end(logs, monkeypatch):
+    reads, goes_on = threading.Event(), threading.Event()
+
+    def rest(_: LogTail) -> bytes:
+        reads.set()
+        assert goes_on.wait(10), "the loop stands still"
+        return b"boom\n"
+
+    monkeypatch.setattr(LogTail, "rest", rest)
+    logs.ask()
+    coming = asyncio.create_task(logs.next())
+    await eventually(reads.is_set)
+    goes_on.set()
+    assert await coming == b"boom\n"
 
 
 async def test_one_that_was_asked_for_is_followed_until_its_life_is_over(logs):
