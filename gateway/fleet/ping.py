@@ -95,16 +95,23 @@ async def _ask(
                 f"{method} /ping HTTP/1.1\r\nHost: {address}\r\n{length}Connection: close\r\n\r\n"
             )
             transport.write(head.encode("ascii"))
-            return await answer.status
+            status = await answer.status
+            if isinstance(status, str):
+                raise Unreachable(f"/ping was not answered with valid HTTP: {status}")
+            return status
         finally:
             transport.abort()
 
 
 class _Answer(asyncio.Protocol):
-    """The status line of an answer; interim ones are passed over (RFC 9110 §15.2)."""
+    """The status line of an answer; interim ones are passed over (RFC 9110 §15.2).
+
+    Attributes:
+        status: the status, or what was wrong: no error, for whoever asked may have left.
+    """
 
     def __init__(self) -> None:
-        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.status: asyncio.Future[int | str] = asyncio.get_running_loop().create_future()
         self._head = b""
         self._taken = 0
 
@@ -140,7 +147,7 @@ class _Answer(asyncio.Protocol):
 
     def _failed(self, why: str) -> None:
         if not self.status.done():
-            self.status.set_exception(Unreachable(f"/ping was not answered with valid HTTP: {why}"))
+            self.status.set_result(why)
 
 
 async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None:

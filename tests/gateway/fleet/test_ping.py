@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import pytest
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.launchers.process import HOST, free_port
-from partway.gateway.fleet.ping import ping, tell_which_answer
+from partway.gateway.fleet.ping import _Answer, ping, tell_which_answer
 from partway.gateway.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
@@ -104,6 +105,16 @@ async def test_a_connection_that_is_closed_is_no_answer():
 async def test_an_interim_answer_without_an_end():
     async with Answering(b"HTTP/1.1 100 Continue\r\n" + b"a" * 20_000) as server:
         assert await asked(HOST, server.port) == NO_HTTP.format("an interim answer has no end")
+
+
+async def test_nobody_need_hear_of_a_connection_that_is_lost(caplog):
+    """Whoever asked may have been cancelled before the connection was theirs."""
+    answer = _Answer()
+    answer.connection_lost(None)
+    del answer
+    gc.collect()
+    await asyncio.sleep(0)
+    assert caplog.records == []
 
 
 async def test_interim_answers_come_to_an_end():
