@@ -168,7 +168,7 @@ def test_a_line_without_an_end_is_not_held_for_ever(tmp_path, written):
     tail.close()
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(20)
 def test_closing_does_not_wait_for_a_thread_that_reads(tmp_path, written, monkeypatch):
     """A disk may hang, and whoever closes is the gateway's loop; the thread closes then."""
     reads, goes_on = threading.Event(), threading.Event()

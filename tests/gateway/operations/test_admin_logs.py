@@ -104,7 +104,7 @@ class Logs:
     async def look(self) -> None:
         """Wait for a look that has brought nothing; the next one is not allowed yet."""
         coming = self._begun()
-        await eventually(lambda: self.clock.armed)
+        await eventually(lambda: self.clock.armed or coming.done())
         assert not coming.done()
 
     async def all(self) -> bytes:
@@ -228,7 +228,7 @@ async def test_one_that_is_over_and_still_named_is_read_once(logs):
 
 async def test_the_last_lines_of_one_that_dies_may_come_late(logs):
     """They wait for the disk; meanwhile it is known to be over."""
-    logs.ask(follow=True)
+    logs.ask(instance="echo-A-1", follow=True)
     logs.printed("echo-A-1", b"one\n")
     assert await logs.next() == b"one\n"
     logs.instances = {"echo-A-1": False}
