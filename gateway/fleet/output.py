@@ -301,4 +301,6 @@ def _append(path: Path, older: Path, data: bytes) -> None:
 
 
 def _opened(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # Neither what a link leads to nor a pipe that nobody reads, which would hold all others up.
+    no_other = os.O_NOFOLLOW | os.O_NONBLOCK
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | no_other, 0o600)

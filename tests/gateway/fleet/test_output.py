@@ -155,6 +155,25 @@ async def test_a_file_that_somebody_has_removed_is_begun_anew(folder, logs, cloc
     assert (logs / "a.log").read_bytes() == b"two"
 
 
+@pytest.mark.parametrize("there", ["link", "pipe"])
+async def test_what_somebody_has_put_in_a_files_place_is_not_written_to(
+    folder, logs, clock, caplog, there
+):
+    logs.mkdir(parents=True)
+    if there == "link":
+        (logs / "a.log").symlink_to(logs / "another's")
+        (logs / "another's").write_bytes(b"as it was")
+    else:
+        os.mkfifo(logs / "a.log")
+    folder.open("a").feed(b"one")
+    folder.open("b").feed(b"two")
+    await written(folder, clock)
+    assert (logs / "b.log").read_bytes() == b"two"
+    assert "output of instances is dropped" in caplog.text
+    if there == "link":
+        assert (logs / "another's").read_bytes() == b"as it was"
+
+
 async def test_after_its_end_what_waits_is_written_and_no_more(folder, logs, clock):
     output = folder.open("a")
     output.feed(b"one")
