@@ -42,7 +42,7 @@ SPEAKS = {"endpoint_name": "deepgram"}
 
 #: Seconds in which a pipeline has to end, whatever has happened to its streams. Pipecat itself cuts
 #: a cancelled one short after 20, so one that hangs is told from one that ends.
-SOON = 10.0
+SOON = 15.0
 
 #: Seconds after which a stream that has ended in an error is old: another KeepAlive has been said.
 LATE = 6.0
