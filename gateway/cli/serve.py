@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -158,7 +158,7 @@ async def serve(
     """
     try:
         tls = None if loaded.tls_port is None else Tls(loaded)
-        with data_directory(loaded) as data:
+        with data_directory(loaded) or nullcontext() as data:
             context = None if tls is None else tls.reloaded.context
             gateway = Gateway(loaded, context, dialler=dialler, data=data)
             reloading = Reloading(loaded, load, gateway.fleet, LoopClock(), config)
@@ -168,8 +168,8 @@ async def serve(
         return 2 if isinstance(error, SettingsError) else 1
 
 
-def data_directory(loaded: Settings) -> DataDirectory:
-    """Own the folder of what the gateway keeps.
+def data_directory(loaded: Settings) -> DataDirectory | None:
+    """Own the folder of what the gateway keeps; None if there is no place for one.
 
     Raises:
         DataDirectoryError: the one that was named cannot be had. Where none was, and the user's own
@@ -183,11 +183,16 @@ def data_directory(loaded: Settings) -> DataDirectory:
         except DataDirectoryError as error:
             line = "what the gateway keeps is kept until its end only"
             log.warning(LogLine(line, reason=str(error)))
-    return DataDirectory.temporary()
+    try:
+        return DataDirectory.temporary()
+    except DataDirectoryError as error:  # on a file system that is read-only, say
+        line = "nothing is kept, and partway endpoints cannot ask this gateway"
+        log.warning(LogLine(line, reason=str(error)))
+        return None
 
 
 async def _serve(
-    gateway: Gateway, data: DataDirectory, tls: Tls | None, reloading: Reloading
+    gateway: Gateway, data: DataDirectory | None, tls: Tls | None, reloading: Reloading
 ) -> int:
     loaded = gateway.settings
     stop = stop_on_signals(again=gateway.hasten)
@@ -201,21 +206,18 @@ async def _serve(
         say_failure(_NAME, f"{why}; choose another with --host or {flag}")
         return 1
     async with AsyncExitStack() as up:
-        admin = AdminSocket(data.socket, gateway.fleet, data.logs, LoopClock())
-        up.push_async_callback(admin.aclose)
+        admin = None
+        if data is not None:
+            admin = AdminSocket(data.socket, gateway.fleet, data.logs, LoopClock())
+            up.push_async_callback(admin.aclose)
         up.push_async_callback(gateway.drain)
         up.push_async_callback(reloading.stop)
         shown = f"[{listening.host}]" if ":" in listening.host else listening.host
         urls = [f"http://{shown}:{listening.port}"]
         if tls is not None:
             urls.append(f"https://{shown}:{listening.tls_port}")
-        try:
-            await admin.start()
-        except OSError as error:
-            raise DataDirectoryError(
-                f"{data.socket}: the admin socket cannot be made: {error.strerror}"
-            ) from None
-        data.announce(urls, time.time())
+        if data is not None and admin is not None:
+            await _announce(data, admin, urls)
         await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
         if stop.is_set():
             return 0
@@ -232,6 +234,17 @@ async def _serve(
         telling.cancel()
         await asyncio.wait((telling,))
     return 0
+
+
+async def _announce(data: DataDirectory, admin: AdminSocket, urls: Sequence[str]) -> None:
+    """Let this user's commands find the gateway and ask it."""
+    try:
+        await admin.start()
+    except OSError as error:
+        raise DataDirectoryError(
+            f"{data.socket}: the admin socket cannot be made: {error.strerror}"
+        ) from None
+    data.announce(urls, time.time())
 
 
 class Tls:

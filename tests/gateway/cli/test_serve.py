@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -21,7 +22,10 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from partway.gateway.cli import serve
 from partway.gateway.cli.main import main
+from partway.gateway.fleet.data_directory import DataDirectory, DataDirectoryError
+from partway.gateway.settings import Settings
 from tests.conftest import ROOT
 from tests.processes import ready_url
 
@@ -501,3 +505,24 @@ def test_without_a_command(capsys):
         main([])
     assert caught.value.code == 2
     assert "COMMAND" in capsys.readouterr().err
+
+
+def test_where_nothing_can_be_kept_it_serves_all_the_same(monkeypatch, capsys):
+    """As in a container whose file system is read-only."""
+
+    def refused(*_):
+        raise DataDirectoryError("the file system is read-only")
+
+    monkeypatch.setattr(DataDirectory, "opened", refused)
+    monkeypatch.setattr(DataDirectory, "temporary", refused)
+
+    async def listening():
+        loaded = Settings(port=0)
+        serving = asyncio.create_task(serve.serve(loaded, lambda: loaded, None))
+        while "listening on" not in capsys.readouterr().out:
+            await asyncio.wait((serving,), timeout=0.05)
+            assert not serving.done()
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await serving
+
+    assert asyncio.run(listening()) == 0
