@@ -346,13 +346,13 @@ def test_modules_without_tests_of_their_name_are_on_the_page():
 #: From the ground up: a room imports from its own floor and from those below it. The picture is in
 #: ``docs/discussion/architecture.md``.
 FLOORS = (
-    {"archives", "clock", "configuration", "dialling", "files", "limits", "object_files",
-     "plain_text", "terminal", "waiting", "watch"},
+    {"archives", "arns", "clock", "configuration", "dialling", "files", "limits", "object_files",
+     "plain_text", "store", "terminal", "waiting", "watch"},
     {"access", "client", "tls"},
     {"serving"},
-    {"streams"},
+    {"requests", "streams"},
     {"fleet"},
-    {"changed_settings", "endpoint_settings", "operations", "settings"},
+    {"changed_settings", "control", "endpoint_settings", "operations", "settings"},
     {"gateway"},
     {"reloading", "workbench"},
     {"cli"},

@@ -26,6 +26,10 @@ def _for_ever(_: EventChain | None) -> bool:
     return True
 
 
+def _everything(_action: str, _resource: str) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who sent a request.
@@ -36,11 +40,29 @@ class Identity:
             signed.
         stands: whether the sender may still have what it has opened, given the chain of its events:
             its key or token, and its leave, have not been taken away.
+        may: whether the sender may do something, such as ``sagemaker:CreateModel``, with a resource
+            of this ARN.
     """
 
     principal: str | None
     event_chain: Callable[[], EventChain | None] = field(default=_unsigned, repr=False)
     stands: Callable[[EventChain | None], bool] = field(default=_for_ever, repr=False)
+    may: Callable[[str, str], bool] = field(default=_everything, repr=False)
+
+    def check(self, action: str, resource: str) -> None:
+        """Refuse what the sender may not do.
+
+        Args:
+            action: in IAM's words, such as ``sagemaker:CreateModel``.
+            resource: its ARN.
+
+        Raises:
+            AccessDenied: they may not.
+        """
+        if not self.may(action, resource):
+            raise AccessDenied(
+                f"{self.principal!r} is not authorized to perform: {action} on resource: {resource}"
+            )
 
 
 #: The sender of a request to a gateway that does not ask who sends it.

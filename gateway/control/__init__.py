@@ -1,0 +1,1 @@
+"""The control plane: models, endpoint configurations and endpoints, by SageMaker's API."""

@@ -1,0 +1,115 @@
+"""Models, endpoint configurations and endpoints as values, kept in memory and in a store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from partway.gateway.store.store import Record, Removal, Store
+
+#: What there is of resources, as it is in their ARNs.
+Kind: TypeAlias = Literal["model", "endpoint-config", "endpoint"]
+
+KINDS: tuple[Kind, ...] = ("model", "endpoint-config", "endpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource that the API has made.
+
+    Attributes:
+        kind: what it is.
+        name: as its creator wrote it; a kind has a name once, whatever its case.
+        created: when it was made, in epoch seconds.
+        modified: when it was last changed, in epoch seconds.
+        members: what was asked for, by the API's names of members; may hold secrets.
+        tags: its tags.
+        kept: what the gateway needs to know of it besides; may hold secrets.
+    """
+
+    kind: Kind
+    name: str
+    created: float
+    modified: float
+    members: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+class Resources:
+    """All resources of a gateway.
+
+    What it says is what the store has: a change is written down before it is seen.
+
+    Args:
+        store: where they are written down.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[Kind, dict[str, Resource]] = {kind: {} for kind in KINDS}
+        self._changing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Read what the store has; called once, before anything else.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        for kind in KINDS:
+            for record in await self._store.records(kind):
+                self._known[kind][record.name.lower()] = _resource_of(kind, record)
+
+    def find(self, kind: Kind, name: str) -> Resource | None:
+        """The resource of that kind and name, if there is one."""
+        return self._known[kind].get(name.lower())
+
+    def all(self, kind: Kind) -> Iterable[Resource]:
+        """All resources of a kind, in no particular order."""
+        return self._known[kind].values()
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[None]:
+        """Keep others from changing anything meanwhile: what was looked at still holds then."""
+        async with self._changing:
+            yield
+
+    async def put(self, resource: Resource) -> None:
+        """Write a resource down, in the place of the one with its name, if there is one.
+
+        Called inside :meth:`changing`.
+
+        Raises:
+            StoreError: it cannot be written; what was there before is still there.
+        """
+        await self._store.write(_record_of(resource))
+        self._known[resource.kind][resource.name.lower()] = resource
+
+    async def delete(self, resource: Resource) -> None:
+        """Remove a resource.
+
+        Called inside :meth:`changing`.
+
+        Raises:
+            StoreError: that cannot be written; it is still there.
+        """
+        await self._store.write(Removal(resource.kind, resource.name))
+        self._known[resource.kind].pop(resource.name.lower(), None)
+
+
+def _record_of(resource: Resource) -> Record:
+    body = {
+        "created": resource.created,
+        "modified": resource.modified,
+        "members": dict(resource.members),
+        "tags": dict(resource.tags),
+        "kept": dict(resource.kept),
+    }
+    return Record(resource.kind, resource.name, body)
+
+
+def _resource_of(kind: Kind, record: Record) -> Resource:
+    return Resource(kind, record.name, **record.body)

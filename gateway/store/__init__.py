@@ -1,0 +1,1 @@
+"""What was made while the gateway runs, and outlives it."""

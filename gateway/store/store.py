@@ -1,0 +1,69 @@
+"""Where what was made while the gateway runs is written down, so that the next one finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+#: What a record holds: what JSON can, with strings for keys.
+Body: TypeAlias = Mapping[str, Any]
+
+
+class StoreError(Exception):
+    """What is written down cannot be read, or nothing more can be; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One thing that is written down.
+
+    Attributes:
+        kind: what it is, such as ``endpoint``.
+        name: which of its kind; a kind has a name once.
+        body: all that is known of it; may hold secrets.
+    """
+
+    kind: str
+    name: str
+    body: Body = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """That a record is to be there no more.
+
+    Attributes:
+        kind: the record's.
+        name: the record's.
+    """
+
+    kind: str
+    name: str
+
+
+class Store(Protocol):
+    """Keeps records. One process owns it, and one task at a time changes what it owns.
+
+    Who uses it keeps what it holds in memory: it is read once, at the start.
+    """
+
+    async def records(self, kind: str) -> tuple[Record, ...]:
+        """Return all records of a kind, in the order of their names.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+
+    async def write(self, *changes: Record | Removal) -> None:
+        """Make all these changes, or none; a record takes the place of one with its name.
+
+        They are on disk, where there is one, when this returns. A caller that is cancelled does not
+        know whether they are.
+
+        Raises:
+            StoreError: none of them is made; the disk is full, say.
+        """
+
+    async def aclose(self) -> None:
+        """Let go of it; what was begun is finished first."""

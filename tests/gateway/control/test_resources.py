@@ -1,0 +1,55 @@
+"""Resources: what is said of them is what is written down."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.gateway.control.resources import Resource, Resources
+from partway.gateway.store.memory import MemoryStore
+from partway.gateway.store.store import StoreError
+
+MODEL = Resource("model", "Echo", 1.5, 2.5, {"ModelName": "Echo"}, {"team": "a"}, {"x": [1]})
+
+
+async def resources_of(store):
+    resources = Resources(store)
+    await resources.load()
+    return resources
+
+
+async def test_what_was_put_is_found_whatever_its_case_and_by_the_next_process():
+    store = MemoryStore()
+    resources = await resources_of(store)
+    async with resources.changing():
+        await resources.put(MODEL)
+    assert resources.find("model", "eCHO") == MODEL
+    assert resources.find("endpoint", "Echo") is None
+    again = await resources_of(store)
+    assert list(again.all("model")) == [MODEL]
+
+
+async def test_what_was_deleted_is_gone_for_the_next_process_too():
+    store = MemoryStore()
+    resources = await resources_of(store)
+    async with resources.changing():
+        await resources.put(MODEL)
+        await resources.delete(MODEL)
+    assert list(resources.all("model")) == []
+    assert list((await resources_of(store)).all("model")) == []
+
+
+async def test_what_cannot_be_written_down_is_not_said_either(monkeypatch):
+    store = MemoryStore()
+    resources = await resources_of(store)
+    async with resources.changing():
+        await resources.put(MODEL)
+
+        async def full(*_):
+            raise StoreError("the disk is full")
+
+        monkeypatch.setattr(store, "write", full)
+        with pytest.raises(StoreError):
+            await resources.put(Resource("model", "other", 1.0, 1.0))
+        with pytest.raises(StoreError):
+            await resources.delete(MODEL)
+    assert list(resources.all("model")) == [MODEL]
