@@ -11,7 +11,7 @@ import re
 from typing import Any, Final
 
 from partway.gateway.control.errors import SerializationException
-from partway.gateway.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES
+from partway.gateway.control.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES
 
 #: A string is one step, also one that has no end; so the whole scan is one pass over the body.
 _MARKS: Final = re.compile(

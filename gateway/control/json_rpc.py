@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from partway.gateway.access.authentication import Identity
 from partway.gateway.control.errors import UnknownOperation
 from partway.gateway.control.json_bodies import members_of
-from partway.gateway.limits import MAX_CONTROL_BODY
+from partway.gateway.control.limits import MAX_CONTROL_BODY
 from partway.gateway.plain_text import cut, safe
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import Exchange

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from partway.gateway.control.errors import SerializationException, ValidationException
+from partway.gateway.control.limits import MAX_PATTERN_TEXT
 from partway.gateway.control.shapes import Form, ServiceShapes, Shape
-from partway.gateway.limits import MAX_PATTERN_TEXT
 from partway.gateway.plain_text import cut, safe
 
 #: Characters of a value that an error repeats, and faults that one error names.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from partway.gateway.control.errors import SerializationException
 from partway.gateway.control.json_bodies import members_of
-from partway.gateway.limits import MAX_CONTROL_BODY, MAX_JSON_DEPTH, MAX_JSON_VALUES
+from partway.gateway.control.limits import MAX_CONTROL_BODY, MAX_JSON_DEPTH, MAX_JSON_VALUES
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

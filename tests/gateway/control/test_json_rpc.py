@@ -15,7 +15,7 @@ from partway.gateway.control.errors import (
     ValidationException,
 )
 from partway.gateway.control.json_rpc import aws_json, operation_routes, unknown_operation_route
-from partway.gateway.limits import MAX_CONTROL_BODY
+from partway.gateway.control.limits import MAX_CONTROL_BODY
 from partway.protocol.errors import (
     AccessDenied,
     InternalServerError,
