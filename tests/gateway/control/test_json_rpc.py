@@ -43,7 +43,7 @@ class Asked:
 
     async def nothing(self, members, identity, request_id):
         identity.check("sagemaker:Nothing", "*")
-        return None
+        return
 
     async def refuse(self, members, identity, request_id):
         raise ValidationException('Could not find model "é".')
