@@ -25,6 +25,26 @@ REQUEST_BODY_PAUSE: Final = 60.0
 #: A client makes room for more of a response within this time (nginx ``send_timeout``: 60 s).
 RESPONSE_TAKEN_TIMEOUT: Final = 60.0
 
+# --- Requests of containers ----------------------------------------------------------------------
+
+#: A container answers a request within 60 s (clause 1.1-2), and its answer is never silent for
+#: longer.
+INVOCATION_TIMEOUT: Final = 60.0
+
+#: Head of a container's answer, and each chunk's line and trailer in its body (node: 16 KiB).
+MAX_ANSWER_HEAD_BYTES: Final = 16 * KIB
+
+#: Bytes of an answer in chunks that are parsed at a time: three thousand chunks of a byte.
+ANSWER_TURN_BYTES: Final = 16 * KIB
+
+#: A chunk of an answer up to this is handed on whole, a longer one in pieces.
+WHOLE_CHUNK_BYTES: Final = 64 * KIB
+
+#: A connection with a container is kept so long for its next request: gunicorn closes an idle one
+#: after 2 s, uvicorn and node after 5; and how many are kept of one container.
+CONTAINER_IDLE_TIMEOUT: Final = 1.5
+MAX_IDLE_OF_CONTAINER: Final = 64
+
 # --- Processes of containers ---------------------------------------------------------------------
 
 #: A container that is not ready this long after its start has failed to launch (clause 1.1-3:
