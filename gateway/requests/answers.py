@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import httptools
 from multidict import CIMultiDict
 
-from partway.gateway.limits import ANSWER_TURN_BYTES, MAX_ANSWER_HEAD_BYTES
+from partway.gateway.requests.limits import ANSWER_TURN_BYTES, MAX_ANSWER_HEAD_BYTES
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVERHEAD
 
 #: Statuses whose answers have no body (RFC 9110 §6.4.1); to a POST, that is.

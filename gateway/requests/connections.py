@@ -10,15 +10,14 @@ from typing import cast
 
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.dialling import OutOfDescriptors, Unreachable, reach
-from partway.gateway.limits import (
+from partway.gateway.limits import CONTAINER_TLS_TIMEOUT, INVOCATION_TIMEOUT
+from partway.gateway.requests.container_answer import ContainerAnswer
+from partway.gateway.requests.container_requests import ContainerRequest, Destination
+from partway.gateway.requests.limits import (
     CONTAINER_IDLE_TIMEOUT,
-    CONTAINER_TLS_TIMEOUT,
-    INVOCATION_TIMEOUT,
     MAX_IDLE_OF_CONTAINER,
     WHOLE_CHUNK_BYTES,
 )
-from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.protocol.errors import ContainerUnreachable, ServiceUnavailable
 from partway.protocol.limits import WRITE_HIGH_WATER
 

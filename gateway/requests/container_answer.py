@@ -8,9 +8,10 @@ from contextlib import aclosing
 from typing import Final, Protocol
 
 from partway.gateway.clock import Clock
-from partway.gateway.limits import INVOCATION_TIMEOUT, WHOLE_CHUNK_BYTES
+from partway.gateway.limits import INVOCATION_TIMEOUT
 from partway.gateway.requests.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
 from partway.gateway.requests.container_requests import ContainerRequest
+from partway.gateway.requests.limits import WHOLE_CHUNK_BYTES
 from partway.gateway.waiting import time_limit
 from partway.protocol.errors import (
     ContainerBroke,

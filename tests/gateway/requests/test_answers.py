@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.limits import ANSWER_TURN_BYTES, MAX_ANSWER_HEAD_BYTES
 from partway.gateway.requests.answers import AnswerBroken, AnswerParser, AnswerPiece
+from partway.gateway.requests.limits import ANSWER_TURN_BYTES, MAX_ANSWER_HEAD_BYTES
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

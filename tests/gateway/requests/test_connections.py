@@ -9,9 +9,9 @@ import pytest
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import free_port
-from partway.gateway.limits import CONTAINER_IDLE_TIMEOUT, MAX_IDLE_OF_CONTAINER
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_requests import Destination
+from partway.gateway.requests.limits import CONTAINER_IDLE_TIMEOUT, MAX_IDLE_OF_CONTAINER
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
 from partway.gateway.tls.trust import Trust

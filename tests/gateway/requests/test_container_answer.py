@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
-from partway.gateway.limits import ANSWER_TURN_BYTES
 from partway.gateway.requests.answers import AnswerPiece
 from partway.gateway.requests.connections import ContainerConnections
+from partway.gateway.requests.limits import ANSWER_TURN_BYTES
 from partway.protocol.errors import ContainerBroke, ContainerLate, InputValidationError
 from partway.protocol.limits import FRAMES_PER_TURN, PART_OVERHEAD, WRITE_HIGH_WATER
 from tests.gateway.fleet.processes import eventually, soon
