@@ -22,7 +22,7 @@ from partway.gateway.fleet.limits import (
 from partway.gateway.fleet.making import InstanceContext, Making
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
-from partway.gateway.waiting import before, first_of, pause, time_limit
+from partway.gateway.waiting import before, first_of, pause, set_or_over, time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
@@ -345,9 +345,7 @@ class Instance:
         """Wait for so long; less, if a connection with it has failed meanwhile."""
         least = min(seconds, EXTRA_PING_AFTER)
         await pause(self._clock, least)
-        with suppress(TimeoutError):
-            async with time_limit(self._clock, seconds - least):
-                await self._unreachable.wait()
+        await set_or_over(self._unreachable, self._clock, seconds - least)
         self._unreachable.clear()
 
     # --- What happens ----------------------------------------------------------------------------

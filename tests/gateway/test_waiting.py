@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.gateway.waiting import first_of, pause, time_limit
+from partway.gateway.waiting import first_of, pause, set_or_over, time_limit
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -87,6 +87,38 @@ async def test_a_pause_that_is_cancelled_leaves_no_timer():
     await turns()
     pausing.cancel()
     await asyncio.wait((pausing,))
+    assert clock.armed == []
+
+
+async def test_an_event_is_waited_for_until_its_time_is_over():
+    clock, event = FakeClock(), asyncio.Event()
+    waiting = asyncio.create_task(set_or_over(event, clock, 3))
+    await turns()
+    clock.advance(2.9)
+    await turns()
+    assert not waiting.done()
+    clock.advance(0.1)
+    await waiting
+    assert not event.is_set()
+    assert clock.armed == []
+
+
+async def test_an_event_that_comes_in_its_time_is_enough():
+    clock, event = FakeClock(), asyncio.Event()
+    waiting = asyncio.create_task(set_or_over(event, clock, 3))
+    await turns()
+    event.set()
+    await waiting
+    assert clock.armed == []
+
+
+async def test_whoever_stops_waiting_for_an_event_is_not_told_that_its_time_is_over():
+    clock = FakeClock()
+    waiting = asyncio.create_task(set_or_over(asyncio.Event(), clock, 3))
+    await turns()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
     assert clock.armed == []
 
 
