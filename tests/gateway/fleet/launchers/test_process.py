@@ -22,7 +22,6 @@ from partway.gateway.fleet.launchers.process import (
     free_port,
     launch,
 )
-from partway.gateway.fleet.launchers.startup import pinged
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.fleet.limits import (
     KILL_TIMEOUT,
@@ -30,7 +29,7 @@ from partway.gateway.fleet.limits import (
     START_TIMEOUT,
     STOP_GRACE,
 )
-from tests.gateway.fleet.processes import Output, eventually, is_gone, soon, until_gone
+from tests.gateway.fleet.processes import Output, eventually, is_gone, pinged, soon, until_gone
 from tests.gateway.streams.fakes import FakeClock
 
 #: A shell's way to stay.
