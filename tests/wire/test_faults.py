@@ -119,7 +119,7 @@ async def nothing_is_left(
     # A socket is closed some turns of the loop before its connection hears that it is lost.
     await eventually(lambda: gateway.gateway._http1.open_connections == 0)
     await eventually(lambda: gateway.gateway._http2.open_connections == 0)
-    assert not gateway.gateway.streams.being_opened
+    assert gateway.gateway.streams.idle
     gateway.clients.clear()
     gateway.container.connections.clear()
 

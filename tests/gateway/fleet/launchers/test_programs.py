@@ -22,7 +22,6 @@ from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.process import HOST, ContainerProcess
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
-from partway.gateway.limits import MAX_SOCKET_READ
 from tests.gateway.fleet.launchers.contract import (
     TRIED,
     LauncherContract,
@@ -32,6 +31,7 @@ from tests.gateway.fleet.launchers.contract import (
 )
 from tests.gateway.fleet.processes import Output, eventually, soon, until_gone
 from tests.gateway.streams.fakes import FakeClock
+from tests.wire.peers import MAX_SOCKET_READ
 
 TRIED_PROGRAM = Program((sys.executable, str(TRIED)))
 
