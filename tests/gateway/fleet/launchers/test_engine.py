@@ -39,14 +39,6 @@ BOTH_WAYS_OUT = ("docker build, docker load", "[images]")
 
 
 @pytest.fixture
-async def fake(anyio_backend, no_leaks, tmp_path) -> AsyncIterator[FakeEngine]:
-    fake = FakeEngine(tmp_path / "engine.sock")
-    await fake.start()
-    yield fake
-    await fake.stop()
-
-
-@pytest.fixture
 async def launcher(fake) -> AsyncIterator[EngineLauncher]:
     launcher = EngineLauncher("mine", find=lambda: fake.where)
     yield launcher

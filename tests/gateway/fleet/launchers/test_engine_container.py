@@ -21,21 +21,13 @@ from partway.gateway.fleet.limits import (
     KILL_TIMEOUT,
     OUTPUT_BURST,
 )
-from tests.gateway.fleet.launchers.fake_engine import FakeEngine, refusal
+from tests.gateway.fleet.launchers.fake_engine import refusal
 from tests.gateway.fleet.processes import Output, eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 RUNNING = EngineState(True, 0, False, "", 40123)
 
 Run = Callable[..., Awaitable[EngineContainer]]
-
-
-@pytest.fixture
-async def fake(anyio_backend, no_leaks, tmp_path) -> AsyncIterator[FakeEngine]:
-    fake = FakeEngine(tmp_path / "engine.sock")
-    await fake.start()
-    yield fake
-    await fake.stop()
 
 
 @pytest.fixture

@@ -49,11 +49,6 @@ Start = Callable[..., Awaitable[ContainerProcess]]
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def output() -> Output:
     return Output()
 
