@@ -209,8 +209,8 @@ class LauncherContract:
 
     async def test_what_it_says_arrives(self, launch, output):
         await launch()
-        for stream in (b"output", b"error"):
-            await eventually(lambda: b"this is said to standard %b\n" % stream in output.data)  # noqa: B023
+        said = [b"this is said to standard %b\n" % stream for stream in (b"output", b"error")]
+        await eventually(lambda: all(line in output.data for line in said))
 
     async def test_nobody_has_to_wait_for_its_end(self, launch):
         container = await launch()

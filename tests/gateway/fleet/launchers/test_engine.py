@@ -315,7 +315,7 @@ async def test_a_closed_launcher_waits_as_long_as_containers_are_removed(fake, c
         )
         clock.advance(ENGINE_REMOVAL_TIMEOUT - 1)
         turns.release()
-        await eventually(lambda: len(fake.containers) == left)  # noqa: B023
+        await eventually(lambda: len(fake.containers) == left)  # noqa: B023 (called in its own round only)
     await soon(closing)
     assert "left to the engine" not in caplog.text
 

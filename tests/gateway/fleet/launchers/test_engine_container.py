@@ -233,7 +233,7 @@ async def test_what_it_prints_comes_once_and_in_order(run, fake, output):
         line = b"line %d\n" % number
         one.says(line, 1 + number % 2)
         said += line
-        await eventually(lambda: output.data == said)  # noqa: B023
+        await eventually(lambda: output.data == said)  # noqa: B023 (called in its own round only)
         if number % 2:
             await fake.stop()
             line = b"said while the engine was away\n"
