@@ -312,7 +312,7 @@ class Instance:
         await running.verify()
 
     async def _is_ready(self) -> bool:
-        """Ping it once; whether it answers with 200."""
+        """Ping it once; whether it answers with 200 (clauses 1.1-2, 1.1-3)."""
         trouble = await self._ping()
         self._rules.trouble = trouble or ""
         return trouble is None
