@@ -8,11 +8,6 @@ from typing import TypeVar
 
 import psutil
 
-from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address
-from partway.gateway.fleet.ping import ping
-from partway.gateway.fleet.startup import ask_until_ready
-
 #: Nothing here takes this long, in seconds: a busy machine may be slow to start a process.
 PATIENCE = 30
 
@@ -31,15 +26,6 @@ async def eventually(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
     await soon(look())
-
-
-async def pinged(address: Address, clock: Clock) -> None:
-    """Wait until a container answers ``/ping`` with 200, as its instance does."""
-
-    async def is_ready() -> bool:
-        return await ping(address, clock) is None
-
-    await ask_until_ready(is_ready, clock)
 
 
 def is_gone(pid: int) -> bool:

@@ -11,7 +11,8 @@ import pytest
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import HOST, free_port
 from partway.gateway.fleet.limits import PING_TIMEOUT, STARTUP_PING_LONGEST, STARTUP_PING_SHORTEST
-from tests.gateway.fleet.processes import eventually, pinged, soon
+from partway.gateway.fleet.startup import pinged
+from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"

@@ -35,8 +35,9 @@ from partway.gateway.fleet.launchers.launcher import (
     Order,
     RunningContainer,
 )
+from partway.gateway.fleet.startup import pinged
 from tests.gateway.fleet.launchers.tried_container import LAST_WORDS
-from tests.gateway.fleet.processes import Output, eventually, pinged, soon
+from tests.gateway.fleet.processes import Output, eventually, soon
 
 #: The program that the containers of the contract run.
 TRIED = Path(__file__).with_name("tried_container.py")

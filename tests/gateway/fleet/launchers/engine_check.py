@@ -17,6 +17,7 @@ from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.fleet.startup import pinged
 from tests.gateway.fleet.launchers.contract import (
     GRACE,
     TRIED,
@@ -26,7 +27,7 @@ from tests.gateway.fleet.launchers.contract import (
     processes_of,
     until_ready,
 )
-from tests.gateway.fleet.processes import Output, eventually, pinged, soon
+from tests.gateway.fleet.processes import Output, eventually, soon
 from tests.interop.engine import BASE, Engine
 
 pytestmark = pytest.mark.timeout(300)

@@ -29,7 +29,8 @@ from partway.gateway.fleet.limits import (
     START_TIMEOUT,
     STOP_GRACE,
 )
-from tests.gateway.fleet.processes import Output, eventually, is_gone, pinged, soon, until_gone
+from partway.gateway.fleet.startup import pinged
+from tests.gateway.fleet.processes import Output, eventually, is_gone, soon, until_gone
 from tests.gateway.streams.fakes import FakeClock
 
 #: A shell's way to stay.
