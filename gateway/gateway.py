@@ -17,6 +17,7 @@ from partway.gateway.access.authentication import (
 from partway.gateway.access.principals import Principals
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
+from partway.gateway.control.logs import LogOperations
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Resources
 from partway.gateway.fleet.data_directory import DataDirectory
@@ -105,10 +106,13 @@ class Gateway:
         arns = Arns(settings.region, settings.account)
         self._resources = Resources(self.store)
         self._control = ControlPlane(self._resources, arns, wall_clock, LoopClock())
+        folder = None if data is None else data.logs
+        logs = LogOperations(folder, self.fleet.describe, arns, LoopClock())
         self.routes = (
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
-            *BidirectionalStream(router, self.streams, wall_clock, dialler).routes,
+            *BidirectionalStream(router, self.streams, wall_clock, dialler, arns).routes,
             *further_routes,
+            *logs.routes,
             *self._control.routes,
         )
         trusted = TrustedProxies(settings.trusted_proxies)
