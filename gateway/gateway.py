@@ -19,6 +19,7 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
@@ -147,11 +148,18 @@ class Gateway:
             await self._stop_fleet()
             raise
         self._repeated.open()
-        self._leftovers = asyncio.create_task(
-            self._provisions.remove_leftovers(), name="removal of leftover containers"
-        )
         self.fleet.start(each for each in endpoints if not each.is_attached)
+        self._leftovers = asyncio.create_task(
+            self._see_to_leftovers(), name="removal of leftover containers"
+        )
         return listening
+
+    async def _see_to_leftovers(self) -> None:
+        """Let endpoints take over what a gateway that was killed has left; remove the rest."""
+        wanted = {(each.name, one.name) for each in self.fleet.describe() for one in each.variants}
+        await self._provisions.remove_leftovers(lambda *whose: whose in wanted)
+        await self.fleet.has_settled(LEFTOVERS_TIMEOUT)
+        await self._provisions.remove_leftovers()
 
     async def _listen(self) -> Listening:
         settings = self.settings
