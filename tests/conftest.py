@@ -13,10 +13,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.one_loop import with_one_loop
 from tests.pairwise import thinned
 
 #: How long an example takes says what else the machine does. What a test allows is counted in work.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    # The same examples each time: a run says something of what has changed. New ones: explore.
+    "suite",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+)
+settings.register_profile("explore", settings.get_profile("suite"), derandomize=False)
 settings.load_profile("suite")
 
 ROOT = Path(__file__).parent.parent
@@ -102,10 +110,18 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 # --- Cases ---------------------------------------------------------------------------------------
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--one-loop", action="store_true", help="run each test on one event loop, drawn by its name"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of those marked ``pairwise`` as many cases as it takes (see ``tests/pairwise.py``)."""
     kept = thinned(items)
+    if config.getoption("one_loop"):
+        kept = with_one_loop(kept)
     remain = set(kept)
     dropped = [item for item in items if item not in remain]
     items[:] = kept

@@ -12,7 +12,6 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from partway.gateway.limits import MAX_SOCKET_READ
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.payloads import GatheredPayload, StreamedPayload
@@ -22,7 +21,7 @@ from partway.protocol.limits import KIB, MIB, WRITE_HIGH_WATER
 from tests.wire.event_signing import KEY_ID, SECRET
 from tests.wire.http2_peers import WINDOW, RawHttp2Client
 from tests.wire.http2_streams import bidirectional_request
-from tests.wire.peers import eventually, soon
+from tests.wire.peers import MAX_SOCKET_READ, eventually, soon
 from tests.wire.plain_requests import FORMS, LIMIT, OPEN_TO_ALL, VERSIONS, Bench, Gate, WithLength
 
 TOO_LARGE = "RequestEntityTooLargeException"
@@ -470,7 +469,7 @@ async def test_a_body_that_is_not_chunks(started, later):
 PRINCIPALS = f"""
 [[principals]]
 name = "chat"
-operations = ["Gather", "Stream"]
+actions = ["sagemaker:Gather", "sagemaker:Stream"]
 tokens = ["0123456789abcdef"]
 [[principals.keys]]
 access_key_id = "{KEY_ID}"

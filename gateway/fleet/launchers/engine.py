@@ -39,8 +39,8 @@ from partway.gateway.fleet.launchers.engine_request import (
 )
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.launchers.process import HOST
-from partway.gateway.fleet.launchers.startup import pinged
 from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
+from partway.gateway.fleet.startup import pinged
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 

@@ -14,17 +14,9 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.launchers.engine_client import EngineClient
 from partway.gateway.fleet.launchers.engine_removals import EngineRemovals
 from partway.gateway.fleet.limits import KILL_TIMEOUT
-from tests.gateway.fleet.launchers.fake_engine import FakeEngine, refusal
+from tests.gateway.fleet.launchers.fake_engine import refusal
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
-
-
-@pytest.fixture
-async def fake(anyio_backend, no_leaks, tmp_path) -> AsyncIterator[FakeEngine]:
-    fake = FakeEngine(tmp_path / "engine.sock")
-    await fake.start()
-    yield fake
-    await fake.stop()
 
 
 @pytest.fixture
