@@ -144,7 +144,10 @@ async def test_an_unknown_operation_is_named_with_those_that_there_are(asked, ta
     error = response.json
     assert error["__type"] == "UnknownOperationException"
     assert said in error["message"]
-    assert "SageMaker.Echo, SageMaker.Fail, SageMaker.ListEndpoints, SageMaker.Nothing" in error["message"]
+    assert (
+        "SageMaker.Echo, SageMaker.Fail, SageMaker.ListEndpoints, SageMaker.Nothing"
+        in error["message"]
+    )
     assert len(error["message"]) < 500
 
 
