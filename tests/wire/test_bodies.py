@@ -14,7 +14,6 @@ from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from partway.gateway.limits import MAX_SOCKET_READ
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.payloads import GatheredPayload, StreamedPayload
@@ -24,7 +23,7 @@ from partway.protocol.limits import KIB, MIB, WRITE_HIGH_WATER
 from tests.wire.event_signing import KEY_ID, SECRET
 from tests.wire.http2_peers import WINDOW, RawHttp2Client
 from tests.wire.http2_streams import bidirectional_request
-from tests.wire.peers import eventually, soon
+from tests.wire.peers import MAX_SOCKET_READ, eventually, soon
 from tests.wire.plain_requests import FORMS, LIMIT, OPEN_TO_ALL, VERSIONS, Bench, Gate, WithLength
 
 TOO_LARGE = "RequestEntityTooLargeException"

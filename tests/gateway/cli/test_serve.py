@@ -34,7 +34,7 @@ RAW = "payloadpart.v1.raw"
 JSON = "payloadpart.v1.json"
 
 #: Nothing here takes this long, in seconds.
-PATIENCE = 20
+PATIENCE = 40
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
