@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from partway.gateway.files import others_may
-from partway.gateway.limits import STORE_LOG_BYTES
+from partway.gateway.store.limits import STORE_LOG_BYTES
 from partway.gateway.store.sqlite_errors import (
     not_ours,
     said,

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from partway.gateway.clock import Clock
-from partway.gateway.limits import STORE_BEGIN_TIMEOUT, STORE_CLOSE_TIMEOUT, STORE_WAITING
+from partway.gateway.store.limits import STORE_BEGIN_TIMEOUT, STORE_CLOSE_TIMEOUT, STORE_WAITING
 from partway.gateway.store.store import StoreError
 from partway.gateway.waiting import time_limit
 

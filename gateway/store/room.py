@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from partway.gateway.limits import MAX_RECORD_BYTES, MAX_RECORDS, MAX_STORED_BYTES
+from partway.gateway.store.limits import MAX_RECORD_BYTES, MAX_RECORDS, MAX_STORED_BYTES
 from partway.gateway.store.store import Record, Removal, StoreError
 
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.limits import STORE_BEGIN_TIMEOUT, STORE_CLOSE_TIMEOUT, STORE_WAITING
 from partway.gateway.store.disk_thread import DiskThread
+from partway.gateway.store.limits import STORE_BEGIN_TIMEOUT, STORE_CLOSE_TIMEOUT, STORE_WAITING
 from partway.gateway.store.store import StoreError
 from tests.gateway.streams.fakes import FakeClock
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.limits import STORE_CLOSE_TIMEOUT
 from partway.gateway.store.disk_thread import DiskThread
+from partway.gateway.store.limits import STORE_CLOSE_TIMEOUT
 from partway.gateway.store.room import ROOM_LIMITS, RoomLimits
 from partway.gateway.store.sqlite import SqliteStore
 from partway.gateway.store.store import Record, Removal, StoreError
