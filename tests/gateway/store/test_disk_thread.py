@@ -165,6 +165,9 @@ async def test_its_end_waits_for_what_was_asked_for_and_takes_no_more(thread, ga
     gate.open()
     await asyncio.gather(working, waiting, closing, again)
     assert done == ["asked for", "last"]
+    assert thread._thread is not None
+    await asyncio.to_thread(thread._thread.join, PATIENCE)
+    assert not thread._thread.is_alive()
 
 
 async def test_one_that_hangs_is_left_behind(thread, gate, clock):
