@@ -334,6 +334,10 @@ MAX_PRINCIPALS: Final = 1024
 #: time; temporary ones come on top.
 MAX_KEYS_PER_PRINCIPAL: Final = 8
 
+#: Actions, and resources, of one principal: IAM's managed policies, of 6,144 characters, hold about
+#: as many.
+MAX_PATTERNS_PER_PRINCIPAL: Final = 128
+
 #: Characters of a bearer token: 16 random ones of 64 are 96 bits.
 MIN_TOKEN_CHARACTERS: Final = 16
 

@@ -37,8 +37,11 @@ class _Version:
     def is_complete(self, serving: _Version | None) -> bool:
         """Whether nothing has to come up any more for it to take over from what serves.
 
-        What it keeps as it is may be out of service: it would be without the change too.
+        What it keeps as it is may be out of service: it would be without the change too. But what
+        has nothing in service takes no streams from what has.
         """
+        if serving is not None and serving.takes_streams and not self.takes_streams:
+            return False
         return all(
             self.groups[each.name].in_rotation >= each.instances
             or each.instances <= self.kept(each.name, serving)
@@ -73,7 +76,8 @@ class _Version:
         """Why it does not come up beside what serves; empty as long as it may."""
         for variant in self.endpoint.variants:
             group = self.groups[variant.name]
-            if group.given_up and variant.instances > self.kept(variant.name, serving):
+            started = variant.instances > self.kept(variant.name, serving)
+            if group.given_up and (started or self.is_lost):
                 return group.trouble
         return ""
 
