@@ -17,6 +17,8 @@ from partway.gateway.access.authentication import (
 from partway.gateway.access.principals import Principals
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
+from partway.gateway.control.plane import ControlPlane
+from partway.gateway.control.resources import Resources
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.fleet import Fleet
@@ -101,12 +103,15 @@ class Gateway:
         router = Router()
         self.fleet = Fleet(router, self._provisions.means)
         fleet_metrics = FleetMetrics(self.fleet.describe, self.streams.metrics.registry)
+        arns = Arns(settings.region, settings.account)
+        self._resources = Resources(self.store)
+        self._control = ControlPlane(self._resources, arns, wall_clock, LoopClock())
         self.routes = (
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
             *BidirectionalStream(router, self.streams, wall_clock, dialler).routes,
             *further_routes,
+            *self._control.routes,
         )
-        arns = Arns(settings.region, settings.account)
         trusted = TrustedProxies(settings.trusted_proxies)
         dispatcher = Dispatcher(
             self.routes,
@@ -147,7 +152,9 @@ class Gateway:
 
         Raises:
             OSError: an address cannot be listened on; the error's ``filename`` is host and port.
+            StoreError: what was written down cannot be read.
         """
+        await self._resources.load()
         endpoints = self.settings.endpoints
         self.fleet.start(each for each in endpoints if each.is_attached)
         await self.fleet.settled(SETTLING_TIMEOUT)
@@ -218,6 +225,7 @@ class Gateway:
             servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))  # it waits twice
             servers.create_task(self._http2.shutdown(settings.shutdown_hard))
             servers.create_task(self._stop_fleet())
+        await self._control.aclose()
 
     async def _stop_fleet(self) -> None:
         try:
