@@ -55,6 +55,13 @@ class InputValidationError(ApiError):
         super().__init__(message, ErrorCode=code)
 
 
+class UnknownEndpoint(InputValidationError):
+    """No endpoint has the name that the client gave (clause 4-6)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "EndpointNotFound")
+
+
 class UpgradeRefused(InputValidationError):
     """A WebSocket was asked for in a way that cannot be granted (RFC 6455 §4.2.1, §4.4)."""
 
@@ -178,8 +185,7 @@ class ContainerError(ApiError):
             message,
             OriginalStatusCode=original_status,
             OriginalMessage=original_message,
-            # No log service stands behind this platform; the member is required all the same.
-            LogStreamArn="",
+            LogStreamArn="",  # of whoever knows the instance's log
             ErrorCode="ModelError",
         )
         self._for_operator = for_operator
