@@ -92,7 +92,7 @@ def group_asked_for(members: Mapping[str, Any], arns: Arns) -> str:
 
 def group_identified(identifier: str, arns: Arns) -> str:
     """The name of a log group, of which an identifier is the name or the ARN."""
-    return identifier.removeprefix(arns.of("log-group:", service="logs")).removesuffix(":*")
+    return identifier.removeprefix(arns.of("log-group:", service="logs"))
 
 
 class EventsToken(NamedTuple):

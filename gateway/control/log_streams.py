@@ -23,24 +23,24 @@ class LogStreams:
     Attributes:
         folder: with what instances print; None where nothing is kept.
         endpoints: the names of those that there are now.
-        living: the ids of instances that may print more.
+        living: the names of their endpoints, by the ids of instances that may print more.
     """
 
     folder: Path | None
     endpoints: frozenset[str]
-    living: frozenset[str]
+    living: Mapping[str, str]
 
     @classmethod
     def of(cls, folder: Path | None, endpoints: Iterable[EndpointStatus]) -> LogStreams:
         """What there is to be read while a fleet is as it says."""
         there = tuple(endpoints)
-        living = frozenset(
-            instance.id
+        living = {
+            instance.id: endpoint.name
             for endpoint in there
             for variant in endpoint.variants
             for instance in variant.instances
             if instance.state not in OVER
-        )
+        }
         return cls(folder, frozenset(each.name for each in there), living)
 
     def groups(self) -> dict[str, int | None]:
@@ -54,7 +54,7 @@ class LogStreams:
         return began
 
     def streams(self, group: str) -> dict[str, str]:
-        """The names of a group's streams, and the instance of each.
+        """The names of a group's streams, and the instance of each; it may have to print yet.
 
         Raises:
             NoSuchLog: there is no such group.
@@ -62,7 +62,7 @@ class LogStreams:
         wanted = group.removeprefix(GROUPS)
         found = {
             stream_name(endpoint, instance): instance
-            for instance, endpoint in self._printed().items()
+            for instance, endpoint in {**self.living, **self._printed()}.items()
             if GROUPS + endpoint == group
         }
         if not found and (wanted == group or wanted not in self.endpoints):
@@ -83,8 +83,8 @@ class LogStreams:
             return None, True
         return Printed.opened(self.folder, instance), instance not in self.living
 
-    def stream(self, group: str, name: str) -> tuple[Printed, bool]:
-        """Open a stream; and whether its instance prints no more.
+    def stream(self, group: str, name: str) -> tuple[Printed | None, bool]:
+        """Open a stream, None as long as it is empty; and whether its instance prints no more.
 
         Raises:
             NoSuchLog: there is no such group, or no such stream in it.
@@ -97,7 +97,8 @@ class LogStreams:
                 if GROUPS + endpoint == group and stream_name(endpoint, instance) == name:
                     return printed, over
                 printed.close()
-        self.streams(group)
+        if name in self.streams(group):
+            return None, False
         raise NoSuchLog("stream")
 
     def _printed(self) -> Mapping[str, str]:

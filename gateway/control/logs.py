@@ -19,6 +19,7 @@ from partway.gateway.control.limits import (
 )
 from partway.gateway.control.log_events import (
     Mark,
+    PageOfOne,
     Sought,
     page_of_one,
     page_of_several,
@@ -146,6 +147,8 @@ class LogOperations:
 
         def read(there: LogStreams, _: Wanted) -> dict[str, Any]:
             printed, over = there.stream(group, name)
+            if printed is None:
+                return _events_answer(PageOfOne([], 0, 0))
             with printed:
                 start, end = members.get("startTime"), members.get("endTime")
                 page = page_of_one(
@@ -155,11 +158,7 @@ class LogOperations:
                     members.get("limit", LOG_PAGE_EVENTS),
                     forward=token.forward,
                 )
-            return {
-                "events": page.events,
-                "nextForwardToken": EventsToken(True, page.end).written(),
-                "nextBackwardToken": EventsToken(False, page.begin).written(),
-            }
+            return _events_answer(page)
 
         return await self._read(read)
 
@@ -217,6 +216,15 @@ class LogOperations:
             raise LogsUnavailable("the logs could not be read in time; ask again") from None
         except OSError as error:
             raise LogsUnavailable(f"the logs cannot be read: {error.strerror}") from None
+
+
+def _events_answer(page: PageOfOne) -> dict[str, Any]:
+    """A page as GetLogEvents has it; at the end of a stream the tokens are those that came."""
+    return {
+        "events": page.events,
+        "nextForwardToken": EventsToken(True, page.end).written(),
+        "nextBackwardToken": EventsToken(False, page.begin).written(),
+    }
 
 
 def _groups_asked_for(members: _Members, arns: Arns) -> Callable[[str], bool]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -193,16 +193,20 @@ def test_lines_that_are_nothing_are_looked_at_for_a_time(tmp_path, monkeypatch):
     assert (told(page.events), pages) == ([(1, "end")], 11)
 
 
+def open_files():
+    return psutil.Process().num_fds()
+
+
 def test_files_are_open_only_while_they_are_read(tmp_path):
     for number in range(50):
         PrintedFiles(tmp_path, f"i{number}", "echo").append(b"x\n" * 100, number)
-    before = os.listdir("/proc/self/fd")
+    before = open_files()
     most = 0
 
     def opened(number):
         nonlocal most
         printed = Printed.opened(tmp_path, f"i{number}")
-        most = max(most, len(os.listdir("/proc/self/fd")) - len(before))
+        most = max(most, open_files() - before)
         return printed, True
 
     streams = [(f"s{number}", lambda number=number: opened(number)) for number in range(50)]
@@ -210,7 +214,7 @@ def test_files_are_open_only_while_they_are_read(tmp_path):
     events, mark = page_of_several(streams, sought, lambda: None)
     assert (len(events), mark) == (5000, None)
     assert most <= 4
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert open_files() == before
 
 
 def test_text_is_shown_as_it_is_and_what_is_none_is_replaced(tmp_path):
