@@ -88,9 +88,9 @@ class Http1Exchange(UpgradableExchange):
         with self._told_if_left():
             await self.response.write(piece)
 
-    async def _end(self) -> None:
+    async def _end(self, last: bytes, otherwise: bytes) -> None:
         with self._told_if_left():
-            await self.response.write_eof()
+            await self.response.write_eof(last)
 
     @contextmanager
     def _told_if_left(self) -> Iterator[None]:

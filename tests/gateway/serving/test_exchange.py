@@ -51,7 +51,8 @@ class Recorded(Exchange):
     async def _write(self, piece):
         self.said.append(piece)
 
-    async def _end(self):
+    async def _end(self, last, otherwise):
+        self.said += [piece for piece in (last, otherwise) if piece]
         self.said.append("end")
 
     def abort(self):
@@ -173,8 +174,15 @@ async def test_pieces_of_a_response_that_has_no_body(method, status):
     exchange = Recorded(method=method)
     await exchange.begin(status)
     await exchange.write(b"dropped")
-    await exchange.end()
+    await exchange.end(b"dropped", b"too")
     assert exchange.said == [status, "end"]
+
+
+async def test_the_last_piece_of_a_response():
+    exchange = Recorded()
+    await exchange.begin(200)
+    await exchange.end(b"last", b"in its place")
+    assert exchange.said == [200, b"last", b"in its place", "end"]
 
 
 async def test_a_response_that_has_not_ended_is_broken_off():
