@@ -7,11 +7,9 @@ those of the bidirectional operation, with error codes of this one: their encodi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from partway.protocol.eventstream import encode_raw
-from partway.protocol.limits import MAX_PART_BYTES
 from partway.protocol.part_events import part_headers
 
 #: Error codes of a ``ModelStreamError``: the model was not done in time, or its connection broke.
@@ -21,11 +19,11 @@ STREAM_BROKEN: Final = "StreamBroken"
 _HEADERS: Final = part_headers()
 
 
-def encode_chunk(chunk: bytes) -> Iterator[bytes]:
-    """A chunk of a container's answer as events: one, unless it is larger than a part may be.
+def encode_chunk(chunk: bytes) -> bytes:
+    """A chunk of a container's answer as an event.
 
     Args:
-        chunk: its bytes, as they came; where there are none, there is no event.
+        chunk: its bytes, as they came, MAX_PART_BYTES at most; a longer one is several events,
+            each of some of it.
     """
-    for at in range(0, len(chunk), MAX_PART_BYTES):
-        yield encode_raw(_HEADERS, chunk[at : at + MAX_PART_BYTES])
+    return encode_raw(_HEADERS, chunk)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.protocol import limits
 from partway.protocol.part_events import encode_error
 from partway.protocol.parts import InternalStreamFailure, ModelStreamError
 from partway.protocol.response_parts import STREAM_BROKEN, TIME_EXCEEDED, encode_chunk
@@ -23,35 +22,15 @@ HEADERS = (
 
 @pytest.mark.clause("2.3-3")
 def test_a_chunk_is_one_event_byte_for_byte():
-    assert list(encode_chunk(b"Hello ")) == [raw.message(HEADERS, b"Hello ")]
-
-
-def test_no_bytes_make_no_event():
-    assert list(encode_chunk(b"")) == []
+    assert encode_chunk(b"Hello ") == raw.message(HEADERS, b"Hello ")
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=8), st.data())
 def test_botocore_reads_each_chunk_wherever_the_stream_is_cut(chunks, data):
-    whole = b"".join(event for chunk in chunks for event in encode_chunk(chunk))
+    whole = b"".join(map(encode_chunk, chunks))
     cuts = sorted(data.draw(st.sets(st.integers(0, len(whole)), max_size=8)))
     pieces = [whole[at:to] for at, to in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
     assert list(BotoEvents(pieces)) == [{"PayloadPart": {"Bytes": chunk}} for chunk in chunks]
-
-
-@pytest.mark.parametrize(
-    ("size", "sizes"), [(99, [99]), (100, [100]), (101, [100, 1]), (200, [100, 100])]
-)
-def test_a_chunk_over_the_limit_is_several_events(monkeypatch, size, sizes):
-    monkeypatch.setattr("partway.protocol.response_parts.MAX_PART_BYTES", 100)
-    chunk = bytes(range(size))
-    parts = [event["PayloadPart"]["Bytes"] for event in BotoEvents(encode_chunk(chunk))]
-    assert b"".join(parts) == chunk
-    assert [len(part) for part in parts] == sizes
-
-
-def test_the_limit_is_the_encodings_own():
-    (event,) = encode_chunk(bytes(limits.MAX_PART_BYTES))
-    assert len(event) == limits.MAX_PART_BYTES + len(HEADERS) + limits.EVENT_FRAMING_BYTES
 
 
 @pytest.mark.clause("2.3-5")
@@ -75,5 +54,5 @@ def test_what_breaks_an_answer_off_is_an_exception_to_botocore(error, body):
     encoded = encode_error(error)
     assert encoded == raw.exception(name, body)
     with pytest.raises(EventStreamError) as raised:
-        list(BotoEvents([*encode_chunk(b"before"), encoded]))
+        list(BotoEvents([encode_chunk(b"before"), encoded]))
     assert raised.value.response["Error"] == {"Code": name, "Message": error.message}
