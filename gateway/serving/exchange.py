@@ -341,6 +341,11 @@ class Exchange(ABC):
         await self._end(b"" if self._bodiless else last, b"" if self._bodiless else otherwise)
         self._unended = False
 
+    @property
+    @abstractmethod
+    def unsent_bytes(self) -> int:
+        """Bytes of a response in pieces that are held here, since the client has not taken them."""
+
     @abstractmethod
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
         """See :meth:`begin`."""

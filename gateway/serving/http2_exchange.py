@@ -61,6 +61,10 @@ class Http2Exchange(Exchange):
         self._stop_awaiting()
         self._stream.send_whole(body if self._may_have_body(status) else b"")
 
+    @property
+    def unsent_bytes(self) -> int:
+        return self._stream.buffered_bytes
+
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
         bodies = self._bodies()
         if bodies.left:

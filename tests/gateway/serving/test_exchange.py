@@ -45,6 +45,10 @@ class Recorded(Exchange):
     def _say_continue(self):
         self.said.append(100)
 
+    @property
+    def unsent_bytes(self):
+        return 0
+
     async def _begin(self, status, headers):
         self.said.append(status)
 
