@@ -53,7 +53,8 @@ from partway.gateway.endpoint_settings.tables import (
 )
 from partway.gateway.fleet.commands import program_of
 from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, Program
-from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS, MODEL_DATA_QUOTA, SHARE_OF_ONE
+from partway.gateway.fleet.limits import MODEL_DATA_QUOTA
+from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS, SHARE_OF_ONE
 from partway.gateway.serving.peers import network_of
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import TlsError
@@ -92,6 +93,9 @@ class _TopLevel:
     region: Annotated[
         str, text("an AWS region's name, such as us-east-1", limits.REGION.fullmatch)
     ] = "us-east-1"
+    account: Annotated[str, text("the 12 digits of an AWS account", limits.ACCOUNT.fullmatch)] = (
+        "000000000000"
+    )
     auth: Literal["none", "sigv4"] = "none"
     principals: FilePath | None = None
     insecure: Flag = False
@@ -150,6 +154,7 @@ class Settings(_TopLevel):
         tls_key: its key.
         tls_names: further names in the local CA's certificate.
         region: AWS's name of it, as clients are set to and as their signatures say.
+        account: AWS's number of it, for ARNs.
         auth: how clients prove who they are.
         principals: file of those who may sign, for ``sigv4``.
         insecure: whether to listen beyond loopback without authentication all the same.

@@ -20,7 +20,11 @@ from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
+from partway.gateway.gateway import Gateway
 from partway.gateway.operations.bidirectional import BidirectionalStream
+from partway.gateway.serving.routes import Access, Leave
+from partway.gateway.settings import Settings
+from partway.gateway.store.memory import MemoryStore
 from tests.frame_factory import TEXT, close, frame
 from tests.wire.peers import (
     ENDPOINT,
@@ -83,6 +87,12 @@ async def test_it_tells_where_it_listens(gateway_for):
     assert await status_of(gateway, "/healthz") == 200
     assert await status_of(gateway, "/readyz") == 200
     assert await status_of(gateway, "/nothing") == 404
+
+
+async def test_it_has_the_store_that_it_is_given_or_one_in_memory(anyio_backend):
+    store = MemoryStore()
+    assert Gateway(Settings(), store=store).store is store
+    assert isinstance(Gateway(Settings()).store, MemoryStore)
 
 
 async def test_a_port_in_use(gateway_for):
@@ -404,3 +414,13 @@ async def test_what_cannot_be_given_back_keeps_none_of_the_rest(monkeypatch):
     with pytest.raises(OSError, match="the disk is full"):
         await provisions.aclose()
     assert given_back == [AttachLauncher, ProgramLauncher, OutputFolder]
+
+
+async def test_each_route_says_who_checks_what_its_sender_may_do():
+    for route in Gateway(Settings()).routes:
+        if route.access is not Access.ANYONE:
+            by_endpoint = "endpoint" in route.path.groupindex
+            assert by_endpoint == (route.leave is Leave.OF_ENDPOINT), route.name
+            assert by_endpoint or route.control, route.name
+        else:
+            assert route.name in ("Healthz", "Readyz", "Metrics", "UnknownOperation")
