@@ -1,4 +1,4 @@
-"""A container's answer on its way to a client as events: every chunk, and how it came to its end."""
+"""A container's answer on its way to a client as events: every chunk, and every way to its end."""
 
 from __future__ import annotations
 
@@ -122,7 +122,8 @@ class ResponseRelay:
         except ConnectionError:
             raise
         except Exception:
-            log.exception(LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id))
+            line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
+            log.exception(line)
             return ends.gateway_fault()
         finally:
             timer.cancel()

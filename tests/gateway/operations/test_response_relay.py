@@ -64,7 +64,6 @@ class Reader(Recorded):
             self.full.set()
             await self.room.wait()
 
-
     async def _end(self, last, otherwise):
         if self.left_at_end:
             raise ClientLeft
@@ -116,7 +115,7 @@ class Run:
 
     async def taken(self, count):
         """Wait until so many chunks have been passed on, and the next is waited for."""
-        while len(self.events) < count or not self.answer.waited_for:
+        while len(self.events) < count or not self.answer.waited_for:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
