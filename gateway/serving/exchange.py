@@ -219,6 +219,11 @@ class Exchange(ABC):
             raise _too_large(limit)
         return self._gathered
 
+    @property
+    def gathered(self) -> bool:
+        """Whether the whole body of the request is there already."""
+        return self._gathered is not None
+
     async def chunks(
         self, limit: int, pause: float = REQUEST_BODY_PAUSE
     ) -> AsyncGenerator[bytes, None]:

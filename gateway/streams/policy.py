@@ -16,6 +16,7 @@ from partway.gateway.limits import (
     CONTAINER_PING_INTERVAL,
     CONTAINER_PINGS_UNANSWERED,
     DRAIN_TIMEOUT,
+    INVOCATION_TIMEOUT,
     RESPONSE_LIFETIME,
     STREAM_LIFETIME,
 )
@@ -47,6 +48,8 @@ class StreamPolicy:
         answer_timeout: silence of a container that has not answered yet.
         connect_timeout: time for the container to accept a connection.
         handshake_timeout: time for the container's 101 response.
+        invocation_timeout: time for the head of a container's answer to a request, and silence of
+            it in its body.
         ping_interval: time between pings to the container.
         pings_unanswered: pings that a container may leave unanswered.
         client_ping_interval: time between pings to the client.
@@ -67,6 +70,7 @@ class StreamPolicy:
     answer_timeout: _Seconds = ANSWER_SILENCE
     connect_timeout: _Seconds = CONTAINER_CONNECT_TIMEOUT
     handshake_timeout: _Seconds = CONTAINER_HANDSHAKE_TIMEOUT
+    invocation_timeout: _Seconds = INVOCATION_TIMEOUT
     ping_interval: _Seconds = CONTAINER_PING_INTERVAL
     pings_unanswered: _Pings = CONTAINER_PINGS_UNANSWERED
     client_ping_interval: _Seconds = CLIENT_PING_INTERVAL
