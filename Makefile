@@ -10,7 +10,7 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test test-text mutants mutants-whole good-servers tutorial lint format bench bench-codecs bench-http2 \
+.PHONY: demo test explore test-text mutants mutants-whole good-servers tutorial lint format bench bench-codecs bench-http2 \
 	bench-container bench-speech bench-text browser interop interop-js interop-pipecat answers sdk-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
@@ -19,6 +19,9 @@ demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conv
 
 test: $(VENV)/installed-test  ## the whole suite, on two cores; a third worker works while the others wait
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
+
+explore: $(VENV)/installed-test  ## the tests of properties, on examples that no run has had before
+	$(BIN)/python -m pytest -n 3 -m hypothesis --hypothesis-profile=explore $(PYTEST_ARGS)
 
 test-text: .venv-text/installed  ## the language model, on the CPU; TORCH says which torch
 	$(TEXT_BIN)/python -m pytest $(PYTEST_ARGS) $(TEXT_CHECKS)
@@ -75,7 +78,7 @@ answers: sdk-python $(VENV)/installed-test  ## no answer is lost at the end of i
 
 sdk-python:
 	@[ -x "$(SDK_PYTHON)" ] || { \
-		echo "make interop and make answers need an interpreter with AWS's SDK, Python 3.12 or newer:" >&2; \
+		echo "make interop, make answers and make engine need an interpreter with AWS's SDK, Python 3.12 or newer:" >&2; \
 		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
 
@@ -96,8 +99,8 @@ interop-js: $(VENV)/installed-test  ## AWS's SDK for JavaScript, and a container
 image: image-tools $(VENV)/installed-test  ## the images, built and run as the platform runs them; needs root
 	$(BIN)/python -m pytest tests/interop/image_check.py
 
-engine: engine-tools $(VENV)/installed-test  ## images, Compose file, the pages' builds, and launches, on a real engine; needs root
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/engine_check.py \
+engine: engine-tools sdk-python $(VENV)/installed-test  ## images, Compose file, the pages' builds, launches and AWS's SDK, on a real engine; needs root
+	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/engine_check.py \
 		tests/gateway/fleet/launchers/engine_check.py
 
 engine-tools:

@@ -17,9 +17,12 @@ from partway.gateway.access.authentication import (
 from partway.gateway.access.principals import Principals
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
+from partway.gateway.control.plane import ControlPlane
+from partway.gateway.control.resources import Resources
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
@@ -116,14 +119,17 @@ class Gateway:
             settings.account,
             settings.max_invocation_body,
         )
+        arns = Arns(settings.region, settings.account)
+        self._resources = Resources(self.store)
+        self._control = ControlPlane(self._resources, arns, wall_clock, LoopClock())
         self.routes = (
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
             *BidirectionalStream(router, self.streams, wall_clock, dialler).routes,
             *InvokeEndpoint(invocations).routes,
             *ResponseStream(invocations, self.streams).routes,
             *further_routes,
+            *self._control.routes,
         )
-        arns = Arns(settings.region, settings.account)
         trusted = TrustedProxies(settings.trusted_proxies)
         dispatcher = Dispatcher(
             self.routes,
@@ -164,7 +170,9 @@ class Gateway:
 
         Raises:
             OSError: an address cannot be listened on; the error's ``filename`` is host and port.
+            StoreError: what was written down cannot be read.
         """
+        await self._resources.load()
         endpoints = self.settings.endpoints
         self.fleet.start(each for each in endpoints if each.is_attached)
         await self.fleet.settled(SETTLING_TIMEOUT)
@@ -176,11 +184,18 @@ class Gateway:
             await self._stop_fleet()
             raise
         self._repeated.open()
-        self._leftovers = asyncio.create_task(
-            self._provisions.remove_leftovers(), name="removal of leftover containers"
-        )
         self.fleet.start(each for each in endpoints if not each.is_attached)
+        self._leftovers = asyncio.create_task(
+            self._see_to_leftovers(), name="removal of leftover containers"
+        )
         return listening
+
+    async def _see_to_leftovers(self) -> None:
+        """Let endpoints take over what a gateway that was killed has left; remove the rest."""
+        wanted = {(each.name, one.name) for each in self.fleet.describe() for one in each.variants}
+        await self._provisions.remove_leftovers(lambda *whose: whose in wanted)
+        await self.fleet.has_settled(LEFTOVERS_TIMEOUT)
+        await self._provisions.remove_leftovers()
 
     async def _listen(self) -> Listening:
         settings = self.settings
@@ -234,6 +249,7 @@ class Gateway:
             servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))  # it waits twice
             servers.create_task(self._http2.shutdown(settings.shutdown_hard))
             servers.create_task(self._stop_fleet())
+        await self._control.aclose()
 
     async def _stop_fleet(self) -> None:
         try:

@@ -17,6 +17,7 @@ from partway.gateway.fleet.launchers.engine_client import (
     EngineClient,
     EngineRefusal,
     EngineState,
+    ListedContainer,
     find_engine,
 )
 from partway.gateway.fleet.launchers.launcher import LaunchError
@@ -27,24 +28,10 @@ from partway.gateway.fleet.limits import (
     PULL_SILENCE,
     PULL_TIMEOUT,
 )
-from tests.gateway.fleet.launchers.fake_engine import PORT, FakeEngine, refusal
+from tests.gateway.fleet.launchers.fake_engine import PORT, refusal
 from tests.gateway.fleet.processes import eventually, soon
-from tests.gateway.streams.fakes import FakeClock
 
 JSON = {"Content-Type": "application/json"}
-
-
-@pytest.fixture
-async def fake(anyio_backend, no_leaks, tmp_path) -> AsyncIterator[FakeEngine]:
-    fake = FakeEngine(tmp_path / "engine.sock")
-    await fake.start()
-    yield fake
-    await fake.stop()
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture
@@ -127,11 +114,12 @@ def test_who_has_no_engine_does_not_pay_for_its_client():
 
 async def test_what_an_engine_has(client, fake):
     found = await soon(client.image("model:1"))
-    assert found.entrypoint == ("program",)
+    assert (found.entrypoint, found.id) == (("program",), "sha256:1")
     assert await soon(client.image("example/model:2")) is None
     await soon(client.create("one", {"Labels": {"partway.gateway": "g", "partway.instance": "i"}}))
-    assert await soon(client.containers_of("g")) == {"one": "i"}
-    assert await soon(client.containers_of("h")) == {}
+    labels = {"partway.gateway": "g", "partway.instance": "i"}
+    assert await soon(client.containers_of("g")) == (ListedContainer("one", labels, False, 0),)
+    assert await soon(client.containers_of("h")) == ()
     assert await soon(client.state("one")) == EngineState(False, 0, False, "", None, "0123abcd")
     await soon(client.start("one"))
     running = await soon(client.state("one"))
