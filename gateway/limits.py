@@ -144,7 +144,7 @@ METRICS_AGE: Final = 1.0
 MAX_STREAMS: Final = 4096
 
 #: Requests of InvokeEndpoint under way at once on one gateway process; over it a client gets 503.
-MAX_REQUESTS: Final = 4096
+MAX_REQUESTS: Final = 1024
 
 #: The body of one: 6,291,456 bytes (section 5), of which a signed one is held whole.
 MAX_INVOCATION_BODY: Final = 6 * MIB
