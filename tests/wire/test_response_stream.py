@@ -7,12 +7,11 @@ import logging
 
 import pytest
 
-from partway.gateway.limits import MAX_SOCKET_READ
 from partway.protocol.limits import KIB, WRITE_HIGH_WATER
 from tests import event_factory as raw
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.chunked_peers import chunk
-from tests.wire.peers import PATIENCE, eventually, soon
+from tests.wire.peers import MAX_SOCKET_READ, PATIENCE, eventually, soon
 from tests.wire.plain_requests import FORMS, VERSIONS
 from tests.wire.response_streams import (
     HEAD,
