@@ -31,6 +31,7 @@ from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.invoke import InvokeEndpoint
+from partway.gateway.operations.response_stream import ResponseStream
 from partway.gateway.operations.status import Status
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.metrics import RequestMetrics
@@ -128,6 +129,7 @@ class Gateway:
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
             *BidirectionalStream(router, self.streams, wall_clock, dialler, arns).routes,
             *InvokeEndpoint(invocations).routes,
+            *ResponseStream(invocations, self.streams).routes,
             *further_routes,
             *logs.routes,
             *self._control.routes,

@@ -105,6 +105,10 @@ STALL_CHECKS: Final = 10
 #: Longest life of a stream (clause 1.4-5; AWS quota).
 STREAM_LIFETIME: Final = 1800.0
 
+#: Longest life of a response stream, from the head of the container's answer on (AWS's guide,
+#: "Inference options": 60 s for a regular response, 8 minutes for one that streams).
+RESPONSE_LIFETIME: Final = 480.0
+
 # --- Opening a stream ----------------------------------------------------------------------------
 
 #: A container accepts a connection within 250 ms (clauses 1.1-2, 4-6).

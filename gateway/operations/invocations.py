@@ -19,6 +19,7 @@ from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
+from partway.gateway.requests.limits import WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.exchange import Exchange
@@ -30,7 +31,7 @@ from partway.protocol.errors import (
     ContainerUnreachable,
     UnknownEndpoint,
 )
-from partway.protocol.limits import KIB, REFUSAL_BODY_BYTES
+from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
 
 #: Where a container takes requests (clause 1.1-2).
 TARGET: Final = "/invocations"
@@ -91,6 +92,7 @@ class Invocations:
         *,
         variant: str = "",
         session: str = "",
+        as_stream: bool = False,
     ) -> AsyncIterator[Invoked]:
         """Ask an instance, and have its answer for as long as the block lasts.
 
@@ -101,6 +103,8 @@ class Invocations:
             headers: those that go along, checked.
             variant: the only one that will do; empty for any.
             session: the id of the session that it belongs to; empty for none.
+            as_stream: whether the caller keeps it as a stream, and has admitted it as one: how it
+                ends is the caller's, and a chunk of the answer is one piece, up to MAX_PART_BYTES.
 
         Raises:
             ContainerError: an instance did not answer 2xx, or not in time, or not whole.
@@ -110,8 +114,9 @@ class Invocations:
         began = time.monotonic()
         key = session_key(identity, session)
         async with AsyncExitStack() as held:
-            held.enter_context(self._under_way.admitted(identity.principal))
-            lease = held.enter_context(self._leased(endpoint, variant, key))
+            if not as_stream:
+                held.enter_context(self._under_way.admitted(identity.principal))
+            lease = held.enter_context(self._leased(endpoint, variant, key, is_stream=as_stream))
             exchange.noted["endpoint"] = endpoint
             status, answer = 0, None
             try:
@@ -138,9 +143,9 @@ class Invocations:
         """Let a session of a sender's that is over go to any instance."""
         self._router.forget_session(endpoint, session_key(identity, session))
 
-    def _leased(self, endpoint: str, variant: str, session: str) -> Lease:
+    def _leased(self, endpoint: str, variant: str, session: str, *, is_stream: bool) -> Lease:
         try:
-            return self._router.lease(endpoint, variant, session, is_stream=False)
+            return self._router.lease(endpoint, variant, session, is_stream=is_stream)
         except UnknownEndpoint:
             words = f"Endpoint {endpoint} of account {self._arns.account} not found."
             raise UnknownEndpoint(words) from None
@@ -176,7 +181,8 @@ class Invocations:
         exchange.noted["container"] = place.url
         tls = None if place.tls is None else place.tls.context()
         there = Destination(place.container, lease.instance.id, place.policy.connect_timeout, tls)
-        asking = self._connections.ask(there, request, place.policy.invocation_timeout)
+        whole_chunk = MAX_PART_BYTES if lease.is_stream else WHOLE_CHUNK_BYTES
+        asking = self._connections.ask(there, request, place.policy.invocation_timeout, whole_chunk)
         return await held.enter_async_context(asking)
 
 

@@ -17,6 +17,7 @@ from partway.gateway.limits import (
     CONTAINER_PINGS_UNANSWERED,
     DRAIN_TIMEOUT,
     INVOCATION_TIMEOUT,
+    RESPONSE_LIFETIME,
     STREAM_LIFETIME,
 )
 from partway.protocol import limits
@@ -40,6 +41,7 @@ class StreamPolicy:
             (``required``), or an end (``optional``); a cut, except over HTTP/2 with TLS (``auto``;
             clause 2.3-2).
         lifetime: a stream's longest life (clause 1.4-5).
+        response_lifetime: a response stream's longest life.
         stall_timeout: a waiting direction that moves nothing for so long ends the stream.
         close_timeout: silence of a container that owes the answer to the gateway's Close.
         drain_timeout: silence behind the answer, after which the container gets its Close.
@@ -61,6 +63,7 @@ class StreamPolicy:
     normal_close: Literal["error", "end"] = "error"
     signed_end: Literal["auto", "required", "optional"] = "auto"
     lifetime: _Seconds = STREAM_LIFETIME
+    response_lifetime: _Seconds = RESPONSE_LIFETIME
     stall_timeout: _Seconds = limits.STALL_TIMEOUT
     close_timeout: _Seconds = CLOSE_TIMEOUT
     drain_timeout: _Seconds = DRAIN_TIMEOUT
