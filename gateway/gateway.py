@@ -122,16 +122,17 @@ class Gateway:
             settings.max_invocation_body,
         )
         self._resources = Resources(self.store)
-        self._control = ControlPlane(self._resources, arns, wall_clock, LoopClock())
         folder = None if data is None else data.logs
         logs = LogOperations(folder, self.fleet.describe, arns, LoopClock())
+        self._control = ControlPlane(
+            self._resources, arns, wall_clock, LoopClock(), beside=logs.routes
+        )
         self.routes = (
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
             *BidirectionalStream(router, self.streams, wall_clock, dialler, arns).routes,
             *InvokeEndpoint(invocations).routes,
             *ResponseStream(invocations, self.streams).routes,
             *further_routes,
-            *logs.routes,
             *self._control.routes,
         )
         trusted = TrustedProxies(settings.trusted_proxies)
