@@ -170,7 +170,12 @@ class Deployment:
                 )
             shown[one.name] = one
         return EndpointStatus(
-            self.endpoint.name, self.state, self.reason, self._since, tuple(shown.values())
+            self.endpoint.name,
+            self.state,
+            self.reason,
+            self._since,
+            tuple(shown.values()),
+            is_latest=self._serving is not None and self._serving.number == self._versions,
         )
 
     @property
@@ -180,12 +185,18 @@ class Deployment:
 
     # --- What there is to be ---------------------------------------------------------------------
 
-    def change(self, endpoint: Endpoint) -> None:
-        """Make it another (rules 1 and 4)."""
-        if endpoint == self.endpoint and not self.reason:  # if it has failed, it is tried anew
+    def change(self, endpoint: Endpoint, *, anew: bool = False) -> None:
+        """Make it another (rules 1 and 4).
+
+        Args:
+            endpoint: as it is to be.
+            anew: whether nothing of what serves is kept, though it may be what it is to be.
+        """
+        # If it has failed, it is tried again.
+        if endpoint == self.endpoint and not self.reason and not anew:
             return
         self.endpoint = endpoint
-        self._begin(endpoint)
+        self._begin(endpoint, keep=not anew)
 
     def restart(self) -> None:
         """Start new instances beside those that are there, which they replace when in service."""

@@ -86,6 +86,7 @@ class EndpointStatus:
         reason: why it has failed, or why its last change has; empty otherwise.
         since: when it came into its state, in epoch seconds.
         variants: its variants.
+        is_latest: whether what serves is what was asked for last, and not what was before.
     """
 
     name: str
@@ -93,3 +94,4 @@ class EndpointStatus:
     reason: str
     since: float
     variants: tuple[VariantStatus, ...]
+    is_latest: bool = True
