@@ -35,6 +35,8 @@ from partway.gateway.serving.repeated_lines import RepeatedLines
 from partway.gateway.serving.routes import Route
 from partway.gateway.serving.strangers import Strangers
 from partway.gateway.settings import Settings
+from partway.gateway.store.memory import MemoryStore
+from partway.gateway.store.store import Store
 from partway.gateway.streams.registry import Streams
 
 log = logging.getLogger("partway.gateway")
@@ -61,6 +63,8 @@ class Gateway:
         further_routes: routes besides the gateway's own, which go first.
         dialler: opens every stream's connection with its container.
         data: where logs of instances and model data are kept; None to keep none.
+        store: where what is made while the gateway runs is written down; the caller closes it after
+            :meth:`drain`. None to keep it in memory alone.
 
     Raises:
         PrincipalsError: the file of principals cannot be read, or is malformed.
@@ -74,8 +78,10 @@ class Gateway:
         further_routes: tuple[Route, ...] = (),
         dialler: Dialler = dial_container,
         data: DataDirectory | None = None,
+        store: Store | None = None,
     ) -> None:
         self.settings = settings
+        self.store = MemoryStore() if store is None else store
         self.streams = Streams(settings.max_streams, per_principal=settings.streams_per_principal)
         self._tls = tls
         self._provisions = Provisions(

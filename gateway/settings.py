@@ -53,7 +53,8 @@ from partway.gateway.endpoint_settings.tables import (
 )
 from partway.gateway.fleet.commands import program_of
 from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, Program
-from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS, MODEL_DATA_QUOTA, SHARE_OF_ONE
+from partway.gateway.fleet.limits import MODEL_DATA_QUOTA
+from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS, SHARE_OF_ONE
 from partway.gateway.serving.peers import network_of
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import TlsError

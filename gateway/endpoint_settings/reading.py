@@ -23,7 +23,7 @@ from partway.gateway.fleet.endpoints import (
     is_tls,
 )
 from partway.gateway.fleet.images import resolve_image
-from partway.gateway.limits import MAX_VARIANTS
+from partway.gateway.fleet.limits import MAX_VARIANTS
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 

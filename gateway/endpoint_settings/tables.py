@@ -35,7 +35,7 @@ from partway.gateway.configuration.expected import (
 from partway.gateway.fleet.commands import check_words, command_words
 from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Pull, container_address
 from partway.gateway.fleet.images import is_image
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     HEALTH_PING_INTERVAL,
     HEALTH_PINGS_MISSED,
     INSTANCE_DRAIN_TIMEOUT,

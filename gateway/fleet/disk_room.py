@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from partway.gateway.limits import MODEL_DATA_BLOCK
+from partway.gateway.fleet.limits import MODEL_DATA_BLOCK
 
 
 class NoRoom(Exception):

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from partway.gateway.dialling import HTTPS_PORT, Address
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     HEALTH_PING_INTERVAL,
     HEALTH_PINGS_MISSED,
     INSTANCE_DRAIN_TIMEOUT,

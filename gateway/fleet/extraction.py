@@ -32,7 +32,7 @@ from partway.gateway.archives.inflating import Inflating, PackedTooMuch
 from partway.gateway.files import open_regular
 from partway.gateway.fleet.disk_room import RoomShare
 from partway.gateway.fleet.file_work import Wanted, make_read_only
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     MODEL_DATA_DEPTH,
     MODEL_DATA_FILES,
     MODEL_DATA_PATH,

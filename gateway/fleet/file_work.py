@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from partway.gateway.clock import Clock
-from partway.gateway.limits import MODEL_DATA_STOP_TIMEOUT, MODEL_DATA_THREADS
+from partway.gateway.fleet.limits import MODEL_DATA_STOP_TIMEOUT, MODEL_DATA_THREADS
 from partway.gateway.waiting import time_limit
 
 _T = TypeVar("_T")

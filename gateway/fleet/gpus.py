@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.limits import GPU_LIST_TIMEOUT
+from partway.gateway.fleet.limits import GPU_LIST_TIMEOUT
 
 #: The variable by which CUDA is told what it may see; it takes UUIDs too.
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"

@@ -10,15 +10,15 @@ from typing import Protocol
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.endpoints import Variant
 from partway.gateway.fleet.instance import Instance
-from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant
-from partway.gateway.fleet.states import InstanceState
-from partway.gateway.fleet.status import VariantStatus
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     PROVEN_AFTER,
     RESTART_LONGEST,
     RESTART_SHORTEST,
     STARTS_IN_VAIN,
 )
+from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant
+from partway.gateway.fleet.states import InstanceState
+from partway.gateway.fleet.status import VariantStatus
 from partway.gateway.streams.policy import StreamPolicy
 from partway.log_lines import LogLine
 

@@ -12,16 +12,16 @@ from typing import Any, Final
 from partway.gateway.fleet.endpoints import Attached, Place, Variant
 from partway.gateway.fleet.health import PingRules
 from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
-from partway.gateway.fleet.making import InstanceContext, Making
-from partway.gateway.fleet.states import OVER, Happening, InstanceState, after
-from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     CUT_TIMEOUT,
     EXTRA_PING_AFTER,
     STARTUP_PING_LONGEST,
     STARTUP_PING_SHARE,
     STARTUP_PING_SHORTEST,
 )
+from partway.gateway.fleet.making import InstanceContext, Making
+from partway.gateway.fleet.states import OVER, Happening, InstanceState, after
+from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
 from partway.gateway.waiting import before, first_of, pause, time_limit
 from partway.log_lines import LogLine
 

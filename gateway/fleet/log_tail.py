@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from partway.gateway.files import open_regular
-from partway.gateway.limits import MAX_LOG_LINE
+from partway.gateway.fleet.limits import MAX_LOG_LINE
 
 #: Read at once.
 _BLOCK: Final = 64 * 1024

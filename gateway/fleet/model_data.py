@@ -27,6 +27,14 @@ from partway.gateway.fleet.disk_errors import disk_error_in_words
 from partway.gateway.fleet.disk_room import NoRoom, RoomShare
 from partway.gateway.fleet.extraction import digest_of, unpack
 from partway.gateway.fleet.file_work import Wanted, on_thread
+from partway.gateway.fleet.limits import (
+    MODEL_DATA_AT_ONCE,
+    MODEL_DATA_LIST_TIMEOUT,
+    MODEL_DATA_LOOK_TIMEOUT,
+    MODEL_DATA_QUOTA,
+    MODEL_DATA_TAKE_OVER_TIMEOUT,
+    MODEL_DATA_TIMEOUT,
+)
 from partway.gateway.fleet.model_sources import (
     ArchiveAfar,
     ArchiveInPlace,
@@ -39,14 +47,6 @@ from partway.gateway.fleet.model_sources import (
     find,
 )
 from partway.gateway.fleet.shared_work import SharedWork, WorkEnded
-from partway.gateway.limits import (
-    MODEL_DATA_AT_ONCE,
-    MODEL_DATA_LIST_TIMEOUT,
-    MODEL_DATA_LOOK_TIMEOUT,
-    MODEL_DATA_QUOTA,
-    MODEL_DATA_TAKE_OVER_TIMEOUT,
-    MODEL_DATA_TIMEOUT,
-)
 from partway.gateway.object_files import SCHEME, ObjectFilesError
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine

@@ -23,7 +23,7 @@ from typing import Final
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.disk_room import RoomShare
 from partway.gateway.fleet.file_work import Wanted, make_read_only, on_thread
-from partway.gateway.limits import MODEL_DATA_DEPTH, MODEL_DATA_FILES, OBJECTS_AT_ONCE
+from partway.gateway.fleet.limits import MODEL_DATA_DEPTH, MODEL_DATA_FILES, OBJECTS_AT_ONCE
 from partway.gateway.object_files import (
     SCHEME,
     ObjectFile,

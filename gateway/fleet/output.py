@@ -19,8 +19,7 @@ from queue import SimpleQueue
 from typing import Final, TypeAlias
 
 from partway.gateway.clock import Clock, LoopClock, Timer
-from partway.gateway.fleet.log_tail import log_files
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     LAST_LINE_CHARACTERS,
     LAST_LINES,
     LAST_OUTPUT_BYTES,
@@ -31,6 +30,7 @@ from partway.gateway.limits import (
     OUTPUT_WAITING_BYTES,
     OUTPUTS_KEPT,
 )
+from partway.gateway.fleet.log_tail import log_files
 from partway.gateway.plain_text import cut, safe
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
@@ -99,7 +99,7 @@ class InstanceOutput:
 class OutputFolder:
     """The folder with the logs of instances, ``INSTANCE.log`` each.
 
-    A log that has reached :data:`~partway.gateway.limits.OUTPUT_FILE_BYTES` is renamed to
+    A log that has reached :data:`~partway.gateway.fleet.limits.OUTPUT_FILE_BYTES` is renamed to
     ``INSTANCE.log.1``, in the place of the one before, and a new one is begun. Logs are opened for
     each write: they hold no descriptor, and whoever removes one has it begun anew.
 

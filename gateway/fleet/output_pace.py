@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from partway.gateway.clock import Clock, Timer
-from partway.gateway.limits import OUTPUT_BURST, OUTPUT_RATE
+from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
 from partway.protocol.rates import Allowance
 
 

@@ -13,12 +13,8 @@ from typing import Final
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import Address, Unreachable, reach
 from partway.gateway.fleet.endpoints import Endpoint, Place, places
-from partway.gateway.limits import (
-    CONTAINER_CONNECT_TIMEOUT,
-    CONTAINER_TLS_TIMEOUT,
-    PING_TIMEOUT,
-    PINGS_AT_ONCE,
-)
+from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
+from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT, CONTAINER_TLS_TIMEOUT
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.limits import KIB

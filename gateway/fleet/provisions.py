@@ -18,11 +18,11 @@ from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
+from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT, MODEL_DATA_QUOTA
 from partway.gateway.fleet.making import InstanceContext
 from partway.gateway.fleet.model_data import HeldData, ModelData
 from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.ping import ping
-from partway.gateway.limits import LEFTOVERS_TIMEOUT, MODEL_DATA_QUOTA
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 

@@ -13,7 +13,7 @@ from typing import Self, TypeAlias
 
 from partway.gateway.fleet.endpoints import Place, check_name
 from partway.gateway.fleet.least_loaded import LeastLoaded
-from partway.gateway.limits import STICKY_SESSIONS
+from partway.gateway.fleet.limits import STICKY_SESSIONS
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
 
 

@@ -20,7 +20,10 @@ from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
+from partway.gateway.gateway import Gateway
 from partway.gateway.operations.bidirectional import BidirectionalStream
+from partway.gateway.settings import Settings
+from partway.gateway.store.memory import MemoryStore
 from tests.frame_factory import TEXT, close, frame
 from tests.wire.peers import (
     ENDPOINT,
@@ -83,6 +86,12 @@ async def test_it_tells_where_it_listens(gateway_for):
     assert await status_of(gateway, "/healthz") == 200
     assert await status_of(gateway, "/readyz") == 200
     assert await status_of(gateway, "/nothing") == 404
+
+
+async def test_it_has_the_store_that_it_is_given_or_one_in_memory(anyio_backend):
+    store = MemoryStore()
+    assert Gateway(Settings(), store=store).store is store
+    assert isinstance(Gateway(Settings()).store, MemoryStore)
 
 
 async def test_a_port_in_use(gateway_for):

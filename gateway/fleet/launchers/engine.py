@@ -26,11 +26,7 @@ from partway.gateway.fleet.launchers.engine_image import (
 )
 from partway.gateway.fleet.launchers.engine_request import container_name, container_request
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
-from partway.gateway.limits import (
-    ENGINE_REMOVAL_TIMEOUT,
-    ENGINE_REMOVAL_TRIES,
-    KILL_TIMEOUT,
-)
+from partway.gateway.fleet.limits import ENGINE_REMOVAL_TIMEOUT, ENGINE_REMOVAL_TRIES, KILL_TIMEOUT
 from partway.gateway.waiting import pause, time_limit
 from partway.log_lines import LogLine
 

@@ -26,7 +26,7 @@ from partway.gateway.clock import Clock
 from partway.gateway.fleet.launchers.engine_image import ImageConfiguration, image_configuration
 from partway.gateway.fleet.launchers.engine_request import GATEWAY_LABEL, INSTANCE_LABEL, PORT
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     ENGINE_LOG_ENTRY,
     ENGINE_REQUESTS,
     ENGINE_TIMEOUT,

@@ -21,7 +21,7 @@ from partway.gateway.fleet.launchers.engine_client import (
 )
 from partway.gateway.fleet.launchers.engine_output import EngineOutput, EngineOutputError
 from partway.gateway.fleet.launchers.process import HOST, ProcessEnd
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     ENGINE_RETRY_LONGEST,
     ENGINE_RETRY_SHORTEST,
     KILL_TIMEOUT,

@@ -12,7 +12,7 @@ import struct
 from datetime import datetime
 from typing import Final
 
-from partway.gateway.limits import ENGINE_LOG_ENTRY
+from partway.gateway.fleet.limits import ENGINE_LOG_ENTRY
 
 _HEAD: Final = struct.Struct(">B3xI")
 _OUTPUTS: Final = range(4)

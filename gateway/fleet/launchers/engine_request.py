@@ -9,7 +9,7 @@ from partway.gateway.fleet.endpoints import Image, Variant
 from partway.gateway.fleet.launchers.engine_image import ARTIFACTS
 from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.launchers.process import HOST
-from partway.gateway.limits import ENGINE_LOG_BYTES, ENGINE_LOG_FILES
+from partway.gateway.fleet.limits import ENGINE_LOG_BYTES, ENGINE_LOG_FILES
 
 #: Where a container listens, as the API names ports (clause 1.1-2).
 PORT: Final = "8080/tcp"

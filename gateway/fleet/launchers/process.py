@@ -18,15 +18,15 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.child import Child
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.leash import Leash
-from partway.gateway.fleet.output_pace import OutputPace
-from partway.gateway.fleet.process_table import other_listener
-from partway.gateway.fleet.strays import Strays
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     KILL_TIMEOUT,
     LAST_OUTPUT_TIMEOUT,
     START_TIMEOUT,
     STOP_GRACE,
 )
+from partway.gateway.fleet.output_pace import OutputPace
+from partway.gateway.fleet.process_table import other_listener
+from partway.gateway.fleet.strays import Strays
 from partway.gateway.waiting import first_of, time_limit
 from partway.log_lines import LogLine
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.ping import ping
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     STARTUP_PING_LONGEST,
     STARTUP_PING_SHARE,
     STARTUP_PING_SHORTEST,
 )
+from partway.gateway.fleet.ping import ping
 from partway.gateway.waiting import pause
 
 

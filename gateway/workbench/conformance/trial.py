@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from partway.gateway.limits import START_TIMEOUT
+from partway.gateway.fleet.limits import START_TIMEOUT
 from partway.gateway.workbench.conformance.evidence import NotedExchange, shown
 from partway.gateway.workbench.conformance.link import PATIENCE, HttpAnswer, Link, ask, link_to
 from partway.gateway.workbench.conformance.peer import Closed, NotGranted, Peer, upgrade

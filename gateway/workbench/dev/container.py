@@ -11,7 +11,7 @@ from typing import Final
 
 from partway.gateway.fleet.launchers.process import Command, ContainerProcess, ProcessEnd, launch
 from partway.gateway.fleet.leash import Leash
-from partway.gateway.limits import START_TIMEOUT, STOP_GRACE
+from partway.gateway.fleet.limits import START_TIMEOUT, STOP_GRACE
 
 log = logging.getLogger("partway.dev")
 

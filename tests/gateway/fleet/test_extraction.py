@@ -23,7 +23,7 @@ from partway.gateway.fleet import extraction
 from partway.gateway.fleet.disk_room import DiskRoom, NoRoom, RoomShare
 from partway.gateway.fleet.extraction import digest_of, unpack
 from partway.gateway.fleet.file_work import Wanted, WorkStopped, remove_tree
-from partway.gateway.limits import MODEL_DATA_RATIO, MODEL_DATA_RATIO_FROM
+from partway.gateway.fleet.limits import MODEL_DATA_RATIO, MODEL_DATA_RATIO_FROM
 from tests.conftest import ROOT
 from tests.gateway.fleet.model_archives import (
     BAD,

@@ -18,7 +18,7 @@ from partway.gateway.fleet.file_work import (
     on_thread,
     remove_tree,
 )
-from partway.gateway.limits import MODEL_DATA_STOP_TIMEOUT
+from partway.gateway.fleet.limits import MODEL_DATA_STOP_TIMEOUT
 from tests.conftest import ROOT
 from tests.gateway.streams.fakes import FakeClock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.limits import PROVEN_AFTER, STARTS_IN_VAIN
+from partway.gateway.fleet.limits import PROVEN_AFTER, STARTS_IN_VAIN
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.fakes import endpoint, turns
 

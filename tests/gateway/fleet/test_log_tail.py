@@ -16,8 +16,8 @@ from hypothesis import strategies as some
 
 from partway.gateway.files import open_regular
 from partway.gateway.fleet import log_tail
+from partway.gateway.fleet.limits import MAX_LOG_LINE
 from partway.gateway.fleet.log_tail import LogTail, log_files
-from partway.gateway.limits import MAX_LOG_LINE
 
 ID = "echo-AllTraffic-1a2b3c"
 

@@ -21,8 +21,8 @@ import pytest
 from partway.gateway.fleet import model_data, model_sources
 from partway.gateway.fleet.data_folder import DataFolder
 from partway.gateway.fleet.extraction import unpack
+from partway.gateway.fleet.limits import MODEL_DATA_STOP_TIMEOUT, MODEL_DATA_TIMEOUT
 from partway.gateway.fleet.model_data import ModelData, ModelDataError
-from partway.gateway.limits import MODEL_DATA_STOP_TIMEOUT, MODEL_DATA_TIMEOUT
 from tests.conftest import ROOT
 from tests.gateway.fleet.model_archives import BAD, MODEL, packed, tree
 from tests.gateway.fleet.processes import eventually

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.fleet.output import OutputFolder
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     LAST_LINE_CHARACTERS,
     LAST_LINES,
     LAST_OUTPUT_BYTES,
@@ -22,6 +21,7 @@ from partway.gateway.limits import (
     OUTPUT_WAITING_BYTES,
     OUTPUTS_KEPT,
 )
+from partway.gateway.fleet.output import OutputFolder
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
 from partway.gateway.fleet.output_pace import OutputPace
-from partway.gateway.limits import OUTPUT_BURST, OUTPUT_RATE
 from tests.gateway.streams.fakes import FakeClock
 
 

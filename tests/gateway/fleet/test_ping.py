@@ -13,8 +13,8 @@ import pytest
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.launchers.process import HOST, free_port
+from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.fleet.ping import _Answer, ping, tell_which_answer
-from partway.gateway.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa

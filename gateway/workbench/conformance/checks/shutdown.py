@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from partway.gateway.limits import START_TIMEOUT, STOP_GRACE
+from partway.gateway.fleet.limits import START_TIMEOUT, STOP_GRACE
 from partway.gateway.workbench.conformance.check import Checks, Need
 from partway.gateway.workbench.conformance.peer import Peer
 from partway.gateway.workbench.conformance.trial import Trial

@@ -7,7 +7,7 @@ import time
 from contextlib import AsyncExitStack
 from typing import Final
 
-from partway.gateway.limits import START_TIMEOUT
+from partway.gateway.fleet.limits import START_TIMEOUT
 from partway.gateway.workbench.conformance.check import Checks
 from partway.gateway.workbench.conformance.link import HttpAnswer
 from partway.gateway.workbench.conformance.trial import Trial

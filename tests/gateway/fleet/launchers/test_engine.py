@@ -18,7 +18,7 @@ from partway.gateway.fleet.launchers.engine_client import EngineAway, EngineClie
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from partway.gateway.fleet.launchers.engine_request import container_name, container_request
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     ENGINE_REMOVAL_TIMEOUT,
     ENGINE_REMOVAL_TRIES,
     ENGINE_TIMEOUT,

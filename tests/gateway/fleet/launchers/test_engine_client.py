@@ -20,7 +20,7 @@ from partway.gateway.fleet.launchers.engine_client import (
     find_engine,
 )
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     ENGINE_REQUESTS,
     ENGINE_TIMEOUT,
     MAX_ENGINE_ANSWER,

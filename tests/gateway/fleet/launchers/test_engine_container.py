@@ -15,7 +15,7 @@ from partway.gateway.fleet.launchers.engine_container import (
     EngineEnd,
     growing_waits,
 )
-from partway.gateway.limits import (
+from partway.gateway.fleet.limits import (
     ENGINE_RETRY_LONGEST,
     ENGINE_RETRY_SHORTEST,
     KILL_TIMEOUT,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.fleet.launchers.engine_output import EngineOutput, EngineOutputError
-from partway.gateway.limits import ENGINE_LOG_ENTRY
+from partway.gateway.fleet.limits import ENGINE_LOG_ENTRY
 
 #: Three entries of the same moment, then two of later ones.
 TIMES = (

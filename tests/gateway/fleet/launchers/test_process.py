@@ -24,7 +24,12 @@ from partway.gateway.fleet.launchers.process import (
 )
 from partway.gateway.fleet.launchers.startup import pinged
 from partway.gateway.fleet.leash import Leash
-from partway.gateway.limits import KILL_TIMEOUT, LAST_OUTPUT_TIMEOUT, START_TIMEOUT, STOP_GRACE
+from partway.gateway.fleet.limits import (
+    KILL_TIMEOUT,
+    LAST_OUTPUT_TIMEOUT,
+    START_TIMEOUT,
+    STOP_GRACE,
+)
 from tests.gateway.fleet.processes import Output, eventually, is_gone, soon, until_gone
 from tests.gateway.streams.fakes import FakeClock
 

@@ -21,7 +21,8 @@ from partway.gateway.fleet.launchers import process
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.process import HOST, ContainerProcess
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
-from partway.gateway.limits import MAX_SOCKET_READ, OUTPUT_BURST, OUTPUT_RATE
+from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
+from partway.gateway.limits import MAX_SOCKET_READ
 from tests.gateway.fleet.launchers.contract import (
     TRIED,
     LauncherContract,

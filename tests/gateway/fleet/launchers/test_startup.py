@@ -11,7 +11,7 @@ import pytest
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import HOST, free_port
 from partway.gateway.fleet.launchers.startup import pinged
-from partway.gateway.limits import PING_TIMEOUT, STARTUP_PING_LONGEST, STARTUP_PING_SHORTEST
+from partway.gateway.fleet.limits import PING_TIMEOUT, STARTUP_PING_LONGEST, STARTUP_PING_SHORTEST
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 

@@ -1,0 +1,221 @@
+"""Every limit that the fleet alone has, named, with its unit and its precedent.
+
+Those an operator may change are defaults: ``partway.gateway.settings`` starts from them. Sizes are
+bytes, times are seconds. What the rest of the gateway has is in :mod:`partway.gateway.limits`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from partway.protocol.limits import KIB, MIB
+
+# --- Instances -----------------------------------------------------------------------------------
+
+#: A container that is not ready this long after its start has failed to launch (clause 1.1-3:
+#: eight minutes).
+START_TIMEOUT: Final = 480.0
+
+#: From SIGTERM to SIGKILL (clause 1.1-1).
+STOP_GRACE: Final = 30.0
+
+#: From SIGKILL to the process's end, which takes milliseconds, unless the system refuses the signal
+#: (a setuid program that has become another user's) or the process hangs in a system call. Docker
+#: waits 10 s for it.
+KILL_TIMEOUT: Final = 5.0
+
+#: For an answer to ``/ping`` (clause 1.1-2).
+PING_TIMEOUT: Final = 2.0
+
+#: A container that starts is pinged again after this share of the time that its start has taken so
+#: far, so that readiness is seen at most that much late; but neither more nor less often than this.
+#: One that takes the whole eight minutes gets about 150 pings.
+STARTUP_PING_SHARE: Final = 0.1
+STARTUP_PING_SHORTEST: Final = 0.05
+STARTUP_PING_LONGEST: Final = 5.0
+
+#: Endpoints that are pinged at a time when the gateway starts.
+PINGS_AT_ONCE: Final = 16
+
+#: Between two pings of an instance in service (Kubernetes ``periodSeconds``: 10 s), and how many
+#: in a row without 200 take it out of rotation (Kubernetes ``failureThreshold``: 3).
+HEALTH_PING_INTERVAL: Final = 10.0
+HEALTH_PINGS_MISSED: Final = 3
+
+#: For what is open on an instance that is to stop, to end by itself (an AWS load balancer's
+#: deregistration delay: 300 s; a stream lives 1,800 at most, clause 1.4-5).
+INSTANCE_DRAIN_TIMEOUT: Final = 300.0
+
+#: Then what is still open is told to end, and has so long for its last bytes.
+CUT_TIMEOUT: Final = 5.0
+
+#: An instance that a connection has just failed with is pinged at once, unless its last ping is not
+#: as old as this: whoever can make connections fail is not to make pings.
+EXTRA_PING_AFTER: Final = 1.0
+
+#: The first wait before an instance is started in the place of one that failed, and the longest;
+#: each is twice the one before (Kubernetes ``CrashLoopBackOff``: 10 s to 5 min).
+RESTART_SHORTEST: Final = 0.5
+RESTART_LONGEST: Final = 60.0
+
+#: Starts in a row that do not bring an instance into service, or not for long, after which no more
+#: are tried: the waits between them are five minutes in all.
+STARTS_IN_VAIN: Final = 12
+
+#: An instance that has been in service for so long has proved itself: if it fails then, the waits
+#: begin anew.
+PROVEN_AFTER: Final = 60.0
+
+#: Session ids whose instance is remembered, of one endpoint.
+STICKY_SESSIONS: Final = 65_536
+
+#: Instances of one variant, of which none is far to choose; a variant's instances on the platform
+#: number 20 at first.
+MAX_INSTANCES: Final = 1000
+
+#: Variants of one endpoint (``ProductionVariants`` of AWS's service model: 10).
+MAX_VARIANTS: Final = 10
+
+#: GPUs of one instance (the platform's largest have 16).
+MAX_GPUS: Final = 64
+
+#: For the list of this machine's GPUs: ``nvidia-smi`` takes seconds where the driver is not kept
+#: loaded.
+GPU_LIST_TIMEOUT: Final = 15.0
+
+#: For the leash's shell to end, which looks at all processes twice at most: each look takes
+#: milliseconds, on a busy machine with thousands of processes more.
+LEASH_TIMEOUT: Final = 3.0
+
+# --- What instances print ------------------------------------------------------------------------
+
+#: Lines of what an instance has printed last that are told with its failure.
+LAST_LINES: Final = 20
+
+#: Characters of each of them.
+LAST_LINE_CHARACTERS: Final = 500
+
+#: What is kept of an instance's output for them.
+LAST_OUTPUT_BYTES: Final = 32 * KIB
+
+#: An instance's log in the data directory, from which on a new one is begun; the one before is kept
+#: (the kubelet's ``containerLogMaxSize``: 10 MiB, of which it keeps five).
+OUTPUT_FILE_BYTES: Final = 5 * MIB
+
+#: Instances whose logs are kept after their end, those that wrote last.
+OUTPUTS_KEPT: Final = 50
+
+#: What is printed is written together so much later, or as soon as so much of one instance waits.
+OUTPUT_FLUSH_INTERVAL: Final = 0.1
+OUTPUT_FLUSH_BYTES: Final = 64 * KIB
+
+#: Of an instance's output so much waits for the disk; what comes beyond that is left out.
+OUTPUT_WAITING_BYTES: Final = 512 * KIB
+
+#: What an instance may print at once, less than may wait for the disk, and in each second from then
+#: on: ten thousand lines. One that prints more waits for its output to be taken (journald takes
+#: 10,000 lines in 30 s, and drops the rest).
+OUTPUT_BURST: Final = 256 * KIB
+OUTPUT_RATE: Final = 1 * MIB
+
+#: When the gateway stops, the last of all output is waited for by this time.
+OUTPUT_CLOSE_TIMEOUT: Final = 5.0
+
+#: From a container's end until all that it has printed is read, should something that has left its
+#: process group hold its output open.
+LAST_OUTPUT_TIMEOUT: Final = 1.0
+
+#: The longest line of a log that is passed on in one piece (journald's ``LineMax``: 48 KiB).
+MAX_LOG_LINE: Final = 64 * KIB
+
+# --- Model data ----------------------------------------------------------------------------------
+
+#: Disk space of all model data that is unpacked or downloaded at a time; twice the 30 GB that an
+#: instance of the platform's has for its model where nobody asks for more.
+MODEL_DATA_QUOTA: Final = 64 * 1024 * MIB
+
+#: Files, folders and links of one archive or prefix; an environment of Python's with PyTorch has
+#: 30,000.
+MODEL_DATA_FILES: Final = 100_000
+
+#: Bytes of one name in an archive; the system's bound is 4,096 for the whole path (Linux).
+MODEL_DATA_PATH: Final = 1 * KIB
+
+#: Folders within one another, which are removed with a descriptor open for each.
+MODEL_DATA_DEPTH: Final = 64
+
+#: Bytes of a member's pax records, and of all of them in an archive.
+MODEL_DATA_RECORDS: Final = 16 * KIB
+MODEL_DATA_RECORDS_IN_ALL: Final = 64 * MIB
+
+#: An archive holds no more than so many times its own bytes, once that is more than so much: gzip
+#: packs zeros 1,000 to 1, weights seldom 2 to 1.
+MODEL_DATA_RATIO: Final = 100
+MODEL_DATA_RATIO_FROM: Final = 256 * MIB
+
+#: What a file is counted as beside its content, which is counted in blocks of as much (ext4).
+MODEL_DATA_BLOCK: Final = 4 * KIB
+
+#: To download and unpack (the platform's ``ModelDataDownloadTimeoutInSeconds`` is 3,600 at most).
+MODEL_DATA_TIMEOUT: Final = 3600.0
+
+#: Model data that is fetched and unpacked at a time; each keeps a core busy.
+MODEL_DATA_AT_ONCE: Final = 2
+
+#: To look at what model data is given on this machine: a file system that answers does so at once.
+MODEL_DATA_LOOK_TIMEOUT: Final = 30.0
+
+#: To list what a prefix holds: 100 answers of 1,000 keys, each within 3 s.
+MODEL_DATA_LIST_TIMEOUT: Final = 300.0
+
+#: Files of a prefix that are read at a time (boto3's transfers: 10, each of 8 MiB; here each holds
+#: 1 MiB).
+OBJECTS_AT_ONCE: Final = 4
+
+#: To lock the folder of model data, and to remove what a gateway that is gone has left in it.
+MODEL_DATA_TAKE_OVER_TIMEOUT: Final = 300.0
+
+#: Threads that work on files at a time, with those that hang and have been left behind; each has
+#: its stack (8 MiB of addresses, 16 KiB of memory).
+MODEL_DATA_THREADS: Final = 256
+
+#: For a thread that works on files to see that it is not wanted any more.
+MODEL_DATA_STOP_TIMEOUT: Final = 5.0
+
+# --- A container engine --------------------------------------------------------------------------
+
+#: For an answer of the engine, to whatever has one at once (docker-py's default).
+ENGINE_TIMEOUT: Final = 60.0
+
+#: What is asked of the engine at a time; pulls and what lasts as long as a container come on top.
+ENGINE_REQUESTS: Final = 16
+
+#: An answer of the engine that is read whole: a list of 2,000 containers.
+MAX_ENGINE_ANSWER: Final = 4 * MIB
+
+#: For an image to be pulled, and for its pull to say anything new (Kubernetes gave the latter a
+#: minute, ``image-pull-progress-deadline``; Podman says little while it unpacks a layer).
+PULL_TIMEOUT: Final = 1800.0
+PULL_SILENCE: Final = 300.0
+
+#: The first wait before an engine that went away is asked again, and the longest; each is twice
+#: the one before.
+ENGINE_RETRY_SHORTEST: Final = 0.1
+ENGINE_RETRY_LONGEST: Final = 5.0
+
+#: How often an engine is asked to remove a container that it refuses to remove: over four minutes.
+ENGINE_REMOVAL_TRIES: Final = 50
+
+#: A gateway that stops waits so long for the next of its containers to be removed: longer than the
+#: longest wait before the engine is asked again.
+ENGINE_REMOVAL_TIMEOUT: Final = 10.0
+
+#: For the removal of what a gateway that was killed has left to its engine, when the next starts.
+LEFTOVERS_TIMEOUT: Final = 300.0
+
+#: What the engine keeps of a container's output, in files of so many bytes.
+ENGINE_LOG_BYTES: Final = 8 * MIB
+ENGINE_LOG_FILES: Final = 2
+
+#: One entry of that output, which comes in pieces beyond it: Docker's have 16 KiB and a time.
+ENGINE_LOG_ENTRY: Final = 64 * KIB
