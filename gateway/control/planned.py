@@ -15,7 +15,7 @@ from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots, is_local
 from partway.gateway.fleet.endpoints import Endpoint, Image, InstanceTimes, Program, Variant
 from partway.gateway.fleet.images import is_image, resolve_image
-from partway.gateway.limits import MAX_INSTANCES
+from partway.gateway.fleet.limits import MAX_INSTANCES
 from partway.gateway.streams.policy import StreamPolicy
 
 #: Members of the API's inputs and outputs, by their names.
@@ -86,8 +86,8 @@ class Plan:
         containers += model.get("Containers", ())
         if len(containers) != 1:
             raise ValidationException(
-                f"The model {variant['ModelName']!r} has {len(containers)} containers; it must have "
-                "one: several for each instance cannot be run."
+                f"The model {variant['ModelName']!r} has {len(containers)} containers; it must "
+                "have one: several for each instance cannot be run."
             )
         container: Members = containers[0]
         return container

@@ -75,6 +75,11 @@ class VariantStatus:
     trouble: str
     instances: tuple[InstanceStatus, ...]
 
+    @property
+    def in_service(self) -> int:
+        """How many of its instances are in service."""
+        return sum(each.state is InstanceState.IN_SERVICE for each in self.instances)
+
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
