@@ -2,7 +2,8 @@
 
 Those an operator may change are defaults: ``partway.gateway.settings`` starts from them. Sizes are
 bytes, times are seconds. What both sides of the wire share is in :mod:`partway.protocol.limits`,
-what the fleet alone has in :mod:`partway.gateway.fleet.limits`.
+what the fleet alone has in :mod:`partway.gateway.fleet.limits`, and what the control plane alone
+has in :mod:`partway.gateway.control.limits`.
 """
 
 from __future__ import annotations
