@@ -27,12 +27,6 @@ REQUEST_BODY_PAUSE: Final = 60.0
 #: A client makes room for more of a response within this time (nginx ``send_timeout``: 60 s).
 RESPONSE_TAKEN_TIMEOUT: Final = 60.0
 
-# --- Endpoints of the API ------------------------------------------------------------------------
-
-#: A store that has not taken what became of an endpoint, as where the disk is full, is tried again
-#: so much later.
-STORE_RETRY_INTERVAL: Final = 5.0
-
 # --- Settings that change, the start, the admin socket -------------------------------------------
 
 #: Between two looks at whether the file of settings is another; it is read when two have found the

@@ -11,6 +11,7 @@ from typing import Final
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.control.endpoint_records import CHANGING, SETTLED, EndpointRecord
 from partway.gateway.control.errors import ValidationException
+from partway.gateway.control.limits import STORE_RETRY_INTERVAL
 from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.planned import ApiSurroundings, Plan, planned
 from partway.gateway.control.resources import Resource, Resources
@@ -19,7 +20,6 @@ from partway.gateway.fleet.fleet import Fleet, FleetStopping
 from partway.gateway.fleet.gpus import gpus_of_this_machine
 from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
-from partway.gateway.limits import STORE_RETRY_INTERVAL
 from partway.gateway.settings import Settings
 from partway.gateway.store.store import StoreError
 from partway.gateway.waiting import time_limit

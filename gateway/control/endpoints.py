@@ -58,7 +58,6 @@ class EndpointOperations:
         return {
             "CreateEndpoint": self.create,
             "DescribeEndpoint": self.describe,
-            "ListEndpoints": self.list,
             "UpdateEndpoint": self.update,
             "UpdateEndpointWeightsAndCapacities": self.update_weights_and_capacities,
             "DeleteEndpoint": self.delete,

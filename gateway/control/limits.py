@@ -18,3 +18,7 @@ MAX_JSON_VALUES: Final = 20_000
 #: Characters that are tried on one of AWS's patterns; the longest that has one may have 8,192
 #: (``NextToken``).
 MAX_PATTERN_TEXT: Final = 8192
+
+#: A store that has not taken what became of an endpoint, as where the disk is full, is tried again
+#: so much later (seconds).
+STORE_RETRY_INTERVAL: Final = 5.0
