@@ -177,7 +177,7 @@ class EndpointKeeper:
         Raises:
             StoreError: nothing has changed.
         """
-        now = self._wall_clock()
+        now = self._now()
         record = self.record_of(resource)
         leaving = EndpointRecord(
             EndpointState.DELETING, record.serving, record.coming, record.reason, now
@@ -350,7 +350,10 @@ class EndpointKeeper:
             self._run(endpoint, anew=True)
 
     async def _put(self, resource: Resource, record: EndpointRecord) -> None:
-        await self._resources.put(record.in_place_of(resource, self._wall_clock()))
+        await self._resources.put(record.in_place_of(resource, self._now()))
+
+    def _now(self) -> float:
+        return round(self._wall_clock(), 3)  # as AWS's: milliseconds
 
 
 def _names(settings: Settings) -> dict[str, str]:
