@@ -27,3 +27,11 @@ class Arns:
         """
         what = f"{kind}/{name.lower()}" if name else kind
         return f"arn:aws:{service}:{self.region}:{self.account}:{what}"
+
+    def of_principal(self, name: str) -> str:
+        """The name of somebody who asks, as STS has those whom IAM does not know itself.
+
+        Args:
+            name: of the principal.
+        """
+        return f"arn:aws:sts::{self.account}:federated-user/{name}"

@@ -15,6 +15,7 @@ from partway.gateway.access.authentication import (
     SigV4Authentication,
 )
 from partway.gateway.access.principals import Principals
+from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
@@ -56,6 +57,12 @@ class Gateway:
     Owns the listener and the fleet from :meth:`start` to the end of :meth:`drain`, and every stream
     in between.
 
+    Attributes:
+        settings: all settings of the gateway.
+        streams: that are open.
+        fleet: what runs.
+        routes: what is answered; the first that fits a request answers it.
+
     Args:
         settings: all settings of the gateway.
         tls: the TLS context of the TLS port; None without such a port.
@@ -93,15 +100,20 @@ class Gateway:
         router = Router()
         self.fleet = Fleet(router, self._provisions.means)
         fleet_metrics = FleetMetrics(self.fleet.describe, self.streams.metrics.registry)
+        self.routes = (
+            *Status(self.streams, lambda: self.fleet.is_ready).routes,
+            *BidirectionalStream(router, self.streams, wall_clock, dialler).routes,
+            *further_routes,
+        )
+        arns = Arns(settings.region, settings.account)
+        trusted = TrustedProxies(settings.trusted_proxies)
         dispatcher = Dispatcher(
-            (
-                *Status(self.streams, lambda: self.fleet.is_ready).routes,
-                *BidirectionalStream(router, self.streams, wall_clock, dialler).routes,
-                *further_routes,
-            ),
-            _authenticator(settings, wall_clock),
+            self.routes,
+            _authenticator(settings, arns, wall_clock),
+            arns,
             settings.allow_origins,
             self.streams.metrics.refused,
+            trusted,
         )
         self._http1 = Http1Server(dispatcher)
         self._http2 = Http2Server(
@@ -116,7 +128,6 @@ class Gateway:
         }
         self._leftovers: asyncio.Task[None] | None = None
         self._repeated = RepeatedLines(LoopClock())
-        trusted = TrustedProxies(settings.trusted_proxies)
         crowd = Crowd(
             settings.max_connections,
             settings.connections_per_address,
@@ -210,10 +221,10 @@ class Gateway:
             await self._provisions.aclose()
 
 
-def _authenticator(settings: Settings, wall_clock: Callable[[], float]) -> Authenticator:
+def _authenticator(
+    settings: Settings, arns: Arns, wall_clock: Callable[[], float]
+) -> Authenticator:
     if settings.auth == "none":
         return NoAuthentication()
     assert settings.principals is not None, "the settings have been checked"
-    return SigV4Authentication(
-        Principals(settings.principals, wall_clock), settings.region, wall_clock
-    )
+    return SigV4Authentication(Principals(settings.principals, wall_clock), arns, wall_clock)

@@ -2,8 +2,9 @@
 
 Those an operator may change are defaults: ``partway.gateway.settings`` starts from them. Sizes are
 bytes, times are seconds. What both sides of the wire share is in :mod:`partway.protocol.limits`,
-what the fleet alone has in :mod:`partway.gateway.fleet.limits`, and what the control plane alone
-has in :mod:`partway.gateway.control.limits`.
+what the fleet alone has in :mod:`partway.gateway.fleet.limits`, the control plane alone in
+:mod:`partway.gateway.control.limits`, and requests of containers in
+:mod:`partway.gateway.requests.limits`.
 """
 
 from __future__ import annotations
@@ -121,6 +122,10 @@ CONTAINER_TLS_TIMEOUT: Final = 5.0
 
 #: A container answers the upgrade within 60 s (clause 4-6).
 CONTAINER_HANDSHAKE_TIMEOUT: Final = 60.0
+
+#: A container answers a request within 60 s (clause 1.1-2), and its answer is never silent for
+#: longer.
+INVOCATION_TIMEOUT: Final = 60.0
 
 #: The gateway looks first at what a new connection speaks; that shows in its first byte, or in the
 #: 24 of HTTP/2's preface, and comes within this time (Go's HTTP/2 server waits 10 s for the preface
@@ -328,6 +333,10 @@ MAX_PRINCIPALS: Final = 1024
 #: Access keys of one principal: each may be tried on an event (clause 2.4-5). IAM allows two at a
 #: time; temporary ones come on top.
 MAX_KEYS_PER_PRINCIPAL: Final = 8
+
+#: Actions, and resources, of one principal: IAM's managed policies, of 6,144 characters, hold about
+#: as many.
+MAX_PATTERNS_PER_PRINCIPAL: Final = 128
 
 #: Characters of a bearer token: 16 random ones of 64 are 96 bits.
 MIN_TOKEN_CHARACTERS: Final = 16

@@ -93,6 +93,9 @@ class _TopLevel:
     region: Annotated[
         str, text("an AWS region's name, such as us-east-1", limits.REGION.fullmatch)
     ] = "us-east-1"
+    account: Annotated[str, text("the 12 digits of an AWS account", limits.ACCOUNT.fullmatch)] = (
+        "000000000000"
+    )
     auth: Literal["none", "sigv4"] = "none"
     principals: FilePath | None = None
     insecure: Flag = False
@@ -159,6 +162,7 @@ class Settings(_TopLevel):
         tls_key: its key.
         tls_names: further names in the local CA's certificate.
         region: AWS's name of it, as clients are set to and as their signatures say.
+        account: AWS's number of it, for ARNs.
         auth: how clients prove who they are.
         principals: file of those who may sign, for ``sigv4``.
         insecure: whether to listen beyond loopback without authentication all the same.

@@ -195,6 +195,14 @@ class ContainerUnreachable(ContainerError):
     """There is no connection with the container: it has heard nothing, so another one may try."""
 
 
+class ContainerLate(ContainerError):
+    """The container has the request and has not answered, or not said the next of it, in time."""
+
+
+class ContainerBroke(ContainerError):
+    """The container has the request, and its answer is not valid or has come to no end."""
+
+
 class InternalServerError(ApiError):
     """The gateway's own fault (clause 4-4)."""
 

@@ -271,5 +271,8 @@ QUERY_STRING: Final = re.compile(
     r"(?:&[a-zA-Z0-9][A-Za-z0-9_-]*=(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})+)*"
 )
 
+#: An AWS account's number, as ARNs have it.
+ACCOUNT: Final = re.compile(r"[0-9]{12}")
+
 #: An AWS region's name, as far as it is part of a signature's scope.
 REGION: Final = re.compile(r"[a-z0-9](?:-?[a-z0-9]){1,40}")

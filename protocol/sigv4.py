@@ -52,6 +52,7 @@ from partway.protocol.sigv4_signing import SignedRequest, presign, sign_request
 
 __all__ = [
     "EMPTY_SHA256",
+    "SERVICE",
     "STREAMING_EVENTS",
     "Claim",
     "Credentials",
@@ -198,9 +199,7 @@ def _claim(
 ) -> Claim:
     parts = credential.split("/")
     if len(parts) != 5 or not all(parts) or parts[4] != TERMINATOR:
-        raise IncompleteSignature(
-            f"Credential must read KEY/YYYYMMDD/REGION/{SERVICE}/{TERMINATOR}"
-        )
+        raise IncompleteSignature(f"Credential must read KEY/YYYYMMDD/REGION/SERVICE/{TERMINATOR}")
     names = tuple(signed_headers.split(";"))
     if list(names) != sorted(set(names)) or not all(map(_HEADER_NAME.fullmatch, names)):
         raise IncompleteSignature(
@@ -249,6 +248,7 @@ def verify(
     payload_hash: str,
     region: str,
     now: float,
+    service: str = SERVICE,
 ) -> None:
     """Check that the request is what the holder of the key signed, here and now.
 
@@ -259,6 +259,7 @@ def verify(
         payload_hash: :func:`payload_hash_of_stream` or :func:`payload_hash_of_body`.
         region: the one that this gateway answers for.
         now: epoch seconds.
+        service: whose operation the request asks for.
 
     Raises:
         InvalidSignature: something that has to be signed is not; scope, date or signature do not
@@ -266,7 +267,7 @@ def verify(
         UnrecognizedClient: the request names another key, or another session token.
     """
     _check_signed_headers(request, claim)
-    _check_scope(claim, region)
+    _check_scope(claim, region, service)
     _check_date(claim, now)
     if claim.access_key_id != credentials.access_key_id or not _same_token(
         claim.session_token, credentials.session_token
@@ -296,14 +297,14 @@ def _check_signed_headers(request: SignableRequest, claim: Claim) -> None:
             raise InvalidSignature(f"the header {name!r} was signed and is not in the request")
 
 
-def _check_scope(claim: Claim, region: str) -> None:
+def _check_scope(claim: Claim, region: str, service: str) -> None:
     scope = claim.scope
     if scope.date != timestamp_text(claim.timestamp)[:8]:
         raise InvalidSignature("Credential should be scoped to the day of the request's date")
     if scope.region != region:
         raise InvalidSignature(f"Credential should be scoped to the region {region!r}")
-    if scope.service != SERVICE:
-        raise InvalidSignature(f"Credential should be scoped to the service {SERVICE!r}")
+    if scope.service != service:
+        raise InvalidSignature(f"Credential should be scoped to the service {service!r}")
 
 
 def _check_date(claim: Claim, now: float) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.one_loop import with_one_loop
 from tests.pairwise import thinned
 
 #: How long an example takes says what else the machine does. What a test allows is counted in work.
@@ -102,10 +103,18 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 # --- Cases ---------------------------------------------------------------------------------------
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--one-loop", action="store_true", help="run each test on one event loop, drawn by its name"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of those marked ``pairwise`` as many cases as it takes (see ``tests/pairwise.py``)."""
     kept = thinned(items)
+    if config.getoption("one_loop"):
+        kept = with_one_loop(kept)
     remain = set(kept)
     dropped = [item for item in items if item not in remain]
     items[:] = kept

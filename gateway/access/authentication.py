@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from partway.gateway.access.principals import Principal, Principals
 from partway.gateway.access.used_signatures import ONCE, UsedSignatures
+from partway.gateway.arns import Arns
 from partway.protocol.errors import (
     AccessDenied,
     ExpiredToken,
@@ -15,7 +16,7 @@ from partway.protocol.errors import (
     UnrecognizedClient,
 )
 from partway.protocol.limits import MAX_CLOCK_SKEW
-from partway.protocol.sigv4 import Claim, EventChain, SignableRequest, read_claim, verify
+from partway.protocol.sigv4 import SERVICE, Claim, EventChain, SignableRequest, read_claim, verify
 
 
 def _unsigned() -> EventChain | None:
@@ -40,28 +41,31 @@ class Identity:
             signed.
         stands: whether the sender may still have what it has opened, given the chain of its events:
             its key or token, and its leave, have not been taken away.
-        may: whether the sender may do something, such as ``sagemaker:CreateModel``, with a resource
-            of this ARN.
+        may: whether the sender may do something at this moment, such as ``sagemaker:CreateModel``,
+            with a resource of this ARN.
+        arn: the sender's, for what a refusal says.
     """
 
     principal: str | None
     event_chain: Callable[[], EventChain | None] = field(default=_unsigned, repr=False)
     stands: Callable[[EventChain | None], bool] = field(default=_for_ever, repr=False)
     may: Callable[[str, str], bool] = field(default=_everything, repr=False)
+    arn: str = ""
 
     def check(self, action: str, resource: str) -> None:
         """Refuse what the sender may not do.
 
         Args:
             action: in IAM's words, such as ``sagemaker:CreateModel``.
-            resource: its ARN.
+            resource: its ARN; ``*`` where the action is about nothing in particular.
 
         Raises:
             AccessDenied: they may not.
         """
         if not self.may(action, resource):
             raise AccessDenied(
-                f"{self.principal!r} is not authorized to perform: {action} on resource: {resource}"
+                f"User: {self.arn} is not authorized to perform: {action} on resource: {resource} "
+                f"because no identity-based policy allows the {action} action"
             )
 
 
@@ -76,21 +80,24 @@ class Authenticator(ABC):
     async def authenticate(
         self,
         request: SignableRequest,
-        operation: str,
-        endpoint: str,
+        action: str,
+        resource: str,
         payload_hash: Callable[[], Awaitable[str]],
         *,
         bearer_allowed: bool,
+        service: str = SERVICE,
     ) -> Identity:
         """Find out who sends a request; returns only if the sender may make it.
 
         Args:
             request: the request as it is on the wire.
-            operation: AWS's name of the operation, such as ``InvokeEndpoint``.
-            endpoint: the endpoint's name, percent-decoded; empty for operations without endpoint.
+            action: what the sender must have leave for, such as ``sagemaker:InvokeEndpoint``; empty
+                where that is for the operation to check, which learns it from the request's body.
+            resource: the ARN of what it is done with.
             payload_hash: returns the hash of the request's body, which may have to be gathered for
                 it; called only for a request signed with a key that is known and good.
             bearer_allowed: whether a token may stand for a signature.
+            service: whose operation it is, which the scope of a signature must name.
 
         Raises:
             MissingAuthenticationToken: the request does not say who sends it.
@@ -108,11 +115,12 @@ class NoAuthentication(Authenticator):
     async def authenticate(
         self,
         request: SignableRequest,
-        operation: str,
-        endpoint: str,
+        action: str,
+        resource: str,
         payload_hash: Callable[[], Awaitable[str]],
         *,
         bearer_allowed: bool,
+        service: str = SERVICE,
     ) -> Identity:
         return ANYBODY
 
@@ -139,42 +147,47 @@ class SigV4Authentication(Authenticator):
 
     Args:
         principals: who may be the sender of a request.
-        region: the region that the scope of a signature must name.
+        arns: of the region that the scope of a signature must name.
         clock: returns the time in epoch seconds.
     """
 
-    def __init__(self, principals: Principals, region: str, clock: Callable[[], float]) -> None:
+    def __init__(self, principals: Principals, arns: Arns, clock: Callable[[], float]) -> None:
         self._principals = principals
-        self._region = region
+        self._arns = arns
         self._clock = clock
         self._used = UsedSignatures()
 
     async def authenticate(
         self,
         request: SignableRequest,
-        operation: str,
-        endpoint: str,
+        action: str,
+        resource: str,
         payload_hash: Callable[[], Awaitable[str]],
         *,
         bearer_allowed: bool,
+        service: str = SERVICE,
     ) -> Identity:
         token = _bearer_token(request) if bearer_allowed else None
         if token is None:
-            sender = await self._by_signature(request, payload_hash)
+            sender = await self._by_signature(request, payload_hash, service)
         else:
             sender = self._by_token(token)
         name = sender.principal.name
-        if not sender.principal.allows(operation, endpoint):
-            at = f" at endpoint {endpoint[:64]!r}" if endpoint else ""
-            raise AccessDenied(f"{name!r} may not call {operation}{at}")
-        if sender.claim is not None:
-            self._use_once(request, sender.claim)
+
+        def may(action: str, resource: str) -> bool:
+            now = self._principals.by_name(name)
+            return now is not None and now.policy.allows(action, resource)
 
         def stands(chain: EventChain | None) -> bool:
-            now = self._principals.by_name(name)
-            return sender.stands(chain) and now is not None and now.allows(operation, endpoint)
+            return sender.stands(chain) and (not action or may(action, resource))
 
-        return Identity(name, sender.event_chain, stands)
+        arn = self._arns.of_principal(name)
+        identity = Identity(name, sender.event_chain, stands, may, arn)
+        if action:
+            identity.check(action, resource)
+        if sender.claim is not None:
+            self._use_once(request, sender.claim)
+        return identity
 
     def _use_once(self, request: SignableRequest, claim: Claim) -> None:
         """Refuse a request that says it is to be used once, and has been (clause 3-5)."""
@@ -194,7 +207,7 @@ class SigV4Authentication(Authenticator):
         return _Sender(principal, stands)
 
     async def _by_signature(
-        self, request: SignableRequest, payload_hash: Callable[[], Awaitable[str]]
+        self, request: SignableRequest, payload_hash: Callable[[], Awaitable[str]], service: str
     ) -> _Sender:
         claim = read_claim(request)
         now = self._clock()
@@ -209,15 +222,16 @@ class SigV4Authentication(Authenticator):
             claim,
             key.credentials,
             payload_hash=await payload_hash(),
-            region=self._region,
+            region=self._arns.region,
             now=now,
+            service=service,
         )
         name, secret = principal.name, key.credentials.secret_access_key
 
         def chain() -> EventChain:
             return EventChain(
                 [secret],
-                self._region,
+                self._arns.region,
                 claim.timestamp,
                 claim.signature,
                 # Those of the moment: a client may have changed to a key that came meanwhile.

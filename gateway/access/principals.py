@@ -3,9 +3,9 @@
 ::
 
     [[principals]]
-    name = "chat-backend"                                     # in logs and errors
-    operations = ["InvokeEndpointWithBidirectionalStream"]    # default: all; * stands for anything
-    endpoints = ["echo", "chat-*"]                            # default: all; * stands for anything
+    name = "chat-backend"             # in logs and errors
+    actions = ["sagemaker:InvokeEndpoint"]                    # default: sagemaker:InvokeEndpoint*
+    resources = ["arn:aws:sagemaker:*:*:endpoint/chat-*"]     # default: *
     tokens = ["…"]                    # bearer tokens for WebSockets (clause 3-5), 16 characters up
 
     [[principals.keys]]                                       # SigV4 (clause 2.4)
@@ -31,12 +31,20 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Final
 
+from partway.gateway.access.policies import (
+    EVERYTHING,
+    INVOKING,
+    Policy,
+    is_action,
+    is_resource,
+)
 from partway.gateway.configuration.expected import Moment, array, text
 from partway.gateway.configuration.messages import Place, SettingsError
 from partway.gateway.configuration.reader import read_toml
 from partway.gateway.files import others_may
 from partway.gateway.limits import (
     MAX_KEYS_PER_PRINCIPAL,
+    MAX_PATTERNS_PER_PRINCIPAL,
     MAX_PRINCIPALS,
     MAX_PRINCIPALS_BYTES,
     MIN_TOKEN_CHARACTERS,
@@ -47,9 +55,7 @@ from partway.protocol.sigv4 import Credentials
 
 log = logging.getLogger("partway.principals")
 
-_EVERYTHING: Final = ("*",)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@:/+=,-]{0,127}")
-_PATTERN: Final = re.compile(r"[A-Za-z0-9*-]{1,128}")
 #: What fits into a Credential (clause 2.4-3).
 _ACCESS_KEY_ID: Final = re.compile(r"[A-Za-z0-9_.=-]{1,128}")
 #: RFC 6750 §2.1: what an Authorization header can carry.
@@ -57,15 +63,35 @@ _TOKEN: Final = re.compile(rf"(?=.{{{MIN_TOKEN_CHARACTERS}}})[A-Za-z0-9._~+/-]+=
 
 # --- The file -------------------------------------------------------------------------------------
 
-_Patterns = Annotated[
+_ALL_OF_THEM: Final = f"an array of 1 to {MAX_PATTERNS_PER_PRINCIPAL} patterns"
+_Actions = Annotated[
     tuple[
         Annotated[
             str,
-            text("1 to 128 letters, digits, hyphens, and * for anything", _PATTERN.fullmatch),
+            text(
+                "* for all, or a service and its action with * and ? for wildcards, such as "
+                "sagemaker:InvokeEndpoint*",
+                is_action,
+            ),
         ],
         ...,
     ],
-    array("an array of one or more patterns; leave the key out for all", least=1),
+    array(f"{_ALL_OF_THEM}; leave the key out for {INVOKING[0]}", 1, MAX_PATTERNS_PER_PRINCIPAL),
+]
+_Resources = Annotated[
+    tuple[
+        Annotated[
+            str,
+            text(
+                "* for all, or an ARN of six parts and at most 512 characters, SageMaker's in "
+                "lower case, with * and ? for wildcards, such as "
+                "arn:aws:sagemaker:*:*:endpoint/chat-*",
+                is_resource,
+            ),
+        ],
+        ...,
+    ],
+    array(f"{_ALL_OF_THEM}; leave the key out for *", 1, MAX_PATTERNS_PER_PRINCIPAL),
 ]
 _Token = Annotated[
     str,
@@ -101,8 +127,8 @@ class _PrincipalTable:
             _NAME.fullmatch,
         ),
     ]
-    operations: _Patterns = _EVERYTHING
-    endpoints: _Patterns = _EVERYTHING
+    actions: _Actions = INVOKING
+    resources: _Resources = EVERYTHING
     tokens: Annotated[tuple[_Token, ...], array("an array of strings")] = ()
     keys: Annotated[
         tuple[_KeyTable, ...],
@@ -163,19 +189,13 @@ class Principal:
 
     Attributes:
         name: in logs and errors.
-        operations: patterns of what it may call.
-        endpoints: patterns of where.
+        policy: what it may do.
         keys: that it signs with.
     """
 
     name: str
-    operations: tuple[str, ...] = _EVERYTHING
-    endpoints: tuple[str, ...] = _EVERYTHING
+    policy: Policy
     keys: tuple[Key, ...] = field(default=(), repr=False)
-
-    def allows(self, operation: str, endpoint: str) -> bool:
-        """Whether it may call an operation at an endpoint; an empty name where it has none."""
-        return _fits(self.operations, operation) and _fits(self.endpoints, endpoint)
 
     def secrets(self, now: float) -> list[str]:
         """The secrets of its keys that are good now."""
@@ -307,7 +327,7 @@ def _principal(table: _PrincipalTable) -> Principal:
         )
         for each in table.keys
     )
-    return Principal(table.name, table.operations, table.endpoints, tuple(keys))
+    return Principal(table.name, Policy(table.actions, table.resources), tuple(keys))
 
 
 def _add_all(
@@ -340,25 +360,3 @@ def _twice(owner: Principal) -> str:
 
 def _token_hash(token: str) -> bytes:
     return sha256(token.encode("utf-8", "surrogateescape")).digest()
-
-
-def _fits(patterns: tuple[str, ...], name: str) -> bool:
-    return any(_matches(pattern, name) for pattern in patterns)
-
-
-def _matches(pattern: str, name: str) -> bool:
-    """Whether a name is a pattern's; each ``*`` stands for anything, nothing included."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return name == first
-    *middle, last = rest
-    if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
-        return False
-    at, end = len(first), len(name) - len(last)
-    # The earliest place for each piece leaves the most to those after it: no second try is needed.
-    for piece in middle:
-        found = name.find(piece, at, end)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    return True

@@ -88,6 +88,7 @@ def _add_tls(parser: argparse.ArgumentParser) -> None:
 
 def _add_who_may(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--region", help="region that signatures must name (us-east-1)")
+    parser.add_argument("--account", metavar="DIGITS", help="AWS account in ARNs (000000000000)")
     parser.add_argument(
         "--auth", choices=["none", "sigv4"], help="how clients prove who they are (none)"
     )

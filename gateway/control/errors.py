@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partway.protocol.errors import ApiError
+from partway.protocol.errors import ApiError, InternalServerError
 
 
 class ValidationException(ApiError):
@@ -31,3 +31,19 @@ class ResourceLimitExceeded(ApiError):
 
     name = "ResourceLimitExceeded"
     status = 400
+
+
+class NotWrittenDown(InternalServerError):
+    """What is asked for cannot be written down, so it is not done.
+
+    Args:
+        why: for the operator's log.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__("the gateway cannot write down what was asked for; its log has the reason")
+        self._why = why
+
+    @property
+    def for_operator(self) -> str:
+        return f"nothing can be written down: {self._why}"

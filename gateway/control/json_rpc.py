@@ -16,8 +16,9 @@ from partway.gateway.plain_text import cut, safe
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
-from partway.gateway.serving.routes import Access, Route
+from partway.gateway.serving.routes import Access, Leave, Route
 from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable
+from partway.protocol.sigv4 import SERVICE
 
 CONTENT_TYPE: Final = "application/x-amz-json-1.1"
 
@@ -32,6 +33,8 @@ ControlOperation: TypeAlias = Callable[[Mapping[str, Any], Identity, str], Await
 
 _ROOT: Final = re.compile("/")
 _POST: Final = frozenset({"POST"})
+#: How AWS's names of operations begin that change nothing.
+_READING: Final = ("Describe", "List", "Get", "Filter")
 _JSON: Final = {"Content-Type": CONTENT_TYPE}
 
 #: Names of the protocol's own for errors that other operations have by others.
@@ -66,14 +69,18 @@ def aws_json(error: ApiError) -> ErrorResponse:
 
 
 def operation_routes(
-    prefix: str, operations: Mapping[str, ControlOperation], inputs: InputCheck
+    prefix: str,
+    operations: Mapping[str, ControlOperation],
+    inputs: InputCheck,
+    service: str = SERVICE,
 ) -> tuple[Route, ...]:
-    """The routes of a service's operations.
+    """The routes of a service's operations, each of which checks itself what its sender may do.
 
     Args:
         prefix: of the service's targets, such as ``SageMaker``.
         operations: by AWS's names of them.
         inputs: what each of them takes.
+        service: whose they are, as signatures and actions say.
     """
     return tuple(
         Route(
@@ -85,6 +92,10 @@ def operation_routes(
             GatheredPayload(MAX_CONTROL_BODY),
             aws_json,
             target=f"{prefix}.{name}",
+            leave=Leave.OF_OPERATION,
+            service=service,
+            control=True,
+            changes=not name.startswith(_READING),
         )
         for name, operation in operations.items()
     )

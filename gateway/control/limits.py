@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from partway.protocol.limits import MIB
+from partway.protocol.limits import KIB, MIB
 
 #: A request's body. CreateModel's largest has 32 KB of environment, as much of everything else, and
 #: six bytes for each character that JSON escapes (Kubernetes takes 3 MiB, etcd 1.5).
@@ -18,6 +18,29 @@ MAX_JSON_VALUES: Final = 20_000
 #: Characters that are tried on one of AWS's patterns; the longest that has one may have 8,192
 #: (``NextToken``).
 MAX_PATTERN_TEXT: Final = 8192
+
+#: Resources of one kind. Each is in memory whole, in a few KiB, in 128 at most (AWS's quotas are an
+#: account's own: hundreds of endpoints, thousands of models).
+MAX_RESOURCES: Final = 2048
+
+#: What is kept of one resource, as JSON: 15 containers with all that each may have beside its
+#: environment are 40 KiB.
+MAX_RESOURCE_BYTES: Final = 128 * KIB
+
+#: Names and values of all environments of one model (AWS: 32 KB).
+MAX_ENVIRONMENT_BYTES: Final = 32 * KIB
+
+#: Tags of one resource (AWS: 50).
+MAX_TAGS: Final = 50
+
+#: Resources in one page of a list, unless its caller says otherwise (AWS: 10, and 100 at most).
+LIST_PAGE: Final = 10
+
+#: Characters of a list's NextToken: those that are made have 300.
+MAX_PAGE_TOKEN: Final = 1024
+
+#: For a change whose caller has left to come to its end when the gateway stops: one write to disk.
+CHANGE_END_TIMEOUT: Final = 5.0
 
 #: A store that has not taken what became of an endpoint, as where the disk is full, is tried again
 #: so much later (seconds).

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from http import HTTPStatus
 
 from partway.gateway.access.authentication import ANYBODY, Authenticator, Identity
+from partway.gateway.access.nearness import check_nearness
 from partway.gateway.access.origins import check_origin
+from partway.gateway.arns import Arns
 from partway.gateway.plain_text import cut
+from partway.gateway.serving.audit import audited
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.heads import check_head
-from partway.gateway.serving.routes import Access, Route, find
+from partway.gateway.serving.routes import Access, Leave, Route, find
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerError, InternalServerError
-from partway.protocol.limits import LOGGED_CHARACTERS
+from partway.protocol.limits import LOGGED_CHARACTERS, MAX_ENDPOINT_NAME
 from partway.protocol.sigv4 import SignableRequest
 
 log = logging.getLogger("partway.gateway")
@@ -29,21 +32,27 @@ class Dispatcher:
     Args:
         routes: the first that answers a request's method and path wins.
         authenticator: says who asks.
+        arns: makes the names of what leave is asked for.
         allow_origins: origins of web pages that may ask, besides those of this host.
         on_refused: told the name of each error that a request is answered with.
+        proxies: addresses of proxies, through which others ask.
     """
 
     def __init__(
         self,
         routes: tuple[Route, ...],
         authenticator: Authenticator,
+        arns: Arns,
         allow_origins: frozenset[str],
         on_refused: Callable[[str], None],
+        proxies: Container[object] = (),
     ) -> None:
         self._routes = routes
         self._authenticator = authenticator
+        self._arns = arns
         self._allow_origins = allow_origins
         self._on_refused = on_refused
+        self._proxies = proxies
 
     async def __call__(self, exchange: Exchange) -> None:
         """Answer an exchange; returns when its operation is over."""
@@ -61,13 +70,14 @@ class Dispatcher:
             errors = route.errors
             if not route.reserved:
                 exchange.visitor.admit()
-            identity = await self._identify(exchange, route, named)
-            recognised = route.access is not Access.ANYONE
-            if recognised:
-                exchange.visit.recognised()
-            with exchange.visitor.serving():
-                await route.payload.prepare(exchange)
-                await route.operation(exchange, identity, named)
+            with audited(route, exchange) as asked:
+                identity = await self._identify(exchange, route, named)
+                recognised = route.access is not Access.ANYONE
+                if recognised:
+                    exchange.visit.recognised()
+                with exchange.visitor.serving():
+                    await route.payload.prepare(exchange)
+                    await route.operation(exchange, asked.noting(identity), named)
         except ApiError as error:
             self._refuse(exchange, error, errors)
             # Where nobody is asked for their name, what they ask in vain counts all the same.
@@ -102,13 +112,22 @@ class Dispatcher:
         headers = tuple(exchange.raw_headers)
         identity = await self._authenticator.authenticate(
             SignableRequest(exchange.method, exchange.path, exchange.query, headers),
-            route.name,
-            named.get("endpoint", ""),
+            *self._needed(route, named),
             lambda: route.payload.signed_hash(exchange),
             bearer_allowed=route.access is Access.SIGNED_OR_BEARER,
+            service=route.service,
         )
+        if route.control and identity.principal is None:
+            check_nearness(exchange.peer, headers, exchange.headers, self._proxies)
         check_origin(exchange.headers, self._allow_origins, encrypted=exchange.encrypted)
         return identity
+
+    def _needed(self, route: Route, named: Mapping[str, str]) -> tuple[str, str]:
+        """Action and resource that the sender must have leave for; empty if the operation asks."""
+        if route.leave is Leave.OF_OPERATION:
+            return "", ""
+        # What is longer is no endpoint's name, and is not looked for in patterns to its end.
+        return route.action, self._arns.of("endpoint", named["endpoint"][: MAX_ENDPOINT_NAME + 1])
 
     def _refuse(
         self,

@@ -9,7 +9,7 @@ import asyncio
 import enum
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -219,7 +219,9 @@ class Exchange(ABC):
             raise _too_large(limit)
         return self._gathered
 
-    async def chunks(self, limit: int, pause: float = REQUEST_BODY_PAUSE) -> AsyncIterator[bytes]:
+    async def chunks(
+        self, limit: int, pause: float = REQUEST_BODY_PAUSE
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the body of the request as it comes, cut anywhere; whole if gathered before.
 
         The client is held back while nobody asks for the next chunk: HTTP/2 gets no credit for the

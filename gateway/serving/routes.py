@@ -13,6 +13,7 @@ from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import NO_PAYLOAD, PayloadRule
 from partway.protocol.errors import NotFound
+from partway.protocol.sigv4 import SERVICE
 
 _METHOD = re.compile(r"[A-Z]{1,16}")
 
@@ -28,16 +29,25 @@ class Access(Enum):
     SIGNED_OR_BEARER = "signed or bearer"
 
 
+class Leave(Enum):
+    """Who sees to it that a request's sender may do what it asks for."""
+
+    #: The dispatcher, by the endpoint that the path names, before the operation hears of it.
+    OF_ENDPOINT = "of endpoint"
+    #: The operation, by ``Identity.check``, since what it is done with is in the request's body.
+    OF_OPERATION = "of operation"
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One operation's place, and what is done before it runs.
 
     Attributes:
-        name: the operation's name, which principals are given leave to call; AWS's name of it,
-            where AWS has one.
+        name: the operation's name; AWS's name of it, where AWS has one. With the service's before
+            it, it is what IAM calls the action.
         methods: HTTP methods that the route answers.
         path: matched against the raw path; named groups are percent-decoded and handed over. The
-            group ``endpoint`` is what principals need leave for.
+            group ``endpoint`` is the endpoint's name.
         operation: what answers.
         access: how a request says who sends it.
         payload: what the operation takes as a request's body.
@@ -46,6 +56,15 @@ class Route:
             empty for any.
         reserved: whether it is answered in the reserve too, when connections or streams are all in
             use.
+        leave: who checks what the sender may do; nothing is checked where anyone may ask.
+        service: whose operation it is, as signatures and actions say.
+        control: whether it is of the control plane, which is reached from this machine alone where
+            nobody is asked for their name.
+        changes: whether it changes what the gateway has: each request for it is in the audit log.
+
+    Raises:
+        ValueError: leave is to be had for the path's endpoint, and the path names none; or what
+            changes something is not of the control plane.
     """
 
     name: str
@@ -57,6 +76,26 @@ class Route:
     errors: ErrorDialect = aws_rest_json
     target: str = ""
     reserved: bool = False
+    leave: Leave = Leave.OF_ENDPOINT
+    service: str = SERVICE
+    control: bool = False
+    changes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.changes and not self.control:
+            raise ValueError(f"the route of {self.name} changes something: it must have control")
+        if self.access is Access.ANYONE or self.leave is Leave.OF_OPERATION:
+            return
+        if "endpoint" not in self.path.groupindex:
+            raise ValueError(
+                f"the route of {self.name} must name an endpoint in its path, or have "
+                "Leave.OF_OPERATION: else nobody checks who may call it"
+            )
+
+    @property
+    def action(self) -> str:
+        """What IAM calls it, such as ``sagemaker:InvokeEndpoint``."""
+        return f"{self.service}:{self.name}"
 
 
 def find(

@@ -22,6 +22,7 @@ from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.operations.bidirectional import BidirectionalStream
+from partway.gateway.serving.routes import Access, Leave
 from partway.gateway.settings import Settings
 from partway.gateway.store.memory import MemoryStore
 from tests.frame_factory import TEXT, close, frame
@@ -413,3 +414,13 @@ async def test_what_cannot_be_given_back_keeps_none_of_the_rest(monkeypatch):
     with pytest.raises(OSError, match="the disk is full"):
         await provisions.aclose()
     assert given_back == [AttachLauncher, ProgramLauncher, OutputFolder]
+
+
+async def test_each_route_says_who_checks_what_its_sender_may_do():
+    for route in Gateway(Settings()).routes:
+        if route.access is not Access.ANYONE:
+            by_endpoint = "endpoint" in route.path.groupindex
+            assert by_endpoint == (route.leave is Leave.OF_ENDPOINT), route.name
+            assert by_endpoint or route.control, route.name
+        else:
+            assert route.name in ("Healthz", "Readyz", "Metrics", "UnknownOperation")

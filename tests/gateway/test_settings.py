@@ -65,6 +65,10 @@ SOURCES = [
     ),
     ("tls_port", None, "8443", "0", 443, 8443, 0),
     ("region", "us-east-1", '"eu-west-1"', "ap-south-2", "sa-east-1", "eu-west-1", "ap-south-2"),
+    (
+        "account", "000000000000", '"111111111111"', "222222222222", "333333333333",
+        "111111111111", "222222222222",
+    ),
     ("shutdown_grace", 15.0, "1", "2.5", 0.0, 1.0, 2.5),
     ("shutdown_spread", 5.0, "0.5", "0", 3.0, 0.5, 0.0),
     ("shutdown_hard", 5.0, "1.5", "2", 3.0, 1.5, 2.0),
@@ -218,6 +222,10 @@ def test_a_certificate_and_its_key(toml):
         (
             {"region": "US East"},
             "--region: 'US East' was given; it must be an AWS region's name, such as us-east-1",
+        ),
+        (
+            {"account": "12"},
+            "--account: '12' was given; it must be the 12 digits of an AWS account",
         ),
         ({"host": "0.0.0.0"}, "add --auth sigv4, or --insecure"),
     ],

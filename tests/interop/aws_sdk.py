@@ -61,7 +61,7 @@ session_token = "{TEMPORARY.session_token}"
 
 [[principals]]
 name = "limited"
-endpoints = ["nothing-here"]
+resources = ["arn:aws:sagemaker:*:*:endpoint/nothing-here"]
 [[principals.keys]]
 access_key_id = "{LIMITED.access_key_id}"
 secret_access_key = "{LIMITED.secret_access_key}"

@@ -24,7 +24,7 @@ from partway.gateway.serving.payloads import (
     PayloadRule,
     StreamedPayload,
 )
-from partway.gateway.serving.routes import Access, Route
+from partway.gateway.serving.routes import Access, Leave, Route
 from tests.wire.chunked_peers import RawChunkedClient, chunk, chunked_head
 from tests.wire.http2_peers import RawHttp2Client
 from tests.wire.http2_streams import RawHttp2Stream, bidirectional_request
@@ -78,17 +78,19 @@ class Bench:
                 name.title(),
                 frozenset({"GET", "HEAD", "POST"}),
                 re.compile(f"/{name}"),
-                self._noted(operate),
+                self._noted(name, operate),
                 payload=rule,
+                leave=Leave.OF_OPERATION,
                 **route,
             )
             for name, (operate, rule) in rules.items()
         )
 
-    def _noted(self, operate: Operate) -> Callable[..., Awaitable[None]]:
+    def _noted(self, name: str, operate: Operate) -> Callable[..., Awaitable[None]]:
         async def operation(exchange: Exchange, identity: Any, _: Mapping[str, str]) -> None:
             self.exchanges.append(exchange)
             self.identities.append(identity)
+            identity.check(f"sagemaker:{name}", "*")
             try:
                 await operate(exchange)
             except BaseException as error:

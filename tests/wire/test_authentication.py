@@ -31,7 +31,7 @@ SESSION_TOKEN = "FwoGZXIvYXdzEXAMPLETOKEN=="
 PRINCIPALS = f"""
 [[principals]]
 name = "chat"
-endpoints = ["model"]
+resources = ["arn:aws:sagemaker:us-east-1:000000000000:endpoint/model"]
 tokens = ["{TOKEN}"]
 [[principals.keys]]
 access_key_id = "{KEY_ID}"
@@ -48,7 +48,7 @@ expires = 2020-01-01T00:00:00Z
 
 [[principals]]
 name = "elsewhere"
-endpoints = ["other"]
+resources = ["arn:aws:sagemaker:*:*:endpoint/other"]
 [[principals.keys]]
 access_key_id = "AKIAELSEWHERE"
 secret_access_key = "a-secret-for-elsewhere"

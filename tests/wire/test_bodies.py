@@ -470,7 +470,7 @@ async def test_a_body_that_is_not_chunks(started, later):
 PRINCIPALS = f"""
 [[principals]]
 name = "chat"
-operations = ["Gather", "Stream"]
+actions = ["sagemaker:Gather", "sagemaker:Stream"]
 tokens = ["0123456789abcdef"]
 [[principals.keys]]
 access_key_id = "{KEY_ID}"

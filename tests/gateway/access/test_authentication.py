@@ -16,6 +16,7 @@ from botocore.credentials import Credentials
 
 from partway.gateway.access.authentication import NoAuthentication, SigV4Authentication
 from partway.gateway.access.principals import Principals
+from partway.gateway.arns import Arns
 from partway.protocol.errors import (
     AccessDenied,
     ExpiredToken,
@@ -28,7 +29,10 @@ from partway.protocol.sigv4 import EventSignatureInvalid, SignableRequest
 
 REGION = "eu-west-1"
 AT = datetime(2026, 11, 20, 20, 30, tzinfo=UTC)
-STREAM = "InvokeEndpointWithBidirectionalStream"
+ARNS = Arns(REGION, "123456789012")
+STREAM = "sagemaker:InvokeEndpointWithBidirectionalStream"
+ECHO = ARNS.of("endpoint", "echo")
+WHO = "arn:aws:sts::123456789012:federated-user/chat-backend"
 EMPTY = sha256(b"").hexdigest()
 TOKEN = "0123456789abcdef+/=="
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
@@ -36,8 +40,8 @@ SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 FILE = f"""
 [[principals]]
 name = "chat-backend"
-operations = ["{STREAM}"]
-endpoints = ["echo"]
+actions = ["{STREAM}"]
+resources = ["{ECHO}"]
 tokens = ["{TOKEN}"]
 [[principals.keys]]
 access_key_id = "AKIDONE"
@@ -84,27 +88,40 @@ def file(tmp_path):
 
 @pytest.fixture
 def authenticate(file, clock):
-    authentication = SigV4Authentication(Principals(file, clock), REGION, clock)
+    authentication = SigV4Authentication(Principals(file, clock), ARNS, clock)
 
     def authenticate(
-        request, operation=STREAM, endpoint="echo", payload_hash=lambda: EMPTY, bearer_allowed=True
+        request,
+        action=STREAM,
+        resource=ECHO,
+        payload_hash=lambda: EMPTY,
+        bearer_allowed=True,
+        service="sagemaker",
     ):
         async def hash_later():
             return payload_hash()
 
         return asyncio.run(
             authentication.authenticate(
-                request, operation, endpoint, hash_later, bearer_allowed=bearer_allowed
+                *(request, action, resource, hash_later),
+                bearer_allowed=bearer_allowed,
+                service=service,
             )
         )
 
     return authenticate
 
 
-def signed(key="AKIDONE", secret=SECRET, token=None, url="https://gw/endpoints/echo/x"):
+def signed(
+    key="AKIDONE",
+    secret=SECRET,
+    token=None,
+    url="https://gw/endpoints/echo/x",
+    service="sagemaker",
+):
     request = AWSRequest("GET", url)
     with patch("botocore.auth.get_current_datetime", lambda: AT):
-        SigV4Auth(Credentials(key, secret, token), "sagemaker", REGION).add_auth(request)
+        SigV4Auth(Credentials(key, secret, token), service, REGION).add_auth(request)
     return on_the_wire(request)
 
 
@@ -148,7 +165,7 @@ def test_nobody_asks():
     for bearer_allowed in (True, False):
         identity = asyncio.run(
             NoAuthentication().authenticate(
-                request, STREAM, "echo", EMPTY, bearer_allowed=bearer_allowed
+                request, STREAM, ECHO, EMPTY, bearer_allowed=bearer_allowed
             )
         )
         assert identity.principal is None
@@ -256,6 +273,15 @@ def test_the_payload_is_part_of_it(authenticate):
         authenticate(signed(), payload_hash=lambda: sha256(b"x").hexdigest())
 
 
+@pytest.mark.clause("2.4-3")
+def test_a_signature_is_good_for_one_service(authenticate):
+    assert authenticate(signed(service="logs"), service="logs").principal == "chat-backend"
+    with pytest.raises(InvalidSignature, match="scoped to the service 'logs'"):
+        authenticate(signed(), service="logs")
+    with pytest.raises(InvalidSignature, match="scoped to the service 'sagemaker'"):
+        authenticate(signed(service="logs"))
+
+
 @pytest.mark.clause("2.4-5")
 def test_by_the_clock_given(authenticate, clock):
     request = signed()
@@ -267,24 +293,46 @@ def test_by_the_clock_given(authenticate, clock):
 @pytest.mark.clause("2.4-6")
 @pytest.mark.parametrize("request_", [signed(), presigned(), bearer()])
 @pytest.mark.parametrize(
-    ("operation", "endpoint", "message"),
+    ("action", "resource"),
     [
-        ("InvokeEndpoint", "echo", "'chat-backend' may not call InvokeEndpoint at endpoint 'echo'"),
-        (STREAM, "voice", f"'chat-backend' may not call {STREAM} at endpoint 'voice'"),
-        ("CreateModel", "", "'chat-backend' may not call CreateModel"),
-        ("x", "\x1b" * 900, "'chat-backend' may not call x at endpoint '" + r"\x1b" * 64 + "'"),
+        ("sagemaker:InvokeEndpoint", ECHO),
+        (STREAM, ARNS.of("endpoint", "voice")),
+        ("sagemaker:CreateModel", ARNS.of("model", "m")),
+        ("sagemaker:ListModels", "*"),
     ],
 )
-def test_what_is_not_allowed(authenticate, request_, operation, endpoint, message):
+def test_what_is_not_allowed_is_refused_in_aws_words(authenticate, request_, action, resource):
+    said = (
+        f"User: {WHO} is not authorized to perform: {action} on resource: {resource} "
+        f"because no identity-based policy allows the {action} action"
+    )
     with pytest.raises(AccessDenied) as caught:
-        authenticate(request_, operation, endpoint)
-    assert caught.value.message == message
+        authenticate(request_, action, resource)
+    assert caught.value.message == said
+    identity = authenticate(request_, "", "")  # its operation asks for leave, and hears the same
+    assert not identity.may(action, resource)
+    with pytest.raises(AccessDenied) as caught:
+        identity.check(action, resource)
+    assert caught.value.message == said
+
+
+@pytest.mark.clause("2.4-6")
+@pytest.mark.parametrize("request_", [signed(), presigned(), bearer()])
+def test_leave_is_what_the_file_says_at_that_moment(authenticate, clock, file, request_):
+    identity = authenticate(request_)
+    identity.check(STREAM, ECHO)
+    file.write_text(FILE.replace(f'["{ECHO}"]', '["*"]'))
+    clock.now += 2
+    identity.check(STREAM, ARNS.of("endpoint", "voice"))
+    file.write_text(FILE.replace("chat-backend", "renamed"))
+    clock.now += 2
+    assert not identity.may(STREAM, ECHO)
 
 
 @pytest.mark.clause("2.4-6")
 def test_who_may_not_learns_nothing_without_a_signature(authenticate):
     with pytest.raises(InvalidSignature):
-        authenticate(signed(secret="wrong"), "CreateModel", "")
+        authenticate(signed(secret="wrong"), "sagemaker:CreateModel", ARNS.of("model", "m"))
 
 
 @pytest.mark.clause("2.4-4", "2.4-5")
@@ -336,8 +384,8 @@ def test_a_principal_that_went_while_the_stream_was_open(authenticate, clock, fi
         ('"AKIDONE"', '"AKIDTHREE"'),
         (f'"{SECRET}"', '"another"'),
         ("chat-backend", "renamed"),
-        (f'["{STREAM}"]', '["InvokeEndpoint"]'),
-        ('["echo"]', '["voice"]'),
+        (f'["{STREAM}"]', '["sagemaker:InvokeEndpoint"]'),
+        (ECHO, ECHO.replace("echo", "voice")),
     ],
     ids=["the same secret under another id", "secret", "principal", "operation", "endpoint"],
 )  # fmt: skip
@@ -403,7 +451,7 @@ def test_others_that_ask_for_the_same_in_the_same_second_are_let_in(authenticate
 def test_who_may_not_call_uses_nothing_up(authenticate):
     url = "https://gw/endpoints/echo/x?once=8f2c"
     with pytest.raises(AccessDenied):
-        authenticate(presigned(url), endpoint="other")
+        authenticate(presigned(url), resource=ARNS.of("endpoint", "other"))
     assert authenticate(presigned(url)).principal == "chat-backend"
 
 

@@ -46,8 +46,8 @@ def test_every_flag_is_a_setting_or_of_the_command_alone(parsed):
     words = [
         *("--check", "--config=c", "--host=h", "--port=1", "--endpoint=e", "--container-ca=f"),
         *("--data-dir=d", "--tls-port=2", "--tls-cert=c", "--tls-key=k", "--tls-name=n"),
-        *("--region=r", "--auth=none", "--principals=p", "--insecure", "--allow-origin=o"),
-        *("--trusted-proxy=t", "--faults=f", "--record=r", "--no-payloads"),
+        *("--region=r", "--account=a", "--auth=none", "--principals=p", "--insecure"),
+        *("--allow-origin=o", "--trusted-proxy=t", "--faults=f", "--record=r", "--no-payloads"),
         *("--log-level=info", "--log-format=json"),
     ]
     own = {"check", "config", "faults", "record", "no_payloads"}

@@ -7,7 +7,6 @@ import logging
 
 import pytest
 
-from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.control.errors import (
     ResourceLimitExceeded,
     SerializationException,
@@ -16,6 +15,7 @@ from partway.gateway.control.errors import (
 )
 from partway.gateway.control.json_rpc import aws_json, operation_routes, unknown_operation_route
 from partway.gateway.control.limits import MAX_CONTROL_BODY
+from partway.gateway.serving.routes import Leave
 from partway.protocol.errors import (
     AccessDenied,
     InternalServerError,
@@ -37,11 +37,13 @@ class Asked:
         return {"checked": operation, **members}
 
     async def echo(self, members, identity, request_id):
+        identity.check("sagemaker:Echo", "*")
         self.calls.append((members, identity, request_id))
         return {"Members": members, "At": 1700000000.25}
 
     async def nothing(self, members, identity, request_id):
-        return None
+        identity.check("sagemaker:Nothing", "*")
+        return
 
     async def refuse(self, members, identity, request_id):
         raise ValidationException('Could not find model "é".')
@@ -65,7 +67,7 @@ class Asked:
 
 
 def post(target, body=b"{}", content_type="application/x-amz-json-1.1", method="POST"):
-    lines = [f"{method} / HTTP/1.1", "Host: a", f"Content-Length: {len(body)}"]
+    lines = [f"{method} / HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
     lines += [f"X-Amz-Target: {target}"] if target else []
     lines += [f"Content-Type: {content_type}"] if content_type else []
     return "\r\n".join([*lines, "", ""]).encode() + body
@@ -87,7 +89,7 @@ async def test_an_operation_answers_json(asked):
     )  # times are epoch seconds, fractions kept
     ((members, identity, request_id),) = asked.calls
     assert members == {"checked": "Echo", "A": "é"}
-    assert identity is ANYBODY
+    assert identity.principal is None
     assert response.headers["x-amzn-requestid"] == request_id
 
 
@@ -194,3 +196,16 @@ def test_errors_have_the_names_and_statuses_of_the_protocol(error, status, name)
     assert response.status == status
     expected = {"__type": name, "message": "a", "Message": "a"}
     assert json.loads(response.body) == expected
+
+
+def test_each_operation_checks_its_sender_and_what_reads_changes_nothing():
+    async def operation(*_):
+        raise NotImplementedError
+
+    names = ("CreateModel", "DeleteTags", "DescribeModel", "FilterLogEvents", "GetLogEvents")
+    routes = operation_routes("Logs", dict.fromkeys(names, operation), Asked(), "logs")
+    for route in routes:
+        assert route.leave is Leave.OF_OPERATION
+        assert route.control
+        assert route.action == f"logs:{route.name}"
+    assert [route.name for route in routes if route.changes] == ["CreateModel", "DeleteTags"]

@@ -13,29 +13,45 @@ from partway.gateway.access.authentication import (
     Identity,
     NoAuthentication,
 )
+from partway.gateway.arns import Arns
 from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.payloads import GatheredPayload
-from partway.gateway.serving.routes import Access, Route
+from partway.gateway.serving.routes import Access, Leave, Route
 from partway.protocol.errors import AccessDenied, ContainerError, RequestTooLarge
 from tests.gateway.serving.test_exchange import Recorded
 
 SOMEBODY = Identity("somebody")
+ARNS = Arns("us-east-1", "000000000000")
 
 
 class Noting(Authenticator):
     """Notes what it is asked, and what a signature covers; lets everybody pass, or nobody."""
 
-    def __init__(self, steps, error=None):
+    def __init__(self, steps, error, identity):
         self.steps = steps
         self.error = error
+        self.identity = identity
 
-    async def authenticate(self, request, operation, endpoint, payload_hash, *, bearer_allowed):
-        self.steps.append(("who", request.path, operation, endpoint, bearer_allowed))
+    async def authenticate(
+        self, request, action, resource, payload_hash, *, bearer_allowed, service
+    ):
+        assert service == "sagemaker"
+        self.steps.append(("who", request.path, action, resource, bearer_allowed))
         if self.error is not None:
             raise self.error
-        return SOMEBODY
+        return self.identity
+
+
+async def nothing(*_):
+    raise NotImplementedError
+
+
+def a_route(name, operation=nothing, **members):
+    """A route whose path names an endpoint."""
+    path = re.compile("/at/(?P<endpoint>.*)")
+    return Route(name, frozenset({"POST"}), path, operation, **members)
 
 
 class Steps:
@@ -44,23 +60,41 @@ class Steps:
     Args:
         operate: what its operation does besides being noted.
         error: what authentication raises.
+        asks: actions and resources that its operation asks leave for.
+        identity: who asks.
+        proxies: addresses of proxies.
         route: further members of the route.
     """
 
-    def __init__(self, operate=None, error=None, allow_origins=(), **route):
+    def __init__(
+        self,
+        operate=None,
+        error=None,
+        allow_origins=(),
+        asks=(),
+        identity=SOMEBODY,
+        proxies=(),
+        **route,
+    ):
+        self._asks = asks
         self.taken = []
         self.refused = []
         self._operate = operate
         members = {"payload": GatheredPayload(4), **route}
-        route = Route(
-            "Ask", frozenset({"POST"}), re.compile("/at/(?P<endpoint>.*)"), self._run, **members
-        )
+        route = a_route("Ask", self._run, **members)
         self.dispatch = Dispatcher(
-            (route,), Noting(self.taken, error), frozenset(allow_origins), self.refused.append
+            (route,),
+            Noting(self.taken, error, identity),
+            ARNS,
+            frozenset(allow_origins),
+            self.refused.append,
+            proxies,
         )
 
     async def _run(self, exchange, identity, named):
         self.taken.append(("run", identity, dict(named), len(exchange._chunks)))
+        for each in self._asks:
+            identity.check(*each)
         if self._operate is not None:
             await self._operate(exchange)
 
@@ -74,9 +108,28 @@ async def test_who_asks_then_the_payload_then_the_operation():
     steps = Steps()
     await steps.ask(chunks=[b"body"])
     assert steps.taken == [
-        ("who", "/at/an%2Dendpoint", "Ask", "an-endpoint", False),
+        ("who", "/at/an%2Dendpoint", "sagemaker:Ask", ARNS.of("endpoint", "an-endpoint"), False),
         ("run", SOMEBODY, {"endpoint": "an-endpoint"}, 0),
     ]
+
+
+async def test_leave_is_asked_for_no_more_of_a_name_than_an_endpoint_can_have():
+    steps = Steps()
+    await steps.ask(path="/at/" + "x" * 5000)
+    assert steps.taken[0][3] == ARNS.of("endpoint", "x" * 64)
+
+
+async def test_leave_that_the_operation_asks_for_is_asked_for_nowhere_else():
+    steps = Steps(leave=Leave.OF_OPERATION, asks=[("sagemaker:CreateModel", "*")])
+    exchange = await steps.ask()
+    assert steps.taken[0] == ("who", "/at/an%2Dendpoint", "", "", False)
+    assert exchange.responses == []
+
+
+async def test_an_operation_that_does_its_work_without_leave_has_failed(caplog):
+    exchange = await Steps(leave=Leave.OF_OPERATION).ask()
+    assert exchange.responses[0][0] == 500
+    assert "Ask must ask for its sender's leave" in caplog.text
 
 
 async def test_where_anyone_may_ask_nobody_is_asked():
@@ -189,6 +242,66 @@ async def test_the_log_has_one_line_of_what_can_be_printed(caplog):
     assert len(line) < 500
 
 
+# --- The control plane ---------------------------------------------------------------------------
+
+CONTROL = {"leave": Leave.OF_OPERATION, "control": True, "asks": [("sagemaker:CreateModel", "*")]}
+LOCALHOST = ("Host", "localhost:8090")
+
+
+@pytest.mark.parametrize(
+    ("peer", "host", "proxies", "done"),
+    [
+        ("127.0.0.1", "localhost:8090", (), True),
+        ("::1", "[::1]:8090", (), True),
+        ("127.0.0.1", "evil.example:8090", (), False),
+        ("192.0.2.1", "localhost:8090", (), False),
+        ("127.0.0.1", "localhost:8090", {"127.0.0.1"}, False),
+    ],
+)
+async def test_where_nobody_is_asked_it_is_reached_from_this_machine_alone(
+    peer, host, proxies, done
+):
+    steps = Steps(identity=ANYBODY, proxies=proxies, **CONTROL)
+    exchange = await steps.ask(("Host", host), peer=peer)
+    assert [step[0] for step in steps.taken] == (["who", "run"] if done else ["who"])
+    if not done:
+        assert exchange.responses[0][0] == 403
+        assert "must add --auth sigv4" in json.loads(exchange.responses[0][1])["Message"]
+
+
+@pytest.mark.clause("3-4")
+async def test_a_page_of_elsewhere_changes_nothing_from_this_machine_either():
+    steps = Steps(identity=ANYBODY, **CONTROL)
+    origin = ("Origin", "https://evil.example")
+    exchange = await steps.ask(LOCALHOST, origin, peer="127.0.0.1")
+    assert [step[0] for step in steps.taken] == ["who"]
+    assert exchange.responses[0][0] == 403
+
+
+async def test_somebody_who_is_known_reaches_it_from_anywhere():
+    steps = Steps(**CONTROL)
+    await steps.ask(("Host", "gateway.example"), peer="192.0.2.1")
+    assert [step[0] for step in steps.taken] == ["who", "run"]
+
+
+async def test_what_is_not_of_it_is_reached_from_anywhere_all_the_same():
+    steps = Steps(identity=ANYBODY)
+    await steps.ask(("Host", "gateway.example"), peer="192.0.2.1")
+    assert [step[0] for step in steps.taken] == ["who", "run"]
+
+
+@pytest.mark.parametrize("of", [SOMEBODY, ANYBODY])
+async def test_each_change_has_its_line_and_each_that_is_refused(caplog, of):
+    caplog.set_level(logging.INFO, "partway.audit")
+    steps = Steps(identity=of, changes=True, **CONTROL)
+    exchanges = [await steps.ask(LOCALHOST, peer=peer) for peer in ("127.0.0.1", "192.0.2.1")]
+    said = [record.msg.fields for record in caplog.records if record.name == "partway.audit"]
+    refused = "AccessDeniedException" if of is ANYBODY else "done"
+    assert [line["outcome"] for line in said] == ["done", refused]
+    assert [line["request_id"] for line in said] == [each.request_id for each in exchanges]
+    assert said[0]["principal"] == of.principal
+
+
 # --- What a request costs ------------------------------------------------------------------------
 
 
@@ -255,6 +368,6 @@ async def test_what_is_answered_to_nobody_known_has_its_cost(steps, exchange):
 async def test_where_nobody_is_asked_for_their_name(error, said):
     steps = Steps(None if error is None else lambda _: fail(error))
     steps.dispatch = Dispatcher(
-        steps.dispatch._routes, NoAuthentication(), frozenset(), steps.refused.append
+        steps.dispatch._routes, NoAuthentication(), ARNS, frozenset(), steps.refused.append
     )
     assert await costs(steps) == said

@@ -16,10 +16,11 @@ class Recorded(Exchange):
     Args:
         chunks: of the body; behind the last one it is at its end. None for one that never comes.
         headers: of the request.
+        peer: address that it comes from.
     """
 
-    def __init__(self, *headers, chunks=(), method="GET", path="/"):
-        super().__init__(method, path, "", headers, "1.1", "192.0.2.1")
+    def __init__(self, *headers, chunks=(), method="GET", path="/", peer="192.0.2.1"):
+        super().__init__(method, path, "", headers, "1.1", peer)
         self.responses = []
         self.said = []
         self._chunks = [*chunks]

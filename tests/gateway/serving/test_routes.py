@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.operations.bidirectional import PATH
 from partway.gateway.operations.status import HEALTHZ
-from partway.gateway.serving.routes import READING, Route, find
+from partway.gateway.serving.routes import READING, Access, Leave, Route, find
 from partway.protocol.errors import NotFound
 
 
@@ -23,7 +23,7 @@ async def health(*_):
     raise NotImplementedError
 
 
-HEALTH = Route("Healthz", READING, HEALTHZ, health)
+HEALTH = Route("Healthz", READING, HEALTHZ, health, Access.ANYONE)
 STREAM = Route("Stream", frozenset({"GET", "POST"}), PATH, stream)
 TABLE = (HEALTH, STREAM)
 
@@ -73,14 +73,18 @@ def test_what_lies_nowhere(method, path):
 
 
 def test_the_first_route_that_answers_the_method_wins():
-    first = Route("First", frozenset({"POST"}), HEALTHZ, stream)
+    first = Route("First", frozenset({"POST"}), HEALTHZ, stream, Access.ANYONE)
     assert find((first, *TABLE), "GET", "/healthz") == (HEALTH, {})
     assert find((first, *TABLE), "POST", "/healthz") == (first, {})
 
 
 def test_a_target_tells_operations_of_one_path_apart():
     describe, create = (
-        Route(name, frozenset({"POST"}), re.compile("/"), stream, target=f"SageMaker.{name}")
+        Route(
+            *(name, frozenset({"POST"}), re.compile("/"), stream),
+            target=f"SageMaker.{name}",
+            leave=Leave.OF_OPERATION,
+        )
         for name in ("DescribeModel", "CreateModel")
     )
     for route in (describe, create):
@@ -89,3 +93,15 @@ def test_a_target_tells_operations_of_one_path_apart():
         with pytest.raises(NotFound):
             find((describe, create), "POST", "/", target)
     assert find(TABLE, "GET", "/healthz", "SageMaker.CreateModel") == (HEALTH, {})
+
+
+def test_nobody_checks_who_may_call_what_neither_names_an_endpoint_nor_asks_itself():
+    with pytest.raises(ValueError, match="route of Open must name an endpoint in its path, or"):
+        Route("Open", READING, re.compile("/open"), stream)
+    asking = Route("Open", READING, re.compile("/"), stream, leave=Leave.OF_OPERATION)
+    assert asking.action == "sagemaker:Open"
+
+
+def test_what_changes_something_is_of_the_control_plane():
+    with pytest.raises(ValueError, match="the route of Stop changes something"):
+        Route("Stop", READING, re.compile("/"), stream, leave=Leave.OF_OPERATION, changes=True)

@@ -1,0 +1,56 @@
+"""Whether a request comes from this machine, and from no web page or proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from partway.gateway.dialling import is_loopback
+from partway.protocol.errors import AccessDenied
+
+#: What proxies add (RFC 7239, RFC 9110 §7.6.3): who asks is behind them, wherever that may be.
+_OF_PROXIES: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+_WHAT_TO_DO: Final = (
+    "without authentication the gateway is changed from its own machine alone, at 127.0.0.1 or "
+    "localhost; to do it from elsewhere the gateway's operator must add --auth sigv4 and "
+    "--principals"
+)
+
+
+def check_nearness(
+    peer: str,
+    raw_headers: Iterable[tuple[str, str]],
+    headers: Mapping[str, str],
+    proxies: Container[object],
+) -> None:
+    """Refuse who asks from elsewhere, where nobody is asked for their name.
+
+    A web page whose own name is made to point here (DNS rebinding) comes from loopback too, but its
+    requests have that name for their host.
+
+    Args:
+        peer: the address that the request's connection comes from.
+        raw_headers: the request's, as they came.
+        headers: the same by case-insensitive name.
+        proxies: addresses of proxies: what comes from them is somebody else's, unseen.
+
+    Raises:
+        AccessDenied: it comes from elsewhere, or may.
+    """
+    hosts = [value for name, value in raw_headers if name.lower() in ("host", ":authority")]
+    # As a socket of both IPs tells an address of IPv4.
+    if not is_loopback(peer.removeprefix("::ffff:")):
+        raise AccessDenied(f"this request comes from another machine; {_WHAT_TO_DO}")
+    if peer in proxies or any(name in headers for name in _OF_PROXIES):
+        raise AccessDenied(f"this request comes through a proxy; {_WHAT_TO_DO}")
+    if not hosts or not all(map(_names_loopback, hosts)):
+        raise AccessDenied(f"this request's Host must be this machine's loopback; {_WHAT_TO_DO}")
+
+
+def _names_loopback(authority: str) -> bool:
+    try:
+        return is_loopback(urlsplit(f"//{authority}").hostname or "")
+    except ValueError:
+        return False

@@ -1,0 +1,265 @@
+"""What becomes of each member of each operation's input: the table of the reference, as data.
+
+A member that is not in it came with a botocore that is newer than the table. It is refused like one
+that is in it and refused: nothing that is asked for is ignored in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from partway.gateway.control.errors import ValidationException
+
+
+class Handling(Enum):
+    """What is done with a member."""
+
+    DONE = "done"
+    NO_EFFECT = "accepted without effect"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What is done with one member, and with all below it that have no row of their own.
+
+    Attributes:
+        handling: what.
+        why: why it has no effect or is refused, and what to do.
+        unless: whether a value that it may have asks for nothing, so that it is not refused.
+    """
+
+    handling: Handling
+    why: str = ""
+    unless: Callable[[Any], bool] = lambda _: False
+
+
+_DONE: Final = Covered(Handling.DONE)
+
+
+def _no_effect(why: str) -> Covered:
+    return Covered(Handling.NO_EFFECT, why)
+
+
+def _refused(why: str, *harmless: Any) -> Covered:
+    return Covered(Handling.REFUSED, why, lambda value: value in harmless)
+
+
+def _below(prefix: str, rows: Mapping[str, Covered]) -> dict[str, Covered]:
+    """Rows of a structure's members as those of what the structure is in."""
+    return {prefix: _DONE, **{f"{prefix}.{name}": row for name, row in rows.items()}}
+
+
+_ROLE: Final = _no_effect("no role is assumed: nothing here asks AWS for leave")
+_VPC: Final = _no_effect("subnets and security groups are AWS's; containers are on this machine")
+_KEY: Final = _no_effect("nothing is encrypted here; encrypt the disk that the gateway is on")
+_ISOLATION: Final = _refused(
+    "containers are not cut off from the network; false is accepted", False
+)
+
+_CONTAINER: Final[Mapping[str, Covered]] = {
+    "ContainerHostname": _DONE,
+    "Image": _DONE,
+    "ImageConfig": _no_effect("the container engine pulls with its own credentials"),
+    "Mode": _refused("many models in one container are not run; SingleModel is", "SingleModel"),
+    "ModelDataUrl": _DONE,
+    **_below(
+        "ModelDataSource",
+        _below(
+            "S3DataSource",
+            {
+                "S3Uri": _DONE,
+                "S3DataType": _DONE,
+                "CompressionType": _DONE,
+                "ModelAccessConfig": _no_effect("no licence is asked for here"),
+                "HubAccessConfig": _refused("hubs are AWS's; give the S3Uri of a copy"),
+                "ManifestS3Uri": _refused("manifests are not read; give an S3Uri of a prefix"),
+                "ETag": _refused("the object is not compared with it; leave it out"),
+                "ManifestEtag": _refused("manifests are not read"),
+            },
+        ),
+    ),
+    "AdditionalModelDataSources": _refused("a container has one source of model data"),
+    "Environment": _DONE,
+    "ModelPackageName": _refused("model packages are AWS's; give Image and ModelDataUrl"),
+    "InferenceSpecificationName": _refused("it is of model packages, which are AWS's"),
+    "MultiModelConfig": _refused("many models in one container are not run"),
+    "ContainerMetricsConfig": _refused("metrics of containers are not read; scrape the container"),
+}
+
+_SCALING: Final = _refused("AWS has it for inference components alone, which are not run here")
+
+_VARIANT: Final[Mapping[str, Covered]] = {
+    "VariantName": _DONE,
+    "ModelName": _DONE,
+    "InitialInstanceCount": _DONE,
+    "InitialVariantWeight": _DONE,
+    "InstanceType": Covered(
+        Handling.DONE, "ml.g* and ml.p* ask for a GPU where there is one; else without effect"
+    ),
+    "InstancePools": _refused("a variant has one kind of instance; give InstanceType"),
+    "VariantInstanceProvisionTimeoutInSeconds": _no_effect("no machine is provisioned"),
+    "AcceleratorType": _no_effect("accelerators are AWS's"),
+    "CoreDumpConfig": _refused("core dumps are not collected"),
+    "ServerlessConfig": _refused("nothing is serverless here; give InitialInstanceCount"),
+    "VolumeSizeInGB": _no_effect("model data is on the gateway's disk; set model_data_quota"),
+    "ModelDataDownloadTimeoutInSeconds": _DONE,
+    "ContainerStartupHealthCheckTimeoutInSeconds": _DONE,
+    "EnableSSMAccess": _refused("there is no Systems Manager; false is accepted", False),
+    "ManagedInstanceScaling": _SCALING,
+    **_below(
+        "RoutingConfig",
+        {
+            "RoutingStrategy": _refused(
+                "an instance with the fewest outstanding requests is taken, for RANDOM too",
+                "LEAST_OUTSTANDING_REQUESTS",
+                "RANDOM",
+            ),
+            "PrefixAwareRoutingConfig": _refused("requests are not routed by their prefixes"),
+        },
+    ),
+    "InferenceAmiVersion": _no_effect("instances are processes and containers of this machine"),
+    "CapacityReservationConfig": _no_effect("capacity is this machine's"),
+    "AcceleratorPartitionLayouts": _refused("GPUs are not partitioned"),
+}
+
+_DEPLOYMENT: Final[Mapping[str, Covered]] = {
+    **_below(
+        "BlueGreenUpdatePolicy",
+        {
+            **_below(
+                "TrafficRoutingConfiguration",
+                {
+                    "Type": _refused("all traffic moves at once: ALL_AT_ONCE", "ALL_AT_ONCE"),
+                    "WaitIntervalInSeconds": _no_effect("no alarm is waited for"),
+                    "CanarySize": _refused("all traffic moves at once"),
+                    "LinearStepSize": _refused("all traffic moves at once"),
+                },
+            ),
+            "TerminationWaitInSeconds": _no_effect(
+                "what served before stops once what is open on it has ended"
+            ),
+            "MaximumExecutionTimeoutInSeconds": _no_effect(
+                "instances have ContainerStartupHealthCheckTimeoutInSeconds to come up in"
+            ),
+        },
+    ),
+    "RollingUpdatePolicy": _refused("an update is blue/green: give BlueGreenUpdatePolicy"),
+    "AutoRollbackConfiguration": _refused("there are no alarms; what does not come up rolls back"),
+}
+
+_LIST: Final = dict.fromkeys(
+    (
+        "NameContains", "SortBy", "SortOrder", "MaxResults", "NextToken", "CreationTimeBefore",
+        "CreationTimeAfter",
+    ),
+    _DONE,
+)  # fmt: skip
+
+#: By operation and member, whose path has a full stop for each level; lists have no level.
+COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
+    "CreateModel": {
+        "ModelName": _DONE,
+        **_below("PrimaryContainer", _CONTAINER),
+        **_below("Containers", _CONTAINER),
+        "InferenceExecutionConfig": _DONE,
+        "ExecutionRoleArn": _ROLE,
+        "Tags": _DONE,
+        "VpcConfig": _VPC,
+        "EnableNetworkIsolation": _ISOLATION,
+    },
+    "DescribeModel": {"ModelName": _DONE},
+    "ListModels": _LIST,
+    "DeleteModel": {"ModelName": _DONE},
+    "CreateEndpointConfig": {
+        "EndpointConfigName": _DONE,
+        **_below("ProductionVariants", _VARIANT),
+        "DataCaptureConfig": Covered(
+            Handling.REFUSED,
+            "requests are not captured; EnableCapture: false is accepted",
+            lambda value: value.get("EnableCapture") is False,
+        ),
+        "Tags": _DONE,
+        "KmsKeyId": _KEY,
+        "AsyncInferenceConfig": _refused("requests are not answered asynchronously yet"),
+        "ExplainerConfig": _refused("predictions are not explained"),
+        "ShadowProductionVariants": _refused("traffic is not copied to a shadow", []),
+        "ExecutionRoleArn": _ROLE,
+        "VpcConfig": _VPC,
+        "EnableNetworkIsolation": _ISOLATION,
+        "MetricsConfig": _no_effect("metrics are Prometheus's, at /metrics"),
+        "CrossRegionTrafficConfig": _refused("there is one region"),
+    },
+    "DescribeEndpointConfig": {"EndpointConfigName": _DONE},
+    "ListEndpointConfigs": _LIST,
+    "DeleteEndpointConfig": {"EndpointConfigName": _DONE},
+    "CreateEndpoint": {
+        "EndpointName": _DONE,
+        "EndpointConfigName": _DONE,
+        **_below("DeploymentConfig", _DEPLOYMENT),
+        "Tags": _DONE,
+    },
+    "DescribeEndpoint": {"EndpointName": _DONE},
+    "ListEndpoints": {
+        **_LIST,
+        "LastModifiedTimeBefore": _DONE,
+        "LastModifiedTimeAfter": _DONE,
+        "StatusEquals": _DONE,
+    },
+    "UpdateEndpoint": {
+        "EndpointName": _DONE,
+        "EndpointConfigName": _DONE,
+        "RetainAllVariantProperties": _DONE,
+        "ExcludeRetainedVariantProperties": _DONE,
+        **_below("DeploymentConfig", _DEPLOYMENT),
+        "RetainDeploymentConfig": _no_effect("every update is blue/green, all at once"),
+    },
+    "UpdateEndpointWeightsAndCapacities": {
+        "EndpointName": _DONE,
+        **_below(
+            "DesiredWeightsAndCapacities",
+            {
+                "VariantName": _DONE,
+                "DesiredWeight": _DONE,
+                "DesiredInstanceCount": _DONE,
+                "ServerlessUpdateConfig": _refused("nothing is serverless here"),
+            },
+        ),
+    },
+    "DeleteEndpoint": {"EndpointName": _DONE},
+    "AddTags": {"ResourceArn": _DONE, "Tags": _DONE},
+    "ListTags": {"ResourceArn": _DONE, "NextToken": _DONE, "MaxResults": _DONE},
+    "DeleteTags": {"ResourceArn": _DONE, "TagKeys": _DONE},
+}
+
+
+def check_covered(operation: str, members: Mapping[str, Any]) -> None:
+    """Refuse what would have to be ignored.
+
+    Args:
+        operation: AWS's name of it.
+        members: of its input, checked by its shape.
+
+    Raises:
+        ValidationException: the message names every member that cannot be honoured, and says why.
+    """
+    refused = list(_refusals(COVERAGE[operation], members, ""))
+    if refused:
+        raise ValidationException(f"Not supported by this gateway: {'; '.join(refused)}.")
+
+
+def _refusals(rows: Mapping[str, Covered], members: Mapping[str, Any], path: str) -> Iterator[str]:
+    for name, value in members.items():
+        place = f"{path}.{name}" if path else name
+        row = rows.get(place)
+        if row is None:
+            yield f"{place} (it is newer than this gateway)"
+        elif row.handling is Handling.REFUSED:
+            if not row.unless(value):
+                yield f"{place} ({row.why})"
+        elif any(other.startswith(f"{place}.") for other in rows):
+            for each in value if isinstance(value, list) else [value]:
+                yield from _refusals(rows, each, place)

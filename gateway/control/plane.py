@@ -1,0 +1,105 @@
+"""The control plane: all operations of AWS's JSON protocol, from request to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.arns import Arns
+from partway.gateway.clock import Clock
+from partway.gateway.control.catalogue import Catalogue
+from partway.gateway.control.coverage import check_covered
+from partway.gateway.control.endpoint_configs import EndpointConfigOperations
+from partway.gateway.control.json_rpc import (
+    Answer,
+    ControlOperation,
+    operation_routes,
+    unknown_operation_route,
+)
+from partway.gateway.control.models import ModelOperations
+from partway.gateway.control.resources import Resources
+from partway.gateway.control.shapes import ServiceShapes
+from partway.gateway.control.tags import TagOperations
+from partway.gateway.control.unbroken import UnbrokenWork
+from partway.gateway.control.validation import CheckedInputs, LocalRule, no_local_paths
+from partway.gateway.serving.routes import Route
+
+#: SageMaker's API, as targets and as botocore's files have it.
+_TARGETS: Final = "SageMaker"
+_SERVICE: Final = "sagemaker"
+_VERSION: Final = "2017-07-24"
+
+_NO_OPERATIONS: Final[Mapping[str, ControlOperation]] = MappingProxyType({})
+
+
+class ControlPlane:
+    """The operations on models, endpoint configurations and tags, and those of others.
+
+    Args:
+        resources: what there is; loaded before the first request comes.
+        arns: makes their names.
+        wall_clock: returns epoch seconds.
+        clock: measures what is left of work when the gateway stops.
+        further: operations on endpoints, by AWS's names of them.
+        is_local: whether a path of this machine may stand for a place in S3.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        arns: Arns,
+        wall_clock: Callable[[], float],
+        clock: Clock,
+        further: Mapping[str, ControlOperation] = _NO_OPERATIONS,
+        is_local: LocalRule = no_local_paths,
+    ) -> None:
+        catalogue = Catalogue(resources, arns, wall_clock)
+        operations = {
+            **ModelOperations(catalogue).operations,
+            **EndpointConfigOperations(catalogue).operations,
+            **further,
+            **TagOperations(catalogue).operations,
+        }
+        self._work = UnbrokenWork(clock)
+        self._inputs = CheckedInputs(ServiceShapes(_SERVICE, _VERSION, operations), is_local)
+        #: By AWS's names of them; what they take has been checked.
+        self.operations: Mapping[str, ControlOperation] = {
+            name: partial(self._whole, operation) for name, operation in operations.items()
+        }
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of all operations, and that of those that are not known here."""
+        routes = operation_routes(_TARGETS, self.operations, self)
+        return (*routes, unknown_operation_route(routes))
+
+    async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the members of an operation's input, those left out that are null.
+
+        Raises:
+            SerializationException: a value is of another type than the operation's.
+            ValidationException: a value is not allowed, or cannot be honoured; the message says
+                which, and why.
+        """
+        checked = await self._inputs.checked(operation, members)
+        check_covered(operation, checked)
+        return checked
+
+    async def _whole(
+        self,
+        operation: ControlOperation,
+        members: Mapping[str, Any],
+        identity: Identity,
+        request_id: str,
+    ) -> Answer:
+        async def answer() -> Answer:
+            return await operation(members, identity, request_id)
+
+        return await self._work.run(answer())
+
+    async def aclose(self) -> None:
+        """Wait for changes whose callers have left."""
+        await self._work.aclose()

@@ -1,0 +1,50 @@
+"""Work that is done to its end, also where whoever has asked for it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from partway.gateway.clock import Clock
+from partway.gateway.control.limits import CHANGE_END_TIMEOUT
+from partway.gateway.waiting import time_limit
+
+_T = TypeVar("_T")
+
+
+class UnbrokenWork:
+    """Work of the control plane: half of a change would be nobody's.
+
+    Args:
+        clock: measures the time that what is under way has at the end.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Return what the work returns; it goes on where its caller is cancelled."""
+        task = asyncio.create_task(work, name="a change that is asked for")
+        self._under_way.add(task)
+        task.add_done_callback(self._over)
+        return await asyncio.shield(task)
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller has it, if there still is one
+
+    async def aclose(self) -> None:
+        """Wait for what is under way; what is not over in time is cancelled."""
+        left = set(self._under_way)
+        if not left:
+            return
+        try:
+            async with time_limit(self._clock, CHANGE_END_TIMEOUT):
+                await asyncio.wait(left)
+        except TimeoutError:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left)

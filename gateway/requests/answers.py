@@ -1,0 +1,217 @@
+"""A container's answer as bytes: its head, and its body in pieces that keep the bounds of chunks.
+
+What is HTTP/1.1 is decided by llhttp, which refuses two lengths, a length beside a transfer coding,
+lines that end in a bare LF and numbers of any other form (RFC 9112 §6.3, §11.2). What it lets pass
+and nobody may lean on is refused here: other codings than ``chunked``, and chunks of HTTP/1.0.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+import httptools
+from multidict import CIMultiDict
+
+from partway.gateway.requests.limits import ANSWER_TURN_BYTES, MAX_ANSWER_HEAD_BYTES
+from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVERHEAD
+
+#: Statuses whose answers have no body (RFC 9110 §6.4.1); to a POST, that is.
+_BODILESS: Final = frozenset({204, 304})
+_STATUSES: Final = range(200, 600)
+
+
+class AnswerBroken(Exception):
+    """What the container sent is no valid answer; the message says what is wrong with it."""
+
+
+class AnswerHead(NamedTuple):
+    """The head of an answer.
+
+    Attributes:
+        status: from 200 to 599.
+        headers: by case-insensitive names.
+        chunked: whether its body comes in chunks; else it is a length, or ends with the connection.
+        keeps: whether the connection may be used again.
+    """
+
+    status: int
+    headers: CIMultiDict[str]
+    chunked: bool
+    keeps: bool
+
+
+class AnswerPiece(NamedTuple):
+    """Some of an answer's body.
+
+    Attributes:
+        data: never empty.
+        ends_chunk: whether a chunk ends here. Without chunks, each read is as good as one.
+    """
+
+    data: bytes
+    ends_chunk: bool
+
+
+class AnswerParser:
+    """Reads one answer. Whoever feeds it takes what it has made in between.
+
+    Args:
+        whole_chunk: bytes up to which a chunk is one piece; a longer one comes in several.
+
+    Attributes:
+        head: the answer's, once it is whole; interim ones are passed over (RFC 9110 §15.2).
+        pieces: of the body, that nobody has taken yet.
+        held: what these cost, in bytes, with those of a chunk whose end has not come.
+        complete: whether the answer has come to its end.
+        trailing: whether bytes came behind the end, so that the connection is not to be trusted.
+    """
+
+    def __init__(self, whole_chunk: int) -> None:
+        self.head: AnswerHead | None = None
+        self.pieces: deque[AnswerPiece] = deque()
+        self.held = 0
+        self.complete = False
+        self.trailing = False
+        self._whole_chunk = whole_chunk
+        self._headers: CIMultiDict[str] = CIMultiDict()
+        self._chunk: list[bytes] = []  # what has come of one whose end has not
+        self._chunk_bytes = 0
+        self._interim = 0
+        self._in_vain = 0  # bytes since the last that were of use
+        self._until_end = False
+        self._reason = ""
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Take what the container sent, ANSWER_TURN_BYTES at most where the answer has chunks.
+
+        Raises:
+            AnswerBroken: it is no valid answer.
+        """
+        if self.complete:
+            self.trailing |= bool(data)
+        else:
+            self._parse(data)
+
+    def _parse(self, data: bytes | memoryview) -> None:
+        self._in_vain += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if self.complete:  # what is wrong came behind the answer, which is whole
+                self.trailing = True
+                return
+            raise AnswerBroken(self._reason or f"it is not valid HTTP/1.1: {error}") from None
+        if self._in_vain > MAX_ANSWER_HEAD_BYTES and not self.complete:
+            what = "head" if self.head is None else "chunk's line or trailer"
+            raise AnswerBroken(f"a {what} is over {MAX_ANSWER_HEAD_BYTES} bytes")
+
+    def feed_end(self) -> None:
+        """Take it that the container's side of the connection has ended.
+
+        Raises:
+            AnswerBroken: there had to come more.
+        """
+        if self.complete:
+            return
+        if self.head is None:
+            raise AnswerBroken("the connection ended before the head of an answer")
+        if not self._until_end:
+            raise AnswerBroken("the connection ended in the middle of the body")
+        self.complete = True
+
+    def take(self) -> AnswerPiece | None:
+        """Return the next piece; None where none has come yet."""
+        if not self.pieces:
+            return None
+        piece = self.pieces.popleft()
+        self.held -= len(piece.data) + PART_OVERHEAD
+        return piece
+
+    @property
+    def turn(self) -> int | None:
+        """How many bytes are fed at a time; None for any number."""
+        unchunked = self.head is not None and not self.head.chunked
+        return None if unchunked else ANSWER_TURN_BYTES
+
+    def close(self) -> None:
+        """Let go of the parser, which has this object, and so both of them go at once."""
+        del self._parser
+
+    # --- What llhttp calls -----------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """A head begins: the answer's, or one behind its end, which is not parsed."""
+        if self.complete:
+            self._refuse("there is another one behind it")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header of the head, or of a trailer, which nobody needs."""
+        if self.head is not None:
+            return
+        if len(self._headers) >= MAX_HEADERS:
+            self._refuse(f"it has more than {MAX_HEADERS} headers")
+        self._headers.add(name.decode("ascii"), value.decode("latin-1").strip(" \t"))
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        self._in_vain = 0
+        parser = self._parser
+        status = parser.get_status_code()
+        headers, self._headers = self._headers, CIMultiDict()
+        if status == HTTPStatus.SWITCHING_PROTOCOLS:
+            self._refuse("it changes to another protocol, which nobody asked for")
+        if 100 <= status < 200:
+            self._interim += 1
+            if self._interim > MAX_INTERIM_RESPONSES:
+                self._refuse(f"more than {MAX_INTERIM_RESPONSES} interim answers came before it")
+            return
+        version = parser.get_http_version()
+        if status not in _STATUSES or version not in ("1.1", "1.0"):
+            self._refuse(f"it is not HTTP/1.1: status {status} of HTTP/{version}")
+        codings = headers.getall("Transfer-Encoding", [])
+        if codings and ([each.lower() for each in codings] != ["chunked"] or version != "1.1"):
+            self._refuse("its Transfer-Encoding is not chunked alone, of HTTP/1.1")
+        self._until_end = not (codings or "Content-Length" in headers or status in _BODILESS)
+        self.head = AnswerHead(status, headers, bool(codings), parser.should_keep_alive())
+
+    def on_body(self, data: bytes) -> None:
+        """Some of the body."""
+        self._in_vain = 0
+        assert self.head is not None, "a body follows its head"
+        if not self.head.chunked:
+            self._hand_over(data, ends_chunk=True)
+            return
+        if self._chunk and self._chunk_bytes + len(data) > self._whole_chunk:
+            self._hand_over_chunk(ends_chunk=False)
+        self._chunk.append(data)
+        self._chunk_bytes += len(data)
+
+    def on_chunk_header(self) -> None:
+        """A chunk begins."""
+        self._in_vain = 0
+
+    def on_chunk_complete(self) -> None:
+        """A chunk ends; the last one has nothing in it."""
+        if self._chunk:
+            self._hand_over_chunk(ends_chunk=True)
+
+    def on_message_complete(self) -> None:
+        """The end: of the answer, or of an interim one."""
+        if self.head is not None:
+            self.complete = True
+
+    def _hand_over_chunk(self, *, ends_chunk: bool) -> None:
+        self._hand_over(b"".join(self._chunk), ends_chunk=ends_chunk)
+        self._chunk.clear()
+        self._chunk_bytes = 0
+
+    def _hand_over(self, data: bytes, *, ends_chunk: bool) -> None:
+        self.pieces.append(AnswerPiece(data, ends_chunk))
+        self.held += len(data) + PART_OVERHEAD
+
+    def _refuse(self, reason: str) -> None:
+        self._reason = reason
+        raise AnswerBroken(reason)

@@ -1,0 +1,301 @@
+"""One exchange with a container: its answer as it comes, and every way in which it can end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final, Protocol
+
+from partway.gateway.clock import Clock
+from partway.gateway.limits import INVOCATION_TIMEOUT
+from partway.gateway.requests.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
+from partway.gateway.requests.container_requests import ContainerRequest
+from partway.gateway.requests.limits import WHOLE_CHUNK_BYTES
+from partway.gateway.waiting import time_limit
+from partway.protocol.errors import (
+    ContainerBroke,
+    ContainerError,
+    ContainerLate,
+    InputValidationError,
+)
+from partway.protocol.limits import FRAMES_PER_TURN, WRITE_HIGH_WATER, WRITE_LOW_WATER
+
+_NO_BYTES: Final = memoryview(b"")
+
+
+class RequestWire(Protocol):
+    """The connection that an exchange is on, as the exchange has it."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; dropped once the connection is gone."""
+
+    async def room(self) -> None:
+        """Return when there is room for more bytes."""
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+
+    def resume_reading(self) -> None:
+        """Read on."""
+
+    def abort(self) -> None:
+        """Break the connection off: the container's request is cancelled."""
+
+
+class ContainerAnswer:
+    """What a container answers to one request; taken from :class:`ContainerConnections.ask`.
+
+    The container is held back while nobody takes what it says. Who waits gets what has gone wrong;
+    whoever does not wait gets it when it waits next.
+
+    Args:
+        wire: the connection that the exchange is on.
+        clock: measures the times.
+        timeout: seconds from the request's end to the answer's head, and of silence in its body.
+        whole_chunk: bytes up to which a chunk of the body is one piece.
+
+    Attributes:
+        sent_at: when the whole request was handed to the connection; None until then.
+    """
+
+    def __init__(
+        self,
+        wire: RequestWire,
+        clock: Clock,
+        timeout: float = INVOCATION_TIMEOUT,
+        whole_chunk: int = WHOLE_CHUNK_BYTES,
+    ) -> None:
+        self.sent_at: float | None = None
+        self._wire = wire
+        self._clock = clock
+        self._timeout = timeout
+        self._parser = AnswerParser(whole_chunk)
+        self._unparsed = _NO_BYTES
+        self._paused = False
+        self._error: BaseException | None = None
+        self._news: asyncio.Future[None] | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self._taken_at_once = 0
+
+    # --- The request -----------------------------------------------------------------------------
+
+    def send(self, head: bytes, request: ContainerRequest) -> None:
+        """Send the request; a body that comes bit by bit is sent by a task of this object's."""
+        body = request.body
+        if isinstance(body, bytes):
+            self._wire.write(head + body)
+            self._sent()
+        else:
+            self._wire.write(head)
+            work = self._send(body, request.length)
+            self._sender = asyncio.create_task(work, name="body of a request of a container")
+
+    async def _send(self, body: AsyncGenerator[bytes, None], length: int | None) -> None:
+        """Send a body as it comes; what goes wrong with it is what goes wrong with the exchange."""
+        sent = 0
+        try:
+            async with aclosing(body):
+                async for piece in body:
+                    if not piece:
+                        continue  # as a chunk it would end the body
+                    sent += len(piece)
+                    if length is None:
+                        piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+                    elif sent > length:
+                        break
+                    self._wire.write(piece)
+                    async with time_limit(self._clock, self._timeout):
+                        await self._wire.room()
+            if length is None:
+                self._wire.write(b"0\r\n\r\n")
+            elif sent != length:
+                self.fail(_not_as_stated(length))
+                return
+        except TimeoutError:
+            why = f"the container took nothing of the request's body for {self._timeout:g} s"
+            self.fail(ContainerLate(why))
+        except Exception as error:  # raised where the answer is waited for
+            self.fail(error)
+        else:
+            self._sent()
+
+    def _sent(self) -> None:
+        self.sent_at = self._clock.time()
+        self._wake()
+
+    # --- The answer ------------------------------------------------------------------------------
+
+    async def head(self) -> AnswerHead:
+        """Wait for the answer's status and headers.
+
+        Raises:
+            ContainerLate: it has not come in time.
+            ContainerError: the connection ended, or what came is no answer.
+            Exception: what the body of the request has raised.
+        """
+        while (head := self._parser.head) is None:
+            if self._error is not None:
+                raise self._error
+            if self.sent_at is None:
+                await self._wait(None)  # for as long as the body comes, which has limits of its own
+            else:
+                await self._wait(self.sent_at + self._timeout - self._clock.time())
+        return head
+
+    async def piece(self) -> AnswerPiece | None:
+        """Wait for the next piece of the answer's body; None behind its end.
+
+        Raises:
+            ContainerLate: the container was silent for too long.
+            ContainerError: the connection ended before the body did, or it is not valid HTTP.
+            Exception: what the body of the request has raised.
+        """
+        self._taken_at_once += 1
+        if self._taken_at_once > FRAMES_PER_TURN:
+            self._taken_at_once = 0
+            await asyncio.sleep(0)  # one read may bring thousands of chunks
+        while (piece := self._take()) is None:
+            if self._parser.complete:
+                return None
+            if self._error is not None:
+                raise self._error
+            self._taken_at_once = 0
+            await self._wait(self._timeout)
+        return piece
+
+    async def read(self) -> bytes:
+        """Wait for more of the answer's body, whatever its chunks; empty behind its end.
+
+        Raises:
+            ContainerError: see :meth:`piece`.
+        """
+        first = await self.piece()
+        if first is None:
+            return b""
+        if not self._parser.pieces:
+            return first.data
+        pieces = [first.data]
+        while self._parser.pieces:
+            taken = self._parser.take()
+            assert taken is not None, "there are some"
+            pieces.append(taken.data)
+        return b"".join(pieces)
+
+    def _take(self) -> AnswerPiece | None:
+        """The next piece; makes room for those that come behind it."""
+        piece = self._parser.take()
+        if self._paused and self._parser.held <= WRITE_LOW_WATER:
+            self._parse()
+            piece = piece or self._parser.take()
+        return piece
+
+    async def _wait(self, seconds: float | None) -> None:
+        """Wait for news, in time."""
+        self._news = asyncio.get_running_loop().create_future()
+        timer = None if seconds is None else self._clock.call_later(seconds, self._late)
+        try:
+            await self._news
+        finally:
+            self._news = None
+            if timer is not None:
+                timer.cancel()
+
+    def _late(self) -> None:
+        what = "its answer" if self._parser.head is None else "the rest of its answer"
+        self.fail(ContainerLate(f"the container did not begin {what} within {self._timeout:g} s"))
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    # --- What the connection says ----------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """The container sent bytes."""
+        if self._error is not None:
+            return
+        self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
+        self._parse()
+        self._wake()
+
+    def connection_ended(self, trouble: str = "") -> None:
+        """The connection has come to its end.
+
+        Args:
+            trouble: what has broken it; empty if the container has closed it in good order.
+        """
+        if self._error is not None or self._parser.complete:
+            return
+        self._parse(high_water=None)  # what was held back was the container's last word
+        if trouble:
+            self.fail(_broken(f"the connection broke: {trouble}"))
+            return
+        try:
+            self._parser.feed_end()
+        except AnswerBroken as broken:
+            self.fail(_broken(str(broken)))
+        self._wake()
+
+    def _parse(self, high_water: int | None = WRITE_HIGH_WATER) -> None:
+        """Make pieces of what has come, and hold the container back while there are enough."""
+        parser = self._parser
+        try:
+            while self._unparsed and (high_water is None or parser.held < high_water):
+                turn = self._unparsed[: parser.turn]
+                self._unparsed = self._unparsed[len(turn) :]
+                parser.feed(turn)
+        except AnswerBroken as broken:
+            self.fail(_broken(str(broken)))
+            return
+        enough = bool(self._unparsed) or parser.held >= WRITE_HIGH_WATER
+        if enough != self._paused:
+            self._paused = enough
+            if enough:
+                self._wire.pause_reading()
+            else:
+                self._wire.resume_reading()
+
+    # --- The end ---------------------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> None:
+        """End the exchange for a reason, which whoever waits for the answer gets.
+
+        The connection is broken off, and so the container's request is cancelled. An answer that
+        has come whole stays as it is.
+        """
+        if self._error is None and not self._parser.complete:
+            self._error = error
+            self._unparsed = _NO_BYTES
+            self._wire.abort()
+            self._wake()
+
+    async def close(self) -> bool:
+        """End the exchange, wherever it is.
+
+        Returns:
+            Whether all of it, request and answer, came to its end in good order, so that the
+            connection may have another; if not, it has been broken off.
+        """
+        parser = self._parser
+        good = parser.complete and self._error is None and self.sent_at is not None
+        good = good and not self._paused and not parser.trailing
+        good = good and parser.head is not None and parser.head.keeps
+        if not good:
+            self._wire.abort()
+        sender, self._sender = self._sender, None
+        try:
+            if sender is not None and not sender.done():
+                sender.cancel()
+                await asyncio.wait((sender,))
+        finally:
+            parser.close()
+        return good
+
+
+def _not_as_stated(length: int) -> InputValidationError:
+    return InputValidationError(f"the body must be of the {length} bytes that its head states")
+
+
+def _broken(how: str) -> ContainerError:
+    return ContainerBroke(f"the container gave no whole answer: {how}")

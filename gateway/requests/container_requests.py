@@ -1,0 +1,85 @@
+"""A request of a container, as values and as bytes."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Final
+
+from partway.gateway.dialling import HTTPS_PORT, Address
+from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
+from partway.protocol.errors import InputValidationError
+
+#: Of a header's value: visible ASCII, spaces and tabs (RFC 9110 §5.5, without what is obsolete).
+_VALUE: Final = re.compile(r"[\t -~]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a request goes; two that are equal may have it on the same connection.
+
+    Attributes:
+        container: where the container listens.
+        instance: tells it from others that listened there before.
+        connect_timeout: seconds for a connection to be accepted.
+        tls: the client's side of TLS; None for cleartext.
+    """
+
+    container: Address
+    instance: str = ""
+    connect_timeout: float = CONTAINER_CONNECT_TIMEOUT
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def authority(self) -> str:
+        """What ``Host`` says; https's port is left out, as clients do (RFC 9110 §4.2.3)."""
+        authority = str(self.container)
+        return authority if self.tls is None else authority.removesuffix(f":{HTTPS_PORT}")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """What a container is asked; by POST.
+
+    Attributes:
+        target: path and query, on which no client has an influence beyond its patterns.
+        headers: those that go along, names and values; what HTTP itself needs comes on top.
+        body: whole, or as it comes.
+        length: of a body as it comes, where it is known; else it goes in chunks.
+    """
+
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes | AsyncGenerator[bytes, None]
+    length: int | None = None
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the body goes in chunks (RFC 9112 §7.1)."""
+        return self.length is None and not isinstance(self.body, bytes)
+
+    def head(self, authority: str) -> bytes:
+        """The request's head.
+
+        Args:
+            authority: the container's, for ``Host``.
+
+        Raises:
+            InputValidationError: a header's value would be more than a value on the wire.
+        """
+        lines = [f"POST {self.target} HTTP/1.1", f"Host: {authority}"]
+        for name, value in self.headers:
+            if not _VALUE.fullmatch(value):
+                raise InputValidationError(
+                    f"the header {name} must be of visible ASCII, spaces and tabs", "InvalidHeader"
+                )
+            lines.append(f"{name}: {value}")
+        if isinstance(self.body, bytes):
+            lines.append(f"Content-Length: {len(self.body)}")
+        elif self.length is None:
+            lines.append("Transfer-Encoding: chunked")
+        else:
+            lines.append(f"Content-Length: {self.length}")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")

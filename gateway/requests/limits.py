@@ -1,0 +1,24 @@
+"""Every limit that requests of containers alone have, named, with its unit and its precedent.
+
+Sizes are bytes, times are seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from partway.protocol.limits import KIB
+
+#: Head of a container's answer, and each chunk's line and trailer in its body (node: 16 KiB).
+MAX_ANSWER_HEAD_BYTES: Final = 16 * KIB
+
+#: Bytes of an answer in chunks that are parsed at a time: three thousand chunks of a byte.
+ANSWER_TURN_BYTES: Final = 16 * KIB
+
+#: A chunk of an answer up to this is handed on whole, a longer one in pieces.
+WHOLE_CHUNK_BYTES: Final = 64 * KIB
+
+#: A connection with a container is kept so long for its next request: gunicorn closes an idle one
+#: after 2 s, uvicorn and node after 5; and how many are kept of one container.
+CONTAINER_IDLE_TIMEOUT: Final = 1.5
+MAX_IDLE_OF_CONTAINER: Final = 64

@@ -1,0 +1,86 @@
+"""Work goes on where its caller leaves, and has an end when the gateway stops."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from partway.gateway.control.limits import CHANGE_END_TIMEOUT
+from partway.gateway.control.unbroken import UnbrokenWork
+from tests.gateway.streams.fakes import FakeClock
+from tests.wire.peers import eventually
+
+
+async def test_it_returns_what_the_work_returns_and_raises_what_it_raises():
+    async def good():
+        return 1
+
+    async def bad():
+        raise KeyError("a")
+
+    work = UnbrokenWork(FakeClock())
+    assert await work.run(good()) == 1
+    with pytest.raises(KeyError):
+        await work.run(bad())
+    await work.aclose()
+
+
+async def test_work_whose_caller_leaves_is_done_all_the_same_and_waited_for():
+    began, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def change():
+        began.set()
+        await go_on.wait()
+        done.set()
+
+    work = UnbrokenWork(FakeClock())
+    caller = asyncio.create_task(work.run(change()))
+    await began.wait()
+    caller.cancel()
+    await asyncio.wait((caller,))
+    assert caller.cancelled()
+    closing = asyncio.create_task(work.aclose())
+    go_on.set()
+    await closing
+    assert done.is_set()
+
+
+async def test_the_error_of_work_whose_caller_has_left_is_nobodys():
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def change():
+        began.set()
+        await go_on.wait()
+        raise KeyError("a")
+
+    work = UnbrokenWork(FakeClock())
+    caller = asyncio.create_task(work.run(change()))
+    await began.wait()
+    caller.cancel()
+    await asyncio.wait((caller,))
+    go_on.set()
+    await work.aclose()  # a test fails whose tasks have errors that nobody takes
+
+
+async def test_what_does_not_end_is_cancelled():
+    began, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def change():
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    clock = FakeClock()
+    work = UnbrokenWork(clock)
+    caller = asyncio.create_task(work.run(change()))
+    await began.wait()
+    closing = asyncio.create_task(work.aclose())
+    await eventually(lambda: bool(clock.armed))
+    clock.advance(CHANGE_END_TIMEOUT)
+    await closing
+    assert cancelled.is_set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller

@@ -1,0 +1,277 @@
+"""partway.gateway.requests.connections: which connection a request goes by, and what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.launchers.process import free_port
+from partway.gateway.requests.connections import ContainerConnections
+from partway.gateway.requests.container_requests import Destination
+from partway.gateway.requests.limits import CONTAINER_IDLE_TIMEOUT, MAX_IDLE_OF_CONTAINER
+from partway.gateway.tls.context import server_context
+from partway.gateway.tls.local_ca import LocalCa
+from partway.gateway.tls.trust import Trust
+from partway.protocol.errors import ContainerBroke, ContainerUnreachable, InputValidationError
+from tests.gateway.fleet.processes import eventually, soon
+from tests.gateway.requests.containers import (
+    HOST,
+    OK,
+    PATIENCE,
+    ScriptedContainer,
+    asked,
+    pieces_of,
+    whole,
+)
+from tests.gateway.streams.fakes import FakeClock
+
+pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
+
+
+@pytest.fixture
+async def connections():
+    connections = ContainerConnections(FakeClock())
+    yield connections
+    connections.close()
+
+
+async def answering(call):
+    """Every request of the connection is answered."""
+    while True:
+        await call.request()
+        call.say(OK)
+
+
+async def ask(connections, container, request=None) -> bytes:
+    async with connections.ask(container.destination, request or asked()) as answer:
+        return await soon(whole(answer))
+
+
+# --- What is kept --------------------------------------------------------------------------------
+
+
+async def test_a_connection_is_used_again(connections):
+    async with ScriptedContainer(answering) as container:
+        for _ in range(3):
+            assert await ask(connections, container) == b"ok"
+            assert connections.idle == 1
+        assert [len(call.heads) for call in container.calls] == [3]
+
+
+async def test_each_request_has_a_connection_of_its_own_while_it_lasts(connections):
+    async with ScriptedContainer(answering) as container:
+        there = container.destination
+        async with connections.ask(there, asked()) as one, connections.ask(there, asked()) as other:
+            assert await soon(whole(one)) == await soon(whole(other)) == b"ok"
+        assert len(container.calls) == 2
+        assert connections.idle == 2
+
+
+async def test_instances_do_not_share(connections):
+    async with ScriptedContainer(answering) as container:
+        for instance in ("a", "b", "a"):
+            there = Destination(container.destination.container, instance, PATIENCE)
+            async with connections.ask(there, asked()) as answer:
+                assert await soon(whole(answer)) == b"ok"
+        assert [len(call.heads) for call in container.calls] == [2, 1]
+
+
+async def test_an_idle_connection_is_closed_after_a_moment(connections):
+    async def script(call):
+        await call.request()
+        call.say(OK)
+        await call.end()
+
+    async with ScriptedContainer(script) as container:
+        await ask(connections, container)
+        connections._clock.advance(CONTAINER_IDLE_TIMEOUT * 0.9)
+        assert connections.idle == 1
+        connections._clock.advance(CONTAINER_IDLE_TIMEOUT * 0.2)
+        assert connections.idle == 0
+        await soon(container.calls[0].ended.wait())
+
+
+async def test_no_more_are_kept_than_that(connections):
+    release = asyncio.Event()
+
+    async def script(call):
+        await call.request()
+        await release.wait()
+        call.say(OK)
+        await call.end()
+
+    async with ScriptedContainer(script) as container:
+        asking = [
+            asyncio.create_task(ask(connections, container))
+            for _ in range(MAX_IDLE_OF_CONTAINER + 2)
+        ]
+        await eventually(lambda: sum(len(each.heads) for each in container.calls) == len(asking))
+        release.set()
+        await soon(asyncio.gather(*asking))
+        assert connections.idle == MAX_IDLE_OF_CONTAINER
+
+
+async def test_after_the_end_nothing_is_kept(connections):
+    async with ScriptedContainer(answering) as container:
+        await ask(connections, container)
+        async with connections.ask(container.destination, asked()) as answer:
+            connections.close()
+            assert await soon(whole(answer)) == b"ok"
+        assert connections.idle == 0
+
+
+# --- What is not kept ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1),
+        OK.replace(b"1.1", b"1.0"),
+        b"HTTP/1.1 200 OK\r\n\r\nok",
+    ],
+)
+async def test_a_container_that_closes_is_believed(connections, answer):
+    async def script(call):
+        await call.request()
+        call.say(answer)
+
+    async with ScriptedContainer(script) as container:
+        for _ in range(2):
+            assert await ask(connections, container) == b"ok"
+            assert connections.idle == 0
+        assert len(container.calls) == 2
+
+
+async def test_what_is_left_before_the_end_is_cut(connections):
+    async def script(call):
+        await call.request()
+        call.say(OK[:-1])
+        await call.end()
+
+    async with ScriptedContainer(script) as container:
+        async with connections.ask(container.destination, asked()) as answer:
+            assert (await soon(answer.head())).status == 200
+        assert connections.idle == 0
+        await soon(container.calls[0].ended.wait())
+
+
+@pytest.mark.parametrize("behind", [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n!", b"!"])
+async def test_bytes_behind_the_end_are_no_answer_to_the_next(connections, behind):
+    async def script(call):
+        await call.request()
+        call.say(OK, behind)
+        await call.end()
+
+    async with ScriptedContainer(script) as container:
+        for _ in range(2):
+            assert await ask(connections, container) == b"ok"
+            assert connections.idle == 0
+        assert len(container.calls) == 2
+
+
+async def test_a_container_that_speaks_without_being_asked_is_cut(connections):
+    may = asyncio.Event()
+
+    async def script(call):
+        await call.request()
+        call.say(OK)
+        await may.wait()
+        call.say(OK)
+        await call.end()
+
+    async with ScriptedContainer(script) as container:
+        await ask(connections, container)
+        assert connections.idle == 1
+        may.set()
+        await soon(container.calls[0].ended.wait())
+        may.clear()
+        assert await ask(connections, container) == b"ok"
+        assert len(container.calls) == 2
+
+
+async def test_a_connection_that_the_container_has_closed_is_never_used(connections):
+    """It is seen though the loop has had no turn between the close and the request."""
+    closed = asyncio.Event()
+
+    async def script(call):
+        while True:
+            await call.request()
+            call.say(OK)
+            if call.number == 0:
+                await closed.wait()
+                return
+
+    async with ScriptedContainer(script) as container:
+        await ask(connections, container)
+        (idle,) = connections._idle[container.destination]
+        closed.set()
+        await eventually(lambda: not idle.usable)
+        assert await ask(connections, container) == b"ok"
+        assert [len(call.heads) for call in container.calls] == [1, 1]
+
+
+async def test_a_request_that_was_sent_is_never_sent_again(connections):
+    async def script(call):
+        await call.request()
+        call.say(OK)
+        await call.request()  # and no answer, on a connection that was kept
+
+    async with ScriptedContainer(script) as container:
+        await ask(connections, container)
+        with pytest.raises(ContainerBroke, match="before the head of an answer"):
+            await ask(connections, container)
+        assert [len(call.heads) for call in container.calls] == [2]
+        assert connections.idle == 0
+
+
+async def test_an_answer_before_the_requests_end_ends_the_connection(connections):
+    async def script(call):
+        await call.head()
+        call.say(OK.replace(b"200 OK", b"413 No"))
+        await call.end()
+
+    async with ScriptedContainer(script) as container:
+        more = asyncio.Event()
+        request = asked(pieces_of([b"some"], after=more))
+        async with connections.ask(container.destination, request) as answer:
+            assert (await soon(answer.head())).status == 413
+            assert await soon(answer.read()) == b"ok"
+            assert await soon(answer.read()) == b""
+        assert connections.idle == 0
+        await soon(container.calls[0].ended.wait())
+
+
+# --- Nobody there --------------------------------------------------------------------------------
+
+
+async def test_nobody_there(connections):
+    there = Destination(Address(HOST, free_port()))
+    body = pieces_of([b"never asked for"])
+    with pytest.raises(ContainerUnreachable, match="no connection with the container: ") as error:
+        async with connections.ask(there, asked(body)):
+            pytest.fail("there is no answer")
+    assert "Connection refused" in error.value.for_operator
+    assert await anext(body) == b"never asked for"
+    await body.aclose()
+
+
+async def test_a_request_that_cannot_be_sent_reaches_nobody(connections):
+    async with ScriptedContainer(answering) as container:
+        with pytest.raises(InputValidationError, match="the header Accept"):
+            await ask(connections, container, asked(b"", ("Accept", "a\r\nB: c")))
+        assert container.calls == []
+
+
+async def test_over_tls(connections, tmp_path):
+    files = LocalCa(tmp_path).ensure(["localhost"], datetime.now(UTC))
+    async with ScriptedContainer(answering, server_context(files)) as container:
+        at = Address("localhost", container.port)
+        there = Destination(at, "", PATIENCE, Trust(files.ca).context())
+        for _ in range(2):
+            async with connections.ask(there, asked()) as answer:
+                assert await soon(whole(answer)) == b"ok"
+        assert len(container.calls) == 1

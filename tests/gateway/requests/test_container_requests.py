@@ -1,0 +1,47 @@
+"""partway.gateway.requests.container_requests: one head, whatever its values hold."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partway.gateway.dialling import Address
+from partway.gateway.requests.container_requests import ContainerRequest, Destination
+from partway.protocol.errors import InputValidationError
+
+TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+@given(st.text() | st.text(st.characters(max_codepoint=0x7F)))
+def test_a_value_is_one_value_or_refused(value):
+    request = ContainerRequest("/invocations", (("Accept", value), ("B", "c")), b"")
+    if any(letter != "\t" and not " " <= letter <= "~" for letter in value):
+        with pytest.raises(InputValidationError, match="the header Accept must be of visible"):
+            request.head("a:1")
+        return
+    assert request.head("a:1").split(b"\r\n") == [
+        b"POST /invocations HTTP/1.1",
+        b"Host: a:1",
+        b"Accept: " + value.encode("ascii"),
+        b"B: c",
+        b"Content-Length: 0",
+        b"",
+        b"",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "tls", "authority"),
+    [
+        (Address("a", 8080), None, "a:8080"),
+        (Address("a", 443), None, "a:443"),
+        (Address("a", 443), TLS, "a"),
+        (Address("a", 8443), TLS, "a:8443"),
+        (Address("::1", 8080), None, "[::1]:8080"),
+    ],
+)
+def test_the_host_header(address, tls, authority):
+    assert Destination(address, tls=tls).authority == authority
