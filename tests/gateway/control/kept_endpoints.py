@@ -6,6 +6,7 @@ import asyncio
 
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.arns import Arns
+from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoints import EndpointOperations
 from partway.gateway.control.resources import Resource, Resources
@@ -52,7 +53,10 @@ class ApiGateway:
             self.resources, self.of.fleet, self.settings, self.of.clock, self._time
         )
         arns = Arns("us-east-1", "000000000000")
-        self.api = EndpointOperations(self.resources, self.keeper, self.of.router, arns, self._time)
+        catalogue = Catalogue(self.resources, arns, self._time)
+        self.api = EndpointOperations(
+            self.resources, catalogue, self.keeper, self.of.router, self._time
+        )
 
     def _time(self):
         self.now += 1
@@ -91,7 +95,6 @@ class ApiGateway:
         await self.keeper.aclose()
         self.of.fleet.hasten()
         await self.of.fleet.stop()
-        await self.api.aclose()
 
     async def call(self, operation, name="mine", /, identity=ANYBODY, **members):
         """Call an operation of the API."""

@@ -276,6 +276,7 @@ async def test_settings_that_take_a_name_while_the_gateway_runs(started, caplog)
     await gateway.create()
     await gateway.create("kept")
     await gateway.until("InService", "one")
+    await gateway.written()
     own = of_settings("MINE")  # whatever its case
     gateway.keeper.give_way(with_endpoints(gateway, own))
     gateway.of.fleet.apply(own)

@@ -6,12 +6,15 @@ import asyncio
 
 import pytest
 
-from partway.gateway.access.authentication import Identity
-from partway.gateway.control.errors import ValidationException
+from partway.gateway.access.authentication import ANYBODY, Identity
+from partway.gateway.control.errors import (
+    NotWrittenDown,
+    ResourceLimitExceeded,
+    ValidationException,
+)
 from partway.gateway.fleet.endpoints import Endpoint, Variant
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.settings import Settings
-from partway.gateway.store.store import StoreError
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import AccessDenied
 from tests.gateway.control.kept_endpoints import CHAT, ApiGateway
@@ -313,6 +316,9 @@ async def test_each_operation_asks_for_leave_first(gateway):
         with pytest.raises(AccessDenied):
             await gateway.call(operation, identity=nobody)
         assert asked.pop() == (operation, ARN)
+    with pytest.raises(AccessDenied):
+        await gateway.call("ListEndpoints", identity=nobody)
+    assert asked.pop() == ("ListEndpoints", "*")
     assert list(gateway.resources.all("endpoint")) == []
 
 
@@ -337,7 +343,7 @@ async def test_a_full_disk_changes_nothing(gateway):
         gateway.weigh({"VariantName": "AllTraffic", "DesiredInstanceCount": 3}),
         gateway.call("DeleteEndpoint"),
     ):
-        with pytest.raises(StoreError):
+        with pytest.raises(NotWrittenDown, match="cannot write down"):
             await change
     assert await gateway.written() == before
     assert await gateway.state() == ("InService", "one")
@@ -355,21 +361,40 @@ async def test_a_gateway_that_stops_takes_no_changes(gateway):
     assert await gateway.state() == ("InService", "one")
 
 
-async def test_a_change_is_made_whole_though_its_caller_leaves(gateway, monkeypatch):
-    writing, go_on = asyncio.Event(), asyncio.Event()
-    write = gateway.store.write
+async def test_there_are_no_more_endpoints_than_that(gateway, monkeypatch):
+    monkeypatch.setattr("partway.gateway.control.endpoints.MAX_RESOURCES", 1)
+    await gateway.create()
+    with pytest.raises(ResourceLimitExceeded, match="'Number of endpoints' is 1"):
+        await gateway.create("other")
 
-    async def slow(*changes):
-        writing.set()
-        await go_on.wait()
-        await write(*changes)
 
-    monkeypatch.setattr(gateway.store, "write", slow)
-    call = asyncio.create_task(gateway.create())
-    await writing.wait()
-    call.cancel()
-    await asyncio.wait((call,))
-    assert call.cancelled()
-    go_on.set()
-    await gateway.api.aclose()
-    await gateway.until("InService", "one")
+# --- Lists ---------------------------------------------------------------------------------------
+
+
+async def test_lists_have_those_of_the_api_and_those_of_the_settings():
+    own = Endpoint("own", StreamPolicy(), (Variant(source=CHAT),))
+    settings = Settings(endpoints=(own,), images={"echo": CHAT})
+    gateway = await ApiGateway(settings=settings).start()
+    await gateway.create("a")
+    await gateway.until("InService", "one", "a")
+    gateway.of.launcher.lasting("no such thing")
+    await gateway.create("b")
+    await gateway.until("Failed", "one", "b")
+
+    async def listed(**members):
+        answer = await gateway.api.operations["ListEndpoints"](members, ANYBODY, "request")
+        return [each["EndpointName"] for each in answer["Endpoints"]]
+
+    assert await listed(SortBy="Name", SortOrder="Ascending") == ["a", "b", "own"]
+    assert await listed(SortBy="Status", SortOrder="Ascending") == ["b", "a", "own"]
+    assert await listed() == ["b", "a", "own"]
+    assert await listed(StatusEquals="Failed") == ["b"]
+    assert await listed(NameContains="OW") == ["own"]
+    answer = await gateway.api.operations["ListEndpoints"](
+        {"StatusEquals": "Failed"}, ANYBODY, "request"
+    )
+    (summary,) = answer["Endpoints"]
+    described = await gateway.describe("b")
+    assert summary == {name: described[name] for name in summary}
+    assert len(summary) == 5
+    await gateway.aclose()
