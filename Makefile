@@ -10,7 +10,7 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test test-text mutants mutants-whole good-servers tutorial lint format bench bench-codecs bench-http2 \
+.PHONY: demo test explore test-text mutants mutants-whole good-servers tutorial lint format bench bench-codecs bench-http2 \
 	bench-container bench-speech bench-text browser interop interop-js interop-pipecat answers sdk-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
@@ -19,6 +19,9 @@ demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conv
 
 test: $(VENV)/installed-test  ## the whole suite, on two cores; a third worker works while the others wait
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
+
+explore: $(VENV)/installed-test  ## the tests of properties, on examples that no run has had before
+	$(BIN)/python -m pytest -n 3 -m hypothesis --hypothesis-profile=explore $(PYTEST_ARGS)
 
 test-text: .venv-text/installed  ## the language model, on the CPU; TORCH says which torch
 	$(TEXT_BIN)/python -m pytest $(PYTEST_ARGS) $(TEXT_CHECKS)

@@ -17,6 +17,11 @@ from partway.gateway.access.authentication import (
 from partway.gateway.access.principals import Principals
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
+from partway.gateway.control.catalogue import Catalogue
+from partway.gateway.control.endpoint_keeper import EndpointKeeper
+from partway.gateway.control.endpoints import EndpointOperations
+from partway.gateway.control.plane import ControlPlane
+from partway.gateway.control.resources import Resources
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.fleet import Fleet
@@ -61,6 +66,7 @@ class Gateway:
         settings: all settings of the gateway.
         streams: that are open.
         fleet: what runs.
+        endpoints: those of what runs that the API has made.
         routes: what is answered; the first that fits a request answers it.
 
     Args:
@@ -100,12 +106,29 @@ class Gateway:
         router = Router()
         self.fleet = Fleet(router, self._provisions.means)
         fleet_metrics = FleetMetrics(self.fleet.describe, self.streams.metrics.registry)
+        arns = Arns(settings.region, settings.account)
+        self._resources = Resources(self.store)
+        self.endpoints = EndpointKeeper(
+            self._resources, self.fleet, settings, LoopClock(), wall_clock
+        )
+        operations = EndpointOperations(
+            self._resources,
+            Catalogue(self._resources, arns, wall_clock),
+            self.endpoints,
+            router,
+            wall_clock,
+        )
+        self._control = ControlPlane(
+            *(self._resources, arns, wall_clock, LoopClock()),
+            further=operations.operations,
+            is_local=self.endpoints.allows_path,
+        )
         self.routes = (
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
             *BidirectionalStream(router, self.streams, wall_clock, dialler).routes,
             *further_routes,
+            *self._control.routes,
         )
-        arns = Arns(settings.region, settings.account)
         trusted = TrustedProxies(settings.trusted_proxies)
         dispatcher = Dispatcher(
             self.routes,
@@ -146,12 +169,16 @@ class Gateway:
 
         Raises:
             OSError: an address cannot be listened on; the error's ``filename`` is host and port.
+            StoreError: what was written down cannot be read.
         """
+        await self._resources.load()
         endpoints = self.settings.endpoints
         self.fleet.start(each for each in endpoints if each.is_attached)
         await self.fleet.settled(SETTLING_TIMEOUT)
         # The others begin once it is sure that we listen; whoever asks until then hears no.
-        self.fleet.is_ready = all(each.is_attached for each in endpoints)
+        await self.endpoints.start()
+        attached_only = all(each.is_attached for each in endpoints)
+        self.fleet.is_ready = attached_only and not self.endpoints.found
         try:
             listening = await self._listen()
         except OSError:
@@ -162,6 +189,7 @@ class Gateway:
             self._provisions.remove_leftovers(), name="removal of leftover containers"
         )
         self.fleet.start(each for each in endpoints if not each.is_attached)
+        self.fleet.start(self.endpoints.found)
         return listening
 
     async def _listen(self) -> Listening:
@@ -210,11 +238,13 @@ class Gateway:
             servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))  # it waits twice
             servers.create_task(self._http2.shutdown(settings.shutdown_hard))
             servers.create_task(self._stop_fleet())
+        await self._control.aclose()
 
     async def _stop_fleet(self) -> None:
         try:
             await self.fleet.stop()
         finally:
+            await self.endpoints.aclose()
             if self._leftovers is not None:
                 self._leftovers.cancel()
                 await asyncio.wait((self._leftovers,))

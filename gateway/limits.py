@@ -73,9 +73,6 @@ OBJECT_PIECE: Final = 64 * KIB
 
 # --- Buffers -------------------------------------------------------------------------------------
 
-#: Most bytes one socket read brings: asyncio reads up to 256 KiB at once, uvloop 64 KiB.
-MAX_SOCKET_READ: Final = 256 * KIB
-
 #: Part bytes the Python client holds for a caller that does not iterate; then it stops reading.
 CLIENT_RECEIVE_HIGH_WATER: Final = 1 * MIB
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from partway.gateway.clock import Clock
@@ -40,6 +40,13 @@ async def pause(clock: Clock, seconds: float) -> None:
         await over.wait()
     finally:
         timer.cancel()
+
+
+async def set_or_over(event: asyncio.Event, clock: Clock, seconds: float) -> None:
+    """Wait until an event is set, but no longer than so many seconds by a clock of the caller's."""
+    with suppress(TimeoutError):
+        async with time_limit(clock, seconds):
+            await event.wait()
 
 
 async def first_of(*events: asyncio.Event) -> None:

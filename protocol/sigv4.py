@@ -347,9 +347,9 @@ def payload_hash_of_stream(headers: tuple[tuple[str, str], ...]) -> str:
 def payload_hash_of_body(headers: tuple[tuple[str, str], ...], body: bytes) -> str:
     """The payload hash that a request with a whole body signs (clause 2.4-1; 2.5-5: boto3's).
 
-    ``UNSIGNED-PAYLOAD`` is refused: whoever holds the connection could change the body. No client
-    of these operations sends it of itself; presigned URLs of this service sign the hash of the
-    empty body.
+    ``UNSIGNED-PAYLOAD``, which is S3's, is refused, presigned or not: whoever holds the connection,
+    or the URL, could change the body. No client of these operations sends it of itself; a presigned
+    URL is good for the body whose hash it signs, the empty one unless a header states another.
 
     Raises:
         InvalidSignature: the hash that the header states is not the body's.

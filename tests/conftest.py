@@ -17,7 +17,14 @@ from tests.one_loop import with_one_loop
 from tests.pairwise import thinned
 
 #: How long an example takes says what else the machine does. What a test allows is counted in work.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    # The same examples each time: a run says something of what has changed. New ones: explore.
+    "suite",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+)
+settings.register_profile("explore", settings.get_profile("suite"), derandomize=False)
 settings.load_profile("suite")
 
 ROOT = Path(__file__).parent.parent

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
+from partway.gateway.waiting import before
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.serve")
@@ -38,13 +39,7 @@ def stop_on_signals(again: Callable[[], None]) -> asyncio.Event:
 async def until_signalled(work: Coroutine[Any, Any, _T]) -> _T | None:
     """Return what ``work`` returns; None if SIGINT or SIGTERM has had it cancelled before."""
     stop = stop_on_signals(again=lambda: None)  # it ends at once: nothing could hasten it
-    working = asyncio.create_task(work, name="work")
-    waiting = asyncio.create_task(stop.wait(), name="signals")
-    await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
-    for task in (working, waiting):
-        task.cancel()
-    await asyncio.wait((working, waiting))
-    return None if working.cancelled() else working.result()
+    return await before(stop, work)
 
 
 @contextmanager
@@ -53,11 +48,11 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
     For a command without an event loop, which has a terminal or a connection to leave in order.
     """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, earlier)
 
 
 def raise_descriptor_limit(needed: int) -> None:

@@ -9,8 +9,8 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, nullcontext
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,6 +35,9 @@ from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.operations.admin import AdminSocket
 from partway.gateway.reloading import Reloading
 from partway.gateway.settings import Settings
+from partway.gateway.store.memory import MemoryStore
+from partway.gateway.store.sqlite import SqliteStore
+from partway.gateway.store.store import Store, StoreError
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
 from partway.gateway.waiting import before
@@ -160,10 +163,14 @@ async def serve(
         tls = None if loaded.tls_port is None else Tls(loaded)
         with data_directory(loaded) or nullcontext() as data:
             context = None if tls is None else tls.reloaded.context
-            gateway = Gateway(loaded, context, dialler=dialler, data=data)
-            reloading = Reloading(loaded, load, gateway.fleet, LoopClock(), config)
-            return await _serve(gateway, data, tls, reloading)
-    except (DataDirectoryError, PrincipalsError, SettingsError, TlsError) as error:
+            async with _store(data) as store:
+                gateway = Gateway(loaded, context, dialler=dialler, data=data, store=store)
+                reloading = Reloading(
+                    *(loaded, load, gateway.fleet, LoopClock(), config),
+                    beside=gateway.endpoints,
+                )
+                return await _serve(gateway, data, tls, reloading)
+    except (DataDirectoryError, PrincipalsError, SettingsError, StoreError, TlsError) as error:
         say_failure(_NAME, str(error))
         return 2 if isinstance(error, SettingsError) else 1
 
@@ -189,6 +196,17 @@ def data_directory(loaded: Settings) -> DataDirectory | None:
         line = "nothing is kept, and partway endpoints cannot ask this gateway"
         log.warning(LogLine(line, reason=str(error)))
         return None
+
+
+@asynccontextmanager
+async def _store(data: DataDirectory | None) -> AsyncIterator[Store]:
+    """What is made while the gateway runs is written down here; in memory if there is no folder."""
+    clock = LoopClock()
+    store = MemoryStore() if data is None else await SqliteStore.opened(data.store, clock)
+    try:
+        yield store
+    finally:
+        await store.aclose()
 
 
 async def _serve(
@@ -221,7 +239,7 @@ async def _serve(
         await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
         if stop.is_set():
             return 0
-        if not loaded.endpoints:
+        if not gateway.fleet.describe():
             log.warning("no endpoint is set, so every stream is refused: add --endpoint NAME=URL")
         for url, authority in zip(urls, ("", "" if tls is None else tls.authority), strict=False):
             print(f"listening on {url}{authority}", flush=True)

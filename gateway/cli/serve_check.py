@@ -11,7 +11,14 @@ from pathlib import Path
 from partway.gateway.access.principals import Principals, PrincipalsError
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.files import is_file_or_folder
-from partway.gateway.fleet.endpoints import Attached, Endpoint, Image, Program, Variant
+from partway.gateway.fleet.endpoints import (
+    Attached,
+    Endpoint,
+    Image,
+    Program,
+    Variant,
+    container_url,
+)
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.programs import find_program
 from partway.gateway.settings import Settings
@@ -84,8 +91,8 @@ def _described(endpoint: Endpoint) -> str:
 
 def _of_variant(variant: Variant) -> str:
     match variant.source:
-        case Attached(addresses=addresses) as source:
-            return ", ".join(map(source.url, addresses))
+        case Attached(addresses=addresses, tls=tls):
+            return ", ".join(container_url(each, tls) for each in addresses)
         case Program(command=command, cwd=cwd):
             what = shlex.join(command) + ("" if cwd is None else f", in {cwd}")
         case Image(name=name, pull=pull):

@@ -62,6 +62,7 @@ class EndpointKeeper:
         #: Updates that go on when what served before does again, or cannot.
         self._to_go_on: set[str] = set()
         self._to_run_again: set[str] = set()
+        self._found: list[Endpoint] = []
         #: Why endpoints that were in service cannot be run.
         self._not_planned: dict[str, str] = {}
         self._changed: set[str] = set()
@@ -141,6 +142,10 @@ class EndpointKeeper:
                 "file system must be mounted anew, or they copied elsewhere."
             ) from None
 
+    def allows_path(self, location: str) -> bool:
+        """Whether callers may name a path of this machine."""
+        return LocalRoots(self._settings.local_roots).allow(location)
+
     def check_takes_changes(self) -> None:
         """Refuse changes when the gateway stops.
 
@@ -204,20 +209,24 @@ class EndpointKeeper:
 
     # --- The gateway's start and its settings ----------------------------------------------------
 
-    async def start(self) -> list[Endpoint]:
-        """Note what becomes of the endpoints from now on.
-
-        Returns:
-            What the fleet is to begin with.
-        """
+    async def start(self) -> None:
+        """Find out what is to run, and note what becomes of the endpoints from now on."""
         self._noting = asyncio.create_task(self._note(), name="records of endpoints")
-        found = []
         for resource in list(self._resources.all(_KIND)):
             if self._is_set_aside(resource.name):
                 self._say_set_aside(resource.name)
             elif (endpoint := await self._restored(resource)) is not None:
-                found.append(endpoint)
-        return found
+                self._found.append(endpoint)
+
+    @property
+    def found(self) -> list[Endpoint]:
+        """What the fleet is to begin with: what :meth:`start` has found, and nobody has deleted."""
+        wanted = {
+            each.name
+            for each in self.all()
+            if EndpointRecord.of(each).state is not EndpointState.DELETING
+        }
+        return [each for each in self._found if each.name in wanted]
 
     def give_way(self, settings: Settings) -> None:
         """Make endpoints by other settings from now on, and leave to these what they name.

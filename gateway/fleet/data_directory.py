@@ -9,6 +9,7 @@ A data directory holds::
     admin.sock      the socket by which it is asked (``partway endpoints``, ``partway logs``)
     logs/           what instances have printed
     models/         unpacked model data
+    store.db        what was made while a gateway ran; with store.db-wal beside it, while one runs
 """
 
 from __future__ import annotations
@@ -147,6 +148,7 @@ class DataDirectory:
         logs: the folder of what instances print.
         models: the folder of unpacked model data.
         socket: where the admin socket belongs.
+        store: where the file of the store belongs.
     """
 
     def __init__(self, path: Path, lock: int, *, keep: bool) -> None:
@@ -155,6 +157,7 @@ class DataDirectory:
         self.logs = _folder(path / "logs")
         self.models = _folder(path / "models")
         self.socket = admin_socket(path)
+        self.store = path / "store.db"
         self._lock = lock
         self._keep = keep
 

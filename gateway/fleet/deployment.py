@@ -25,20 +25,21 @@ class _Version:
     """An endpoint's groups, by their variants' names.
 
     Attributes:
-        number: counted from 1.
         endpoint: what it is of.
         groups: may be another version's too, where a variant's instances stay what they were.
     """
 
-    number: int
     endpoint: Endpoint
     groups: Mapping[str, Group]
 
     def is_complete(self, serving: _Version | None) -> bool:
         """Whether nothing has to come up any more for it to take over from what serves.
 
-        What it keeps as it is may be out of service: it would be without the change too.
+        What it keeps as it is may be out of service: it would be without the change too. But what
+        has nothing in service takes no streams from what has.
         """
+        if serving is not None and serving.takes_streams and not self.takes_streams:
+            return False
         return all(
             self.groups[each.name].in_rotation >= each.instances
             or each.instances <= self.kept(each.name, serving)
@@ -73,7 +74,8 @@ class _Version:
         """Why it does not come up beside what serves; empty as long as it may."""
         for variant in self.endpoint.variants:
             group = self.groups[variant.name]
-            if group.given_up and variant.instances > self.kept(variant.name, serving):
+            started = variant.instances > self.kept(variant.name, serving)
+            if group.given_up and (started or self.is_lost):
                 return group.trouble
         return ""
 
@@ -248,7 +250,7 @@ class Deployment:
                 groups[variant.name] = old
             else:
                 groups[variant.name] = self._group(endpoint, variant)
-        self._coming = coming = _Version(self._versions, endpoint, groups)
+        self._coming = coming = _Version(endpoint, groups)
         self._become(EndpointState.CREATING if serving is None else EndpointState.UPDATING)
         self._leave(_only_in(superseded, serving, coming))
         self._serve_as_before(but=coming)

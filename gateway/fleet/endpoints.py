@@ -43,10 +43,6 @@ class Attached:
     addresses: tuple[Address, ...]
     tls: Trust | None = None
 
-    def url(self, address: Address) -> str:
-        """The URL of one of them, for the operator to read."""
-        return f"{'http' if self.tls is None else 'https'}://{address}"
-
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -195,7 +191,7 @@ class Place:
     @property
     def url(self) -> str:
         """Where the instance is, for the operator to read."""
-        return f"{'http' if self.tls is None else 'https'}://{self.container}"
+        return container_url(self.container, self.tls)
 
 
 def places(endpoint: Endpoint) -> list[Place]:
@@ -225,6 +221,11 @@ def check_name(name: str) -> None:
 def is_tls(url: str) -> bool:
     """Whether a container's URL asks for TLS."""
     return urlsplit(url).scheme in ("https", "wss")
+
+
+def container_url(address: Address, tls: Trust | None) -> str:
+    """Where a container is, for the operator to read: what :func:`container_address` would take."""
+    return f"{'http' if tls is None else 'https'}://{address}"
 
 
 def container_address(url: str, *, tls: bool = False) -> Address:

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.limits import MODEL_DATA_STOP_TIMEOUT, MODEL_DATA_THREADS
-from partway.gateway.waiting import time_limit
+from partway.gateway.waiting import set_or_over
 
 _T = TypeVar("_T")
 
@@ -80,9 +80,7 @@ async def on_thread(clock: Clock, work: Callable[[Wanted], _T]) -> _T:
         await over.wait()
     except asyncio.CancelledError:
         wanted.stop()
-        with suppress(TimeoutError):
-            async with time_limit(clock, MODEL_DATA_STOP_TIMEOUT):
-                await over.wait()
+        await set_or_over(over, clock, MODEL_DATA_STOP_TIMEOUT)
         raise
     return outcome.result()
 

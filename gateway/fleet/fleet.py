@@ -56,9 +56,6 @@ class Fleet:
 
     # --- Endpoints -------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return len(self._deployments)
-
     def apply(self, endpoint: Endpoint, *, anew: bool = False) -> None:
         """Have an endpoint, or have it be another; returns at once.
 

@@ -12,17 +12,12 @@ from typing import Any, Final
 from partway.gateway.fleet.endpoints import Attached, Place, Variant
 from partway.gateway.fleet.health import PingRules
 from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
-from partway.gateway.fleet.limits import (
-    CUT_TIMEOUT,
-    EXTRA_PING_AFTER,
-    STARTUP_PING_LONGEST,
-    STARTUP_PING_SHARE,
-    STARTUP_PING_SHORTEST,
-)
+from partway.gateway.fleet.limits import CUT_TIMEOUT, EXTRA_PING_AFTER
 from partway.gateway.fleet.making import InstanceContext, Making
+from partway.gateway.fleet.startup import ask_until_ready
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
-from partway.gateway.waiting import before, first_of, pause, time_limit
+from partway.gateway.waiting import before, first_of, pause, set_or_over, time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
@@ -313,17 +308,14 @@ class Instance:
         return await self._around.ping(self.place, self._variant.times.ping_timeout)
 
     async def _become_ready(self, running: RunningContainer) -> None:
-        await self._ping_until_ready()
+        await ask_until_ready(self._is_ready, self._clock)
         await running.verify()
 
-    async def _ping_until_ready(self) -> None:
-        """Ping it until it answers with 200 (clauses 1.1-2, 1.1-3)."""
-        began = self._clock.time()
-        while (trouble := await self._ping()) is not None:
-            self._rules.trouble = trouble
-            wait = (self._clock.time() - began) * STARTUP_PING_SHARE
-            await pause(self._clock, min(max(wait, STARTUP_PING_SHORTEST), STARTUP_PING_LONGEST))
-        self._rules.trouble = ""
+    async def _is_ready(self) -> bool:
+        """Ping it once; whether it answers with 200 (clauses 1.1-2, 1.1-3)."""
+        trouble = await self._ping()
+        self._rules.trouble = trouble or ""
+        return trouble is None
 
     async def _watch(self) -> None:
         """Ping it until it is to be replaced; for ever, what somebody else runs."""
@@ -345,9 +337,7 @@ class Instance:
         """Wait for so long; less, if a connection with it has failed meanwhile."""
         least = min(seconds, EXTRA_PING_AFTER)
         await pause(self._clock, least)
-        with suppress(TimeoutError):
-            async with time_limit(self._clock, seconds - least):
-                await self._unreachable.wait()
+        await set_or_over(self._unreachable, self._clock, seconds - least)
         self._unreachable.clear()
 
     # --- What happens ----------------------------------------------------------------------------

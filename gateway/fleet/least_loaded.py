@@ -22,9 +22,6 @@ class LeastLoaded(Generic[_T]):
         self._where: dict[_T, tuple[int, int]] = {}  # count, and place among those with the same
         self._least = 0
 
-    def __len__(self) -> int:
-        return len(self._where)
-
     def __contains__(self, who: _T) -> bool:
         return who in self._where
 
@@ -39,11 +36,6 @@ class LeastLoaded(Generic[_T]):
             self._least = count
         else:
             self._find_least()
-
-    def remove(self, who: _T) -> None:
-        """Forget somebody."""
-        self._take_out(who)
-        self._find_least()
 
     def choose(self, but: _T | None = None) -> _T | None:
         """One of those with least, at random; None if there is nobody.
@@ -77,4 +69,4 @@ class LeastLoaded(Generic[_T]):
         if self._least not in self._by_count:
             beside = self._least + 1
             there = beside in self._by_count
-            self._least = beside if there else min(self._by_count, default=0)
+            self._least = beside if there else min(self._by_count)

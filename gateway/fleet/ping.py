@@ -63,6 +63,22 @@ async def ping(
     return None if status == 200 else f"/ping was answered with status {status}"
 
 
+async def ping_place(place: Place, clock: Clock, timeout: float = PING_TIMEOUT) -> str | None:
+    """Ask the container of an instance for ``/ping``, with TLS where that is how it is reached.
+
+    Args:
+        place: where the instance is, and within which time its connections are accepted.
+        clock: measures the time of each of the two questions.
+        timeout: seconds for each of them.
+
+    Returns:
+        None if the answer's status was 200, else what was wrong.
+    """
+    tls = None if place.tls is None else place.tls.context()
+    limit = place.policy.connect_timeout
+    return await ping(place.container, clock, tls, timeout=timeout, connect_timeout=limit)
+
+
 async def _ask(
     method: str,
     address: Address,
@@ -161,9 +177,7 @@ async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None
         whose = {"endpoint": place.endpoint, "container": place.url}
         async with turns:
             try:
-                tls = None if place.tls is None else place.tls.context()
-                limit = place.policy.connect_timeout
-                trouble = await ping(place.container, clock, tls, connect_timeout=limit)
+                trouble = await ping_place(place, clock)
             except Exception:  # one that nobody has thought of is not to silence the others' lines
                 log.exception(LogLine("endpoint was not asked", **whose))
                 return

@@ -22,7 +22,7 @@ from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT, MODEL_DATA_QUOTA
 from partway.gateway.fleet.making import InstanceContext
 from partway.gateway.fleet.model_data import HeldData, ModelData
 from partway.gateway.fleet.output import OutputFolder
-from partway.gateway.fleet.ping import ping
+from partway.gateway.fleet.ping import ping_place
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 
@@ -121,10 +121,4 @@ class Provisions:
         return await self._model_data.acquire(source)
 
     async def _ping(self, place: Place, seconds: float) -> str | None:
-        return await ping(
-            place.container,
-            self._clock,
-            None if place.tls is None else place.tls.context(),
-            timeout=seconds,
-            connect_timeout=place.policy.connect_timeout,
-        )
+        return await ping_place(place, self._clock, seconds)

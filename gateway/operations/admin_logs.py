@@ -18,7 +18,7 @@ from partway.gateway.limits import (
     MAX_LOGS_TOGETHER,
 )
 from partway.gateway.plain_text import cut, safe
-from partway.gateway.waiting import first_of
+from partway.gateway.waiting import set_or_over
 from partway.protocol.errors import InputValidationError
 
 #: An instance's id, which is part of a file's name here.
@@ -135,7 +135,7 @@ async def _lines(
             if not tails and (ends or asked.instance is not None):
                 return
             if not brought and not ends:
-                await _until_the_next_look(clock, closing)
+                await set_or_over(closing, clock, LOG_FOLLOW_INTERVAL)  # until the next look
             now = _of_the_asked(asked, instances())
     finally:
         for tail in tails.values():
@@ -172,15 +172,6 @@ def _of_the_asked(asked: LogsAsked, now: Mapping[str, bool] | None) -> Mapping[s
     if now is None or asked.instance is None:
         return now
     return {each: prints for each, prints in now.items() if each == asked.instance}
-
-
-async def _until_the_next_look(clock: Clock, closing: asyncio.Event) -> None:
-    over = asyncio.Event()
-    timer = clock.call_later(LOG_FOLLOW_INTERVAL, over.set)
-    try:
-        await first_of(over, closing)
-    finally:
-        timer.cancel()
 
 
 def _named(instance: str, lines: bytes) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import TypeAlias
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.clock import LoopClock
@@ -33,6 +34,9 @@ OPERATION = "InvokeEndpointWithBidirectionalStream"
 
 #: Clause 2.1-4: a base path may stand in front, and a client may percent-encode the name.
 PATH = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-bidirectional-stream")
+
+#: How one kind of client opens a stream.
+_Front: TypeAlias = EventStreamFront | WebSocketFront
 
 
 class BidirectionalStream:
@@ -82,33 +86,36 @@ class BidirectionalStream:
         with ExitStack() as held:
             with self._streams.opening(identity.principal):
                 lease = held.enter_context(self._router.lease(endpoint, asked.variant))
-                upgraded = await self._dial(exchange, lease, target)
-                place = lease.place
-                try:
-                    # Clause 2.2-2: the client's answer follows the container's.
-                    await front.open(
-                        {
-                            "x-amzn-invoked-production-variant": place.variant,
-                            INPUT_END_HEADER: _input_end(place.policy, upgraded),
-                        }
-                    )
-                except BaseException:
-                    upgraded.transport.abort()
-                    raise
-                clock = LoopClock()
-                session = Session(
-                    endpoint=endpoint,
-                    request_id=exchange.request_id,
-                    client=front.leg(place.policy, clock),
-                    container=WebSocketContainerLeg(upgraded, place.policy, clock),
-                    policy=place.policy,
-                    clock=clock,
-                    on_end=self._streams.ended,
-                )
+                session = await self._open(exchange, front, lease, target)
                 self._streams.started(session, identity.principal, lambda: identity.stands(chain))
             session.start()
             lease.ends_by(session.drain)
             await session.closed()
+
+    async def _open(self, exchange: Exchange, front: _Front, lease: Lease, target: str) -> Session:
+        """Open the container's side, then the client's (clause 2.2-2); returns what joins them."""
+        upgraded = await self._dial(exchange, lease, target)
+        place = lease.place
+        try:
+            await front.open(
+                {
+                    "x-amzn-invoked-production-variant": place.variant,
+                    INPUT_END_HEADER: _input_end(place.policy, upgraded),
+                }
+            )
+        except BaseException:
+            upgraded.transport.abort()
+            raise
+        clock = LoopClock()
+        return Session(
+            endpoint=place.endpoint,
+            request_id=exchange.request_id,
+            client=front.leg(place.policy, clock),
+            container=WebSocketContainerLeg(upgraded, place.policy, clock),
+            policy=place.policy,
+            clock=clock,
+            on_end=self._streams.ended,
+        )
 
     async def _dial(self, exchange: Exchange, lease: Lease, target: str) -> Upgraded:
         """Open the container's side; by another instance if the first one cannot be reached."""
@@ -122,9 +129,7 @@ class BidirectionalStream:
         exchange.noted["container"] = lease.place.url
         return await self._dialler(lease.place, target, exchange.request_id)
 
-    def _front(
-        self, exchange: Exchange, chain: EventChain | None
-    ) -> EventStreamFront | WebSocketFront:
+    def _front(self, exchange: Exchange, chain: EventChain | None) -> _Front:
         if _is_event_stream(exchange):
             check = None if chain is None else event_check(chain, self._wall_clock)
             return EventStreamFront(exchange, check)

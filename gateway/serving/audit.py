@@ -17,6 +17,8 @@ from partway.protocol.errors import ApiError, InternalServerError
 from partway.protocol.limits import LOGGED_CHARACTERS
 
 log = logging.getLogger("partway.audit")
+# Whatever the level of the log: changes are few, and what is quiet elsewhere is to be seen here.
+log.setLevel(logging.INFO)
 
 
 class AskedLeave:
@@ -28,12 +30,12 @@ class AskedLeave:
 
     def __init__(self, route: Route) -> None:
         self._route = route
-        self._principal: str | None = None
+        self._sender: Identity | None = None
         self._asked: dict[tuple[str, str], None] = {}  # in their order, each once
 
     def noting(self, identity: Identity) -> Identity:
         """The same sender, whose leave is noted wherever the operation asks for it."""
-        self._principal = identity.principal
+        self._sender = identity
         if self._route.leave is not Leave.OF_OPERATION:
             return identity
 
@@ -53,13 +55,19 @@ class AskedLeave:
             raise AssertionError(f"{self._route.name} must ask for its sender's leave, and has not")
 
     def tell(self, exchange: Exchange, outcome: str) -> None:
-        """Log what was asked for, and what came of it."""
+        """Log what was asked for, and what came of it.
+
+        Of what strangers ask for there is no line: they could fill the log with them. That they
+        were refused is in the dispatcher's, which are bounded.
+        """
+        if self._sender is None:
+            return
         actions = dict.fromkeys(action for action, _ in self._asked) or [self._route.action]
         resources = dict.fromkeys(resource for _, resource in self._asked)
         log.info(
             LogLine(
                 "change asked for",
-                principal=self._principal,
+                principal=self._sender.principal,
                 action=cut(" ".join(actions), LOGGED_CHARACTERS),
                 resource=cut(" ".join(resources), LOGGED_CHARACTERS) or None,
                 request_id=exchange.request_id,

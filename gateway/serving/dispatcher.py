@@ -75,9 +75,10 @@ class Dispatcher:
                 recognised = route.access is not Access.ANYONE
                 if recognised:
                     exchange.visit.recognised()
+                sender = asked.noting(identity)
                 with exchange.visitor.serving():
                     await route.payload.prepare(exchange)
-                    await route.operation(exchange, asked.noting(identity), named)
+                    await route.operation(exchange, sender, named)
         except ApiError as error:
             self._refuse(exchange, error, errors)
             # Where nobody is asked for their name, what they ask in vain counts all the same.

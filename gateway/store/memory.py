@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-import json
-
+from partway.gateway.store.room import ROOM_LIMITS, Room, RoomLimits, Written, record_of, written
 from partway.gateway.store.store import Record, Removal
 
 
 class MemoryStore:
-    """Keeps records in memory: for a gateway that has no place for them on disk."""
+    """Keeps records in memory: for a gateway that has no place for them on disk.
 
-    def __init__(self) -> None:
-        #: As text, so that nobody changes what is kept by changing what was given.
-        self._bodies: dict[tuple[str, str], str] = {}
+    Args:
+        limits: how much it takes.
+    """
+
+    def __init__(self, limits: RoomLimits = ROOM_LIMITS) -> None:
+        self._limits = limits
+        self._room = Room(limits)
+        self._kept: dict[tuple[str, str], Written] = {}
 
     async def records(self, kind: str) -> tuple[Record, ...]:
         """Return all records of a kind, in the order of their names."""
-        found = sorted((key[1], body) for key, body in self._bodies.items() if key[0] == kind)
-        return tuple(Record(kind, name, json.loads(body)) for name, body in found)
+        kept = (each for each in self._kept.values() if each.kind == kind)
+        return tuple(map(record_of, sorted(kept, key=lambda each: each.name)))
 
     async def write(self, *changes: Record | Removal) -> None:
-        """Make all these changes."""
-        bodies = dict(self._bodies)
-        for each in changes:
-            if isinstance(each, Record):
-                bodies[each.kind, each.name] = json.dumps(each.body)
+        """Make all these changes.
+
+        Raises:
+            StoreError: there is no room for them; none of them is made.
+        """
+        made = written(changes)
+        self._room.check(made)
+        for each in made:
+            if each.text is None:
+                self._kept.pop((each.kind, each.name), None)
             else:
-                bodies.pop((each.kind, each.name), None)
-        self._bodies = bodies
+                self._kept[each.kind, each.name] = each
+        self._room.note(made)
 
     async def aclose(self) -> None:
         """Forget everything."""
-        self._bodies = {}
+        self._kept.clear()
+        self._room = Room(self._limits)

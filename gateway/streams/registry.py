@@ -60,11 +60,6 @@ class Streams:
         self._news = asyncio.Event()  # for the drain: hastened, idle, or its pause is over
 
     @property
-    def being_opened(self) -> int:
-        """How many streams wait for their container."""
-        return len(self._opening)
-
-    @property
     def idle(self) -> bool:
         """Whether no stream is open or being opened."""
         return not self._opening and not self.sessions

@@ -105,7 +105,7 @@ def test_a_process_that_was_stopped_goes_on_watching() -> None:
             process.send_signal(signal.SIGCONT)
             time.sleep(0.01)
         try:
-            _, errors = process.communicate(timeout=20)
+            _, errors = process.communicate(timeout=40)
         finally:
             process.kill()
     assert b"HandlerBlocked" in errors

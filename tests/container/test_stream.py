@@ -19,11 +19,11 @@ from partway.container.limits import RECEIVE_HIGH_WATER
 from partway.container.models.echo import Echo
 from partway.container.stream import Stream, StreamClosed
 from partway.container.websocket_stream import WebSocketStream
-from partway.gateway.limits import MAX_SOCKET_READ
 from partway.protocol.limits import PART_OVERHEAD, WRITE_HIGH_WATER
 from partway.protocol.parts import CompletionState, DataType, PayloadPart
 from tests.container.wire import PATIENCE, RawClient, opening, raw_client, until
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, TEXT, frame
+from tests.wire.peers import MAX_SOCKET_READ
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -10,7 +10,7 @@ import pytest
 from partway.gateway import settings
 from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
 from partway.gateway.reloading import Reloading
-from tests.gateway.fleet.fakes import FakeFleet, turns
+from tests.gateway.fleet.fakes import turns
 
 ONE = """
 [endpoints.a]
@@ -24,14 +24,6 @@ instances = 2
 [endpoints.b]
 command = "serve"
 """
-
-
-@pytest.fixture
-async def of():
-    fake = FakeFleet()
-    yield fake
-    fake.fleet.hasten()
-    await fake.fleet.stop()
 
 
 @pytest.fixture

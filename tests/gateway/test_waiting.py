@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.gateway.waiting import first_of, pause, time_limit
+from partway.gateway.waiting import before, first_of, pause, set_or_over, time_limit
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -90,6 +90,38 @@ async def test_a_pause_that_is_cancelled_leaves_no_timer():
     assert clock.armed == []
 
 
+async def test_an_event_is_waited_for_until_its_time_is_over():
+    clock, event = FakeClock(), asyncio.Event()
+    waiting = asyncio.create_task(set_or_over(event, clock, 3))
+    await turns()
+    clock.advance(2.9)
+    await turns()
+    assert not waiting.done()
+    clock.advance(0.1)
+    await waiting
+    assert not event.is_set()
+    assert clock.armed == []
+
+
+async def test_an_event_that_comes_in_its_time_is_enough():
+    clock, event = FakeClock(), asyncio.Event()
+    waiting = asyncio.create_task(set_or_over(event, clock, 3))
+    await turns()
+    event.set()
+    await waiting
+    assert clock.armed == []
+
+
+async def test_whoever_stops_waiting_for_an_event_is_not_told_that_its_time_is_over():
+    clock = FakeClock()
+    waiting = asyncio.create_task(set_or_over(asyncio.Event(), clock, 3))
+    await turns()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert clock.armed == []
+
+
 @pytest.mark.parametrize("which", [0, 1, 2])
 async def test_the_first_event_is_enough(which):
     events = [asyncio.Event() for _ in range(3)]
@@ -113,3 +145,49 @@ async def test_whoever_stops_waiting_for_events_leaves_nothing():
     waiting.cancel()
     await asyncio.wait((waiting,))
     assert waiting.cancelled()
+
+
+async def test_work_that_is_done_before_an_event_has_its_result():
+    async def work() -> int:
+        return 3
+
+    assert await before(asyncio.Event(), work()) == 3
+
+
+async def test_work_that_fails_before_an_event_has_its_error():
+    async def work() -> None:
+        raise ValueError("its own")
+
+    with pytest.raises(ValueError, match="its own"):
+        await before(asyncio.Event(), work())
+
+
+async def test_an_event_ends_the_work_and_waits_until_it_has_ended():
+    event, said = asyncio.Event(), []
+
+    async def work() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await turns()
+            said.append("over")
+
+    working = asyncio.create_task(before(event, work()))
+    await turns()
+    event.set()
+    assert await working is None
+    assert said == ["over"]
+
+
+async def test_whoever_stops_waiting_for_work_stops_it():
+    forever = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        await forever
+
+    working = asyncio.create_task(before(asyncio.Event(), work()))
+    await turns()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert forever.cancelled()

@@ -18,6 +18,7 @@ from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.gateway import Gateway
 from partway.gateway.serving.routes import Route
 from partway.gateway.settings import Settings
+from partway.gateway.store.store import Store
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
@@ -68,7 +69,7 @@ async def gateway_for(
     Arguments of what it yields: ``policy`` of the endpoint, another ``container``, or an
     ``address`` (or a ``container_port`` of this machine) in place of one, ``container_tls`` if it
     speaks TLS, ``tls`` for a port with TLS and a CA of its own, further ``routes``, the
-    ``dialler``, and further members of :class:`Settings`.
+    ``dialler``, the ``store``, and further members of :class:`Settings`.
     """
     async with AsyncExitStack() as running:
 
@@ -82,6 +83,7 @@ async def gateway_for(
             container_tls: Trust | None = None,
             routes: tuple[Route, ...] = (),
             dialler: Dialler = dial_container,
+            store: Store | None = None,
             **settings: Any,
         ) -> RunningGateway:
             where = address or Address("127.0.0.1", container_port or container.port)
@@ -101,7 +103,9 @@ async def gateway_for(
                 files = LocalCa(tmp_path / "ca").ensure(["localhost"], datetime.now(UTC))
                 context, ca = server_context(files), files.ca
                 settings.setdefault("tls_port", 0)
-            gateway = Gateway(Settings(**settings), context, wall_clock, routes, dialler)
+            gateway = Gateway(
+                Settings(**settings), context, wall_clock, routes, dialler, store=store
+            )
             listening = await gateway.start()
             started = RunningGateway(gateway, listening.port, container, EVENT_CLIENTS)
             started.tls_port, started.ca = listening.tls_port, ca

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 from partway.gateway.gateway import Gateway
+from partway.protocol.limits import KIB
 from tests.frame_factory import CLOSE, KEY, PING, RawFrame, close, frame, read_frame
 
 RAW = "payloadpart.v1.raw"
@@ -42,6 +43,9 @@ STREAM_PATH = f"/endpoints/{ENDPOINT}/invocations-bidirectional-stream"
 #: What nothing in these tests should ever need, in seconds: it ends a wait for what never comes.
 #: Nothing is measured with it, and a machine that is busy with others needs more than an idle one.
 PATIENCE = 30.0
+
+#: Most bytes one socket read brings: asyncio reads up to 256 KiB at once, uvloop 64 KiB.
+MAX_SOCKET_READ = 256 * KIB
 
 #: RFC 6455 §1.3's example.
 CLIENT_KEY = "dGhlIHNhbXBsZSBub25jZQ=="

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from partway.gateway.limits import MAX_SOCKET_READ
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
 from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB, WRITE_HIGH_WATER
@@ -24,6 +23,7 @@ from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, TEXT, fr
 from tests.processes import ready_url
 from tests.wire.peers import (
     ENDPOINT,
+    MAX_SOCKET_READ,
     MSGPACK,
     RAW,
     RawClient,

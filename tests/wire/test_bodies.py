@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
+from hashlib import sha256
 
 import pytest
-from botocore.auth import SigV4Auth
+from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from partway.gateway.limits import MAX_SOCKET_READ
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.payloads import GatheredPayload, StreamedPayload
@@ -22,7 +23,7 @@ from partway.protocol.limits import KIB, MIB, WRITE_HIGH_WATER
 from tests.wire.event_signing import KEY_ID, SECRET
 from tests.wire.http2_peers import WINDOW, RawHttp2Client
 from tests.wire.http2_streams import bidirectional_request
-from tests.wire.peers import eventually, soon
+from tests.wire.peers import MAX_SOCKET_READ, eventually, soon
 from tests.wire.plain_requests import FORMS, LIMIT, OPEN_TO_ALL, VERSIONS, Bench, Gate, WithLength
 
 TOO_LARGE = "RequestEntityTooLargeException"
@@ -507,6 +508,76 @@ async def test_a_signed_body_is_verified_before_its_operation_hears_of_it(asking
     other.ask(path, b"forged", signature(path, b"signed"))
     assert error_of(await other.head()) == (403, "InvalidSignatureException")
     assert len(bench.exchanges) == 1
+
+
+def presigned(path, expires=300, **headers):
+    """The target and the signed headers of a presigned POST, whose hash is in the headers."""
+    request = AWSRequest("POST", f"http://gateway.example{path}", headers=headers)
+    SigV4QueryAuth(Credentials(KEY_ID, SECRET), "sagemaker", "us-east-1", expires).add_auth(request)
+    _, _, target = request.url.partition("http://gateway.example")
+    return target, [(name.lower(), value) for name, value in request.headers.items()]
+
+
+@pytest.mark.clause("2.4-1", "2.4-3")
+@pytest.mark.parametrize("path", ["/gather", "/stream"])
+async def test_a_presigned_post_is_good_for_the_body_that_it_was_signed_for(asking, form, path):
+    bench, gateway = asking
+    hashed = sha256(b"signed").hexdigest()
+    target, headers = presigned(path, **{"x-amz-content-sha256": hashed})
+    client = await form.connect(gateway)
+    client.ask(target, b"signed", headers)
+    assert await client.answer() == (200, b"signed")
+    other = await form.connect(gateway)
+    other.ask(target, b"forged", headers)
+    assert error_of(await other.head()) == (403, "InvalidSignatureException")
+    assert len(bench.exchanges) == 1
+
+
+@pytest.mark.clause("2.4-1")
+@pytest.mark.parametrize("body", [b"", b"any"])
+async def test_a_presigned_post_whose_body_is_not_signed_is_good_for_none(asking, version, body):
+    """Or whoever has the URL could say what is created with it."""
+    bench, gateway = asking
+    client = await version.connect(gateway)
+    target, headers = presigned("/gather", **{"x-amz-content-sha256": "UNSIGNED-PAYLOAD"})
+    client.ask(target, body, headers)
+    assert error_of(await client.head()) == (403, "InvalidSignatureException")
+    assert bench.exchanges == []
+
+
+@pytest.mark.clause("2.4-1")
+async def test_a_presigned_post_without_a_hash_is_good_for_the_empty_body(asking, version):
+    bench, gateway = asking
+    target, headers = presigned("/gather")
+    for body, status in ((b"", 200), (b"any", 403)):
+        client = await version.connect(gateway)
+        client.ask(target, body, headers)
+        assert (await client.answer())[0] == status
+    assert len(bench.exchanges) == 1
+
+
+@pytest.mark.clause("3-5")
+async def test_a_presigned_post_is_good_for_five_minutes_at_most(asking, version):
+    bench, gateway = asking
+    client = await version.connect(gateway)
+    target, headers = presigned("/gather", expires=3600)
+    client.ask(target, b"", headers)
+    assert error_of(await client.head()) == (400, "IncompleteSignatureException")
+    assert bench.exchanges == []
+
+
+@pytest.mark.clause("2.4-6")
+async def test_what_a_principal_may_not_do_is_refused_in_aws_words(asking, version):
+    _, gateway = asking
+    client = await version.connect(gateway)
+    client.ask("/run", b"", signature("/run", b""))
+    status, body = await client.answer()
+    assert status == 403
+    assert json.loads(body)["Message"] == (
+        "User: arn:aws:sts::000000000000:federated-user/chat is not authorized to perform: "
+        "sagemaker:run on resource: * because no identity-based policy allows the sagemaker:run "
+        "action"
+    )
 
 
 @pytest.mark.clause("2.4-1")

@@ -238,7 +238,7 @@ async def test_a_client_that_leaves_before_the_101_frees_its_place_at_once(gatew
         model = await container.stream()
         client.reset()
         assert await model.eof() == b""
-    await eventually(lambda: not gateway.gateway.streams.being_opened)
+    await eventually(lambda: gateway.gateway.streams.idle)
 
 
 # --- A client that half-closes -------------------------------------------------------------------

@@ -14,7 +14,6 @@ from dataclasses import replace
 import pytest
 from hyperframe.frame import DataFrame, SettingsFrame, WindowUpdateFrame
 
-from partway.gateway.limits import MAX_SOCKET_READ
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.streams.session import Session, State
 from partway.protocol import limits
@@ -24,7 +23,7 @@ from tests.wire.event_dialect import as_event
 from tests.wire.event_messages import END, EventMessage, part_event
 from tests.wire.http2_peers import RawHttp2Client
 from tests.wire.http2_streams import RawHttp2Stream, bidirectional_request
-from tests.wire.peers import ModelStream, RawContainer, RunningGateway, eventually
+from tests.wire.peers import MAX_SOCKET_READ, ModelStream, RawContainer, RunningGateway, eventually
 
 NOBODY = 1e9  # a time that never comes
 SMALL = 64 * KIB

@@ -8,7 +8,6 @@ import ssl
 
 import pytest
 
-from partway.gateway.limits import MAX_SOCKET_READ
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol import limits
 from partway.protocol.limits import KIB, MIB
@@ -19,6 +18,7 @@ from tests.wire.event_messages import END, part_event
 from tests.wire.http2_peers import PREFACE, RawHttp2Client, start_tls
 from tests.wire.http2_streams import EVENT_STREAM, bidirectional_request
 from tests.wire.peers import (
+    MAX_SOCKET_READ,
     RAW,
     ModelStream,
     RawClient,

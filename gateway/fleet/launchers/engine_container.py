@@ -29,7 +29,7 @@ from partway.gateway.fleet.limits import (
     OUTPUT_BURST,
     OUTPUT_RATE,
 )
-from partway.gateway.waiting import pause, time_limit
+from partway.gateway.waiting import pause, set_or_over, time_limit
 from partway.log_lines import LogLine
 from partway.protocol.rates import Allowance
 
@@ -268,6 +268,4 @@ class EngineContainer:
 
     async def _ended_or(self, wait: float) -> None:
         """Wait for its end, but no longer than so many seconds."""
-        with suppress(TimeoutError):
-            async with time_limit(self._clock, wait):
-                await self._over.wait()
+        await set_or_over(self._over, self._clock, wait)

@@ -259,9 +259,8 @@ async def launch(
         leash: ends it should this process end before it; may hold others too.
         on_output: takes what it prints, as it comes.
         with_errors: whether what it says on standard error is output too, or goes to ours.
-        readiness: finds out whether it is ready, as
-            :func:`~partway.gateway.fleet.launchers.startup.pinged` does; None if nobody needs to
-            know, or gives it a limit.
+        readiness: returns once what listens at an address is ready; None if nobody needs to know,
+            or gives it a limit.
         start_timeout: seconds from its start until it must be ready (clause 1.1-3); it is killed
             if they are not enough.
         wait_for_all: whether its end is that of everything that holds its output. Otherwise it

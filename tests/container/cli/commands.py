@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.processes import ready_url
 
 #: Nothing here takes this long, in seconds.
-PATIENCE = 20
+PATIENCE = 40
 
 #: What configures the command.
 _SETTINGS = ("PARTWAY_", "SM_MODEL_DIR", "SAGEMAKER_")

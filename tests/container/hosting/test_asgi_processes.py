@@ -69,7 +69,7 @@ def test_as_the_page_says() -> None:
             with pytest.raises(urllib.error.HTTPError, match="404"):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/ping")
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=20)
+            process.communicate(timeout=40)
         finally:
             process.kill()
 

@@ -372,7 +372,7 @@ def test_what_a_process_says_is_said(tmp_path: Path) -> None:
         [sys.executable, str(script), str(tmp_path), "go"],
         env=ENVIRONMENT,
         capture_output=True,
-        timeout=20,
+        timeout=40,
         check=True,
     )
     assert ended.stdout == b"hello\ncomputing\n"

@@ -446,6 +446,6 @@ async def main():
 asyncio.run(main())
 """
     ended = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, timeout=20, check=False
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, timeout=40, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"hangs\n", b"")

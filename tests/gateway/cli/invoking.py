@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.conftest import ROOT
 
 #: Nothing here takes this long, in seconds.
-PATIENCE = 20
+PATIENCE = 40
 
 
 class Ended(NamedTuple):

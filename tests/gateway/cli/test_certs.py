@@ -79,7 +79,7 @@ def test_a_shell_takes_the_lines(tmp_path, shell, capsys):
     process = subprocess.run(
         [shell, "-c", f'eval "$1"{show}', shell, text],
         capture_output=True,
-        timeout=20,
+        timeout=40,
         check=False,
         cwd=tmp_path,
     )

@@ -145,7 +145,7 @@ def test_a_signal_ends_the_command_and_all_that_it_has_started(tmp_path, number)
         while not pids.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=40)
     assert (process.returncode, errors) == (130, "partway conform: interrupted\n")
     assert [pid for pid in pids.read_text().split() if _runs(int(pid))] == []
 

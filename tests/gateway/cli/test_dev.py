@@ -32,7 +32,7 @@ needs_watchfiles = pytest.mark.skipif(
 )
 
 #: Nothing here takes this long, in seconds.
-PATIENCE = 20
+PATIENCE = 40
 
 MODEL = """
 from partway.container import Model, Stream

@@ -183,5 +183,5 @@ def test_a_signal_ends_it(path):
                 connection.settimeout(20)
                 assert connection.recv(3) == b"GET"
                 process.send_signal(signal.SIGINT)
-                _, errors = process.communicate(timeout=20)
+                _, errors = process.communicate(timeout=40)
     assert (process.returncode, errors) == (130, "partway replay: interrupted\n")

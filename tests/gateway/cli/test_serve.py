@@ -10,6 +10,7 @@ import re
 import resource
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -34,7 +35,7 @@ RAW = "payloadpart.v1.raw"
 JSON = "payloadpart.v1.json"
 
 #: Nothing here takes this long, in seconds.
-PATIENCE = 20
+PATIENCE = 40
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -526,3 +527,29 @@ def test_where_nothing_can_be_kept_it_serves_all_the_same(monkeypatch, capsys):
         return await serving
 
     assert asyncio.run(listening()) == 0
+
+
+def test_its_store_is_in_its_data_directory_and_closed_at_its_end(start, tmp_path):
+    folder = tmp_path / "data"
+    process = start("--data-dir", str(folder))
+    ready_url(process)
+    file = folder / "store.db"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.with_name("store.db-wal").exists()
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[0] == 0
+    assert not file.with_name("store.db-wal").exists()
+
+
+def test_a_store_that_cannot_be_used_ends_the_start(refused, tmp_path):
+    tmp_path.chmod(0o700)
+    file = tmp_path / "store.db"
+    file.write_bytes(b"somebody's notes\n" * 100)
+    code, errors = refused("--data-dir", str(tmp_path), "--port", "0")
+    assert code == 1
+    assert errors == (
+        f"partway serve: {file}: this must be a database that Partway has made, and it is no "
+        "database at all; move it away, or name another folder with --data-dir DIR "
+        "(SQLITE_NOTADB)\n"
+    )
+    assert file.read_bytes() == b"somebody's notes\n" * 100

@@ -17,7 +17,7 @@ from partway.gateway.cli.main import main
 from tests.conftest import ROOT
 from tests.processes import ready_url
 
-PATIENCE = 20
+PATIENCE = 40
 STREAM = "/endpoints/echo/invocations-bidirectional-stream"
 
 Serve = Callable[..., subprocess.Popen[bytes]]

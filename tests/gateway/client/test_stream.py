@@ -18,7 +18,7 @@ from partway.gateway.client import (
     StreamRefused,
     connect,
 )
-from partway.gateway.limits import CLIENT_RECEIVE_HIGH_WATER, GATEWAY_PING_INTERVAL, MAX_SOCKET_READ
+from partway.gateway.limits import CLIENT_RECEIVE_HIGH_WATER, GATEWAY_PING_INTERVAL
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import KIB, MAX_PART_BYTES, MIB, PART_OVERHEAD, WRITE_HIGH_WATER
 from tests.frame_factory import BINARY, CONTINUATION, TEXT, close, frame
@@ -31,7 +31,7 @@ from tests.gateway.client.peers import (
     until,
     url_of,
 )
-from tests.wire.peers import ENDPOINT, RawContainer, soon
+from tests.wire.peers import ENDPOINT, MAX_SOCKET_READ, RawContainer, soon
 
 # --- A conversation -------------------------------------------------------------------------------
 

@@ -67,7 +67,8 @@ class ApiGateway:
         if not list(self.resources.all("model")):
             await self._fill()
         self.of.fleet.start(self.settings.endpoints)
-        self.of.fleet.start(await self.keeper.start())
+        await self.keeper.start()
+        self.of.fleet.start(self.keeper.found)
         await turns()
         return self
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from urllib.parse import urlsplit
 
+import botocore.session
 import pytest
 
 from partway.gateway.control.errors import (
@@ -41,6 +43,11 @@ class Asked:
         self.calls.append((members, identity, request_id))
         return {"Members": members, "At": 1700000000.25}
 
+    async def list(self, members, identity, request_id):
+        identity.check("sagemaker:ListEndpoints", "*")
+        self.calls.append((members, identity, request_id))
+        return {"Endpoints": []}
+
     async def nothing(self, members, identity, request_id):
         identity.check("sagemaker:Nothing", "*")
         return
@@ -57,6 +64,7 @@ class Asked:
             "SageMaker",
             {
                 "Echo": self.echo,
+                "ListEndpoints": self.list,
                 "Nothing": self.nothing,
                 "Refuse": self.refuse,
                 "Fail": self.fail,
@@ -136,7 +144,10 @@ async def test_an_unknown_operation_is_named_with_those_that_there_are(asked, ta
     error = response.json
     assert error["__type"] == "UnknownOperationException"
     assert said in error["message"]
-    assert "SageMaker.Echo, SageMaker.Fail, SageMaker.Nothing, SageMaker.Refuse" in error["message"]
+    assert (
+        "SageMaker.Echo, SageMaker.Fail, SageMaker.ListEndpoints, SageMaker.Nothing"
+        in error["message"]
+    )
     assert len(error["message"]) < 500
 
 
@@ -209,3 +220,74 @@ def test_each_operation_checks_its_sender_and_what_reads_changes_nothing():
         assert route.control
         assert route.action == f"logs:{route.name}"
     assert [route.name for route in routes if route.changes] == ["CreateModel", "DeleteTags"]
+
+
+# --- Who may -------------------------------------------------------------------------------------
+
+PRINCIPALS = """
+[[principals]]
+name = "deployment"
+actions = ["sagemaker:*"]
+[[principals.keys]]
+access_key_id = "AKIDDEPLOYMENT"
+secret_access_key = "deployments"
+
+[[principals]]
+name = "chat"
+[[principals.keys]]
+access_key_id = "AKIDCHAT"
+secret_access_key = "chats"
+"""
+
+
+@pytest.fixture
+async def signing(gateway_for, tmp_path):
+    """Operations of a gateway that asks who asks."""
+    path = tmp_path / "principals.toml"
+    path.write_text(PRINCIPALS)
+    path.chmod(0o600)
+    asked = Asked()
+    asked.gateway = await gateway_for(auth="sigv4", principals=path, routes=asked.routes)
+    return asked
+
+
+def presigned(gateway, key, secret):
+    """A request that lists endpoints, by a URL that botocore has presigned."""
+    client = botocore.session.Session().create_client(
+        "sagemaker",
+        "us-east-1",
+        endpoint_url=f"http://localhost:{gateway.port}",
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+    )
+    url = urlsplit(client.generate_presigned_url("list_endpoints", ExpiresIn=300))
+    head = post("SageMaker.ListEndpoints", b"").replace(
+        b"Host: localhost", f"Host: {url.netloc}".encode()
+    )
+    return head.replace(b"POST / ", f"POST /?{url.query} ".encode())
+
+
+async def test_a_presigned_url_of_botocores_lists(signing):
+    listed = presigned(signing.gateway, "AKIDDEPLOYMENT", "deployments")
+    assert (await signing.gateway.request(listed)).status == 200
+    ((members, identity, _),) = signing.calls
+    assert (members, identity.principal) == ({"checked": "ListEndpoints"}, "deployment")
+
+
+async def test_who_may_invoke_alone_may_not_list(signing):
+    response = await signing.gateway.request(presigned(signing.gateway, "AKIDCHAT", "chats"))
+    assert (response.status, response.json["__type"]) == (400, "AccessDeniedException")
+    assert response.json["message"] == (
+        "User: arn:aws:sts::000000000000:federated-user/chat is not authorized to perform: "
+        "sagemaker:ListEndpoints on resource: * because no identity-based policy allows the "
+        "sagemaker:ListEndpoints action"
+    )
+
+
+@pytest.mark.parametrize("host", ["evil.example", "192.0.2.1:8090"])
+async def test_a_page_whose_name_is_made_to_point_here_changes_nothing(asked, host):
+    request = post("SageMaker.Echo").replace(b"Host: localhost", f"Host: {host}".encode())
+    response = await asked.gateway.request(request)
+    assert (response.status, response.json["__type"]) == (400, "AccessDeniedException")
+    assert "Host must be this machine's loopback" in response.json["message"]
+    assert asked.calls == []

@@ -1,16 +1,15 @@
-"""What holds the processes of these tests."""
+"""What these tests have in common: the leash of their processes, an engine, a clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from partway.gateway.fleet.leash import Leash
-from tests.gateway.fleet.fakes import FakeFleet
-
-# No module of tests by its name, so that what its assertions found is not shown otherwise.
-pytest.register_assert_rewrite("tests.gateway.fleet.launchers.contract")
+from tests.gateway.fleet.launchers.fake_engine import FakeEngine
+from tests.gateway.streams.fakes import FakeClock
 
 # No module of tests by its name, so that what its assertions found is not shown otherwise.
 pytest.register_assert_rewrite("tests.gateway.fleet.launchers.contract")
@@ -24,8 +23,14 @@ def leash() -> Iterator[Leash]:
 
 
 @pytest.fixture
-async def of():
-    fake = FakeFleet()
+async def fake(anyio_backend: object, no_leaks: None, tmp_path: Path) -> AsyncIterator[FakeEngine]:
+    """A container engine at a socket of its own."""
+    fake = FakeEngine(tmp_path / "engine.sock")
+    await fake.start()
     yield fake
-    fake.fleet.hasten()
-    await fake.fleet.stop()
+    await fake.stop()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()

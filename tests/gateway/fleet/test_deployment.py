@@ -212,6 +212,36 @@ async def test_what_has_come_up_in_part_serves_until_its_successor_is_up(of):
     assert of.launcher.running == of.launcher.containers[2:]
 
 
+async def test_what_serves_is_not_left_for_what_has_nothing_in_service(of):
+    of.launcher.troubles.extend(["Connection refused"] * 2)
+    await of.apply(endpoint("echo", variant(name="B", instances=2), variant(name="A")))
+    *kept, other = of.launcher.containers
+    await of.apply(endpoint("echo", variant(name="B")))
+    with of.router.lease("echo") as lease:
+        assert lease.place.container == other.address
+    kept[0].trouble = None
+    await of.advance(6)
+    assert of.status().state == "InService"
+    with of.router.lease("echo") as lease:
+        assert lease.place.container == kept[0].address
+
+
+async def test_what_was_kept_and_is_given_up_leaves_what_serves(of):
+    await of.apply(endpoint("echo", variant(name="A"), variant(name="B")))
+    of.launcher.troubles.append("Connection refused")
+    of.launcher.containers[1].end("was ended by SIGKILL")
+    await of.advance(1)
+    await of.apply(endpoint("echo", variant(name="B")))
+    assert of.status().state == "Updating"
+    of.launcher.lasting("there is no such program")
+    of.launcher.containers[2].end("was ended by SIGKILL")
+    await of.advance(5)
+    status = of.status()
+    assert (status.state, status.reason) == ("InService", "there is no such program")
+    with of.router.lease("echo") as lease:
+        assert lease.variant == "A"
+
+
 async def test_where_nothing_served_some_of_each_variant_is_better_than_nothing(of, caplog):
     of.launcher.errors.append(None)
     of.launcher.passing(12, "all GPUs are taken")

@@ -10,29 +10,27 @@ from hypothesis import strategies as st
 
 from partway.gateway.fleet.least_loaded import LeastLoaded
 
-STEPS = st.lists(st.tuples(st.integers(0, 5), st.one_of(st.none(), st.integers(0, 4))), max_size=60)
+STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=60)
 
 
 @given(STEPS, st.integers(0, 5))
 def test_who_has_least_is_known_at_any_time(steps, but):
     least, counts = LeastLoaded(random.Random(1)), {}
     for who, count in steps:
-        if count is not None:
-            counts[who] = count
-            least.has(who, count)
-        elif who in counts:
-            del counts[who]
-            least.remove(who)
-        assert len(least) == len(counts)
-        chosen = least.choose()
-        assert (chosen is None) == (not counts)
-        if counts:
-            assert counts[chosen] == min(counts.values())
+        counts[who] = count
+        least.has(who, count)
+        assert counts[least.choose()] == min(counts.values())
         others = {each: count for each, count in counts.items() if each != but}
         other = least.choose(but=but)
         assert (other is None) == (not others)
         if others:
             assert others[other] == min(others.values())
+
+
+def test_nobody_is_chosen_of_none():
+    least = LeastLoaded(random.Random(1))
+    assert least.choose() is None
+    assert least.choose(but=3) is None
 
 
 def test_ties_are_decided_at_random():

@@ -27,11 +27,6 @@ from tests.gateway.streams.fakes import FakeClock
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 async def folder(
     anyio_backend: object, no_leaks: None, tmp_path: Path, clock: FakeClock
 ) -> AsyncIterator[OutputFolder]:

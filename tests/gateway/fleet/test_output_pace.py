@@ -6,7 +6,6 @@ import pytest
 
 from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
 from partway.gateway.fleet.output_pace import OutputPace
-from tests.gateway.streams.fakes import FakeClock
 
 
 class Source:
@@ -20,11 +19,6 @@ class Source:
 
     def resume_reading(self) -> None:
         self.calls.append("resume")
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +22,9 @@ from tests.gateway.streams.fakes import FakeClock
 
 
 @pytest.fixture
-async def fake(anyio_backend, no_leaks, tmp_path, monkeypatch) -> AsyncIterator[FakeEngine]:
-    fake = FakeEngine(tmp_path / "engine.sock")
+def fake(fake, monkeypatch) -> FakeEngine:
     monkeypatch.setenv("DOCKER_HOST", fake.where)
-    await fake.start()
-    yield fake
-    await fake.stop()
+    return fake
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ MODEL = ARNS.of("model", "m")
 CONFIG = ARNS.of("endpoint-config", "c")
 CREATE = a_route("CreateModel", leave=Leave.OF_OPERATION, control=True, changes=True)
 DESCRIBE = a_route("DescribeModel", leave=Leave.OF_OPERATION, control=True)
+LEVEL = logging.getLogger("partway.audit").level
 SOMEBODY = Identity("somebody", arn="arn:…/somebody")
 NOBODY_MAY = Identity("somebody", may=lambda *_: False, arn="arn:…/somebody")
 
@@ -93,12 +94,26 @@ def test_a_change_that_was_refused(lines):
     assert (line["outcome"], line["resource"]) == ("AccessDeniedException", MODEL)
 
 
-def test_a_change_that_was_refused_before_anybody_was_known(lines):
+def test_what_strangers_ask_for_fills_no_log(lines):
     with pytest.raises(AccessDenied), audited(CREATE, Recorded()):
         raise AccessDenied("who?")
+    assert lines() == []
+
+
+def test_a_change_that_was_refused_before_its_operation_knew_of_what(lines):
+    with pytest.raises(InputValidationError):
+        run(CREATE, SOMEBODY, error=InputValidationError("no"))
     (line,) = lines()
-    assert (line["principal"], line["action"]) == (None, "sagemaker:CreateModel")
-    assert (line["resource"], line["outcome"]) == (None, "AccessDeniedException")
+    assert (line["principal"], line["action"]) == ("somebody", "sagemaker:CreateModel")
+    assert (line["resource"], line["outcome"]) == (None, "InputValidationError")
+
+
+def test_changes_are_told_however_quiet_the_log_is(lines, caplog):
+    caplog.set_level(logging.ERROR, "partway")
+    caplog.handler.setLevel(logging.NOTSET)
+    logging.getLogger("partway.audit").setLevel(LEVEL)
+    run(CREATE, SOMEBODY, ("sagemaker:CreateModel", MODEL))
+    assert len(lines()) == 1
 
 
 def test_a_line_is_bounded_whatever_is_asked_for(lines):

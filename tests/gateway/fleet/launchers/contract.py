@@ -35,7 +35,7 @@ from partway.gateway.fleet.launchers.launcher import (
     Order,
     RunningContainer,
 )
-from partway.gateway.fleet.launchers.startup import pinged
+from partway.gateway.fleet.startup import pinged
 from tests.gateway.fleet.launchers.tried_container import LAST_WORDS
 from tests.gateway.fleet.processes import Output, eventually, soon
 
@@ -210,8 +210,8 @@ class LauncherContract:
 
     async def test_what_it_says_arrives(self, launch, output):
         await launch()
-        for stream in (b"output", b"error"):
-            await eventually(lambda: b"this is said to standard %b\n" % stream in output.data)  # noqa: B023
+        said = [b"this is said to standard %b\n" % stream for stream in (b"output", b"error")]
+        await eventually(lambda: all(line in output.data for line in said))
 
     async def test_nobody_has_to_wait_for_its_end(self, launch):
         container = await launch()

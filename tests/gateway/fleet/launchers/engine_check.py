@@ -17,7 +17,7 @@ from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.fleet.launchers.startup import pinged
+from partway.gateway.fleet.startup import pinged
 from tests.gateway.fleet.launchers.contract import (
     GRACE,
     TRIED,

@@ -21,6 +21,7 @@ from typing import Any
 from aiohttp import web
 
 from partway.gateway.fleet.launchers.engine_image import LABEL
+from tests.gateway.fleet.fakes import turns
 from tests.gateway.fleet.processes import eventually
 
 #: What an image that can be started says of itself.
@@ -117,10 +118,13 @@ class FakeEngine:
 
     async def stop(self) -> None:
         """Go away, and hang up on whoever waits for anything."""
+        self.socket.unlink(missing_ok=True)
+        # asyncio would drop a connection that it is just accepting, and leave it open: Python 3.11
+        # has no place for it in a server that is closed.
+        await turns()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        self.socket.unlink(missing_ok=True)
 
     async def container(self) -> FakeContainer:
         """The only one, once it runs and its end is waited for."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -27,4 +26,4 @@ def test_what_was_written_all_the_same_goes_with_it():
 
 def test_one_that_somebody_has_removed_is_no_error():
     with empty_model_dir() as name:
-        os.rmdir(name)  # noqa: PTH106
+        Path(name).rmdir()

@@ -39,14 +39,6 @@ BOTH_WAYS_OUT = ("docker build, docker load", "[images]")
 
 
 @pytest.fixture
-async def fake(anyio_backend, no_leaks, tmp_path) -> AsyncIterator[FakeEngine]:
-    fake = FakeEngine(tmp_path / "engine.sock")
-    await fake.start()
-    yield fake
-    await fake.stop()
-
-
-@pytest.fixture
 async def launcher(fake) -> AsyncIterator[EngineLauncher]:
     launcher = EngineLauncher("mine", find=lambda: fake.where)
     yield launcher
@@ -323,7 +315,7 @@ async def test_a_closed_launcher_waits_as_long_as_containers_are_removed(fake, c
         )
         clock.advance(ENGINE_REMOVAL_TIMEOUT - 1)
         turns.release()
-        await eventually(lambda: len(fake.containers) == left)  # noqa: B023
+        await eventually(lambda: len(fake.containers) == left)  # noqa: B023 (called in its own round only)
     await soon(closing)
     assert "left to the engine" not in caplog.text
 

@@ -27,24 +27,10 @@ from partway.gateway.fleet.limits import (
     PULL_SILENCE,
     PULL_TIMEOUT,
 )
-from tests.gateway.fleet.launchers.fake_engine import PORT, FakeEngine, refusal
+from tests.gateway.fleet.launchers.fake_engine import PORT, refusal
 from tests.gateway.fleet.processes import eventually, soon
-from tests.gateway.streams.fakes import FakeClock
 
 JSON = {"Content-Type": "application/json"}
-
-
-@pytest.fixture
-async def fake(anyio_backend, no_leaks, tmp_path) -> AsyncIterator[FakeEngine]:
-    fake = FakeEngine(tmp_path / "engine.sock")
-    await fake.start()
-    yield fake
-    await fake.stop()
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture

@@ -21,21 +21,13 @@ from partway.gateway.fleet.limits import (
     KILL_TIMEOUT,
     OUTPUT_BURST,
 )
-from tests.gateway.fleet.launchers.fake_engine import FakeEngine, refusal
+from tests.gateway.fleet.launchers.fake_engine import refusal
 from tests.gateway.fleet.processes import Output, eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
 RUNNING = EngineState(True, 0, False, "", 40123)
 
 Run = Callable[..., Awaitable[EngineContainer]]
-
-
-@pytest.fixture
-async def fake(anyio_backend, no_leaks, tmp_path) -> AsyncIterator[FakeEngine]:
-    fake = FakeEngine(tmp_path / "engine.sock")
-    await fake.start()
-    yield fake
-    await fake.stop()
 
 
 @pytest.fixture
@@ -241,7 +233,7 @@ async def test_what_it_prints_comes_once_and_in_order(run, fake, output):
         line = b"line %d\n" % number
         one.says(line, 1 + number % 2)
         said += line
-        await eventually(lambda: output.data == said)  # noqa: B023
+        await eventually(lambda: output.data == said)  # noqa: B023 (called in its own round only)
         if number % 2:
             await fake.stop()
             line = b"said while the engine was away\n"

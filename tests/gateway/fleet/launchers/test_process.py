@@ -22,7 +22,6 @@ from partway.gateway.fleet.launchers.process import (
     free_port,
     launch,
 )
-from partway.gateway.fleet.launchers.startup import pinged
 from partway.gateway.fleet.leash import Leash
 from partway.gateway.fleet.limits import (
     KILL_TIMEOUT,
@@ -30,6 +29,7 @@ from partway.gateway.fleet.limits import (
     START_TIMEOUT,
     STOP_GRACE,
 )
+from partway.gateway.fleet.startup import pinged
 from tests.gateway.fleet.processes import Output, eventually, is_gone, soon, until_gone
 from tests.gateway.streams.fakes import FakeClock
 
@@ -47,11 +47,6 @@ for answer in (b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n", b""):
 """
 
 Start = Callable[..., Awaitable[ContainerProcess]]
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture

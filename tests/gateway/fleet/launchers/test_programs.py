@@ -22,7 +22,6 @@ from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.process import HOST, ContainerProcess
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
 from partway.gateway.fleet.limits import OUTPUT_BURST, OUTPUT_RATE
-from partway.gateway.limits import MAX_SOCKET_READ
 from tests.gateway.fleet.launchers.contract import (
     TRIED,
     LauncherContract,
@@ -32,6 +31,7 @@ from tests.gateway.fleet.launchers.contract import (
 )
 from tests.gateway.fleet.processes import Output, eventually, soon, until_gone
 from tests.gateway.streams.fakes import FakeClock
+from tests.wire.peers import MAX_SOCKET_READ
 
 TRIED_PROGRAM = Program((sys.executable, str(TRIED)))
 
@@ -133,7 +133,7 @@ async def test_where_there_is_no_model_the_directory_is_empty(launch, launcher, 
     container = await launch(*shell("echo $SM_MODEL_DIR"))
     await soon(container.wait())
     folder = output.data.decode().strip()
-    assert not stat.S_IMODE(os.stat(folder).st_mode) & 0o222  # noqa: PTH116
+    assert not stat.S_IMODE(os.stat(folder).st_mode) & 0o222  # noqa: PTH116 (in a coroutine a Path may not be asked)
     await launcher.aclose()
     assert not is_folder(Path(folder))
 
@@ -235,7 +235,7 @@ async def test_there_is_no_such_folder(launch, tmp_path):
 async def test_descriptors_come_back(launch, launcher):
     await launch(*IDLE)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = max(int(name) for name in os.listdir("/dev/fd"))  # noqa: PTH208
+    used = max(int(name) for name in os.listdir("/dev/fd"))  # noqa: PTH208 (in a coroutine a Path may not be asked)
     spare = [os.open("/dev/null", os.O_RDONLY) for _ in range(used)]
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (used, hard))
@@ -287,7 +287,7 @@ class TestItPrintsWithoutEnd:
         for _ in range(3):
             before = len(output.data)
             clock.advance_to(clock.armed[0].due)
-            await eventually(lambda: clock.armed and len(output.data) > before)  # noqa: B023
+            await eventually(lambda: clock.armed and len(output.data) > before)  # noqa: B023 (called in its own round only)
         assert len(output.data) <= most + OUTPUT_RATE * (clock.now - FakeClock().now)
         assert await soon(noisy.stop(30)) is True
         assert str(noisy.ended) == "was ended by SIGTERM"

@@ -289,13 +289,13 @@ def test_however_pytest_ends_the_container_is_gone(tmp_path, number):
                 time.sleep(0.01)  # nothing tells when another process has made a file
             family = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
             process.send_signal(number)
-            output, _ = process.communicate(timeout=20)
+            output, _ = process.communicate(timeout=40)
         finally:
             process.kill()
     if number == signal.SIGINT:
         assert process.returncode == pytest.ExitCode.INTERRUPTED
         assert b"KeyboardInterrupt" in output
-    _, alive = psutil.wait_procs(family, timeout=20)
+    _, alive = psutil.wait_procs(family, timeout=40)
     assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
 
 

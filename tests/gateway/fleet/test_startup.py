@@ -1,4 +1,4 @@
-"""partway.gateway.fleet.launchers.startup: /ping, asked of servers that say what they are told."""
+"""partway.gateway.fleet.startup, by pings of servers that say what they are told."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.launchers.process import HOST, free_port
-from partway.gateway.fleet.launchers.startup import pinged
 from partway.gateway.fleet.limits import PING_TIMEOUT, STARTUP_PING_LONGEST, STARTUP_PING_SHORTEST
+from partway.gateway.fleet.startup import pinged
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.streams.fakes import FakeClock
 
