@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from partway.gateway.control.endpoint_records import CHANGING, EndpointRecord
-from partway.gateway.control.planned import Plan
+from partway.gateway.control.planned import DeploymentPlan
 from partway.gateway.control.resources import Resource
 from partway.gateway.fleet.routing import RoutedVariant
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
@@ -94,7 +94,7 @@ def _of_state(state: tuple[EndpointState, str]) -> dict[str, str]:
     return answer
 
 
-def _variants(plan: Plan, taking: Mapping[str, RoutedVariant], since: float) -> list[Any]:
+def _variants(plan: DeploymentPlan, taking: Mapping[str, RoutedVariant], since: float) -> list[Any]:
     """The variants of a plan, with how many instances of each take streams and requests."""
     summaries = []
     for variant in plan.variants:

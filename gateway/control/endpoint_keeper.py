@@ -13,7 +13,7 @@ from partway.gateway.control.endpoint_records import CHANGING, SETTLED, Endpoint
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.limits import STORE_RETRY_INTERVAL
 from partway.gateway.control.local_paths import LocalRoots
-from partway.gateway.control.planned import ApiSurroundings, Plan, planned
+from partway.gateway.control.planned import ApiSurroundings, DeploymentPlan, planned
 from partway.gateway.control.resources import Resource, Resources
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
@@ -117,7 +117,7 @@ class EndpointKeeper:
 
     # --- What there is to be ---------------------------------------------------------------------
 
-    async def endpoint_of(self, name: str, plan: Plan) -> Endpoint:
+    async def endpoint_of(self, name: str, plan: DeploymentPlan) -> Endpoint:
         """What the fleet is to run.
 
         Raises:

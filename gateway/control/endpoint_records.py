@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from partway.gateway.control.planned import Plan
+from partway.gateway.control.planned import DeploymentPlan
 from partway.gateway.control.resources import Resource
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 
@@ -31,8 +31,8 @@ class EndpointRecord:
     """
 
     state: EndpointState
-    serving: Plan | None
-    coming: Plan | None
+    serving: DeploymentPlan | None
+    coming: DeploymentPlan | None
     reason: str
     began: float
 
@@ -49,13 +49,13 @@ class EndpointRecord:
         )
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> DeploymentPlan:
         """What is in force; of an endpoint that has never been in service, what was to be."""
         plan = self.serving or self.coming
         assert plan is not None, "it was created by one"
         return plan
 
-    def changing_to(self, plan: Plan, now: float) -> EndpointRecord:
+    def changing_to(self, plan: DeploymentPlan, now: float) -> EndpointRecord:
         """The record when an update to something else begins."""
         return EndpointRecord(EndpointState.UPDATING, self.serving, plan, "", now)
 
@@ -94,11 +94,11 @@ class EndpointRecord:
         return dataclasses.replace(resource, modified=now, members=members, kept=kept)
 
 
-def _json_of(plan: Plan | None) -> Mapping[str, Any] | None:
+def _json_of(plan: DeploymentPlan | None) -> Mapping[str, Any] | None:
     if plan is None:
         return None
     return {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
 
 
-def _plan_of(kept: Mapping[str, Any] | None) -> Plan | None:
-    return None if kept is None else Plan(**kept)
+def _plan_of(kept: Mapping[str, Any] | None) -> DeploymentPlan | None:
+    return None if kept is None else DeploymentPlan(**kept)

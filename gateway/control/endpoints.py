@@ -20,7 +20,7 @@ from partway.gateway.control.errors import (
 from partway.gateway.control.json_rpc import Answer, ControlOperation
 from partway.gateway.control.limits import MAX_RESOURCES
 from partway.gateway.control.listing import Listed, page_of
-from partway.gateway.control.planned import Members, Plan
+from partway.gateway.control.planned import DeploymentPlan, Members
 from partway.gateway.control.resources import Kind, Resource, Resources
 from partway.gateway.control.tags import new_tags
 from partway.gateway.fleet.routing import Router
@@ -175,7 +175,7 @@ class EndpointOperations:
             await self._change(resource, plan, anew=False)
         return {"EndpointArn": arn}
 
-    async def _change(self, resource: Resource, plan: Plan, *, anew: bool) -> None:
+    async def _change(self, resource: Resource, plan: DeploymentPlan, *, anew: bool) -> None:
         endpoint = await self._keeper.endpoint_of(resource.name, plan)
         record = self._keeper.record_of(resource).changing_to(plan, self._now())
         await self._keeper.begin(resource, record, endpoint, anew=anew)
@@ -244,15 +244,15 @@ class EndpointOperations:
         self._catalogue.allowed(identity, action, "endpoint-config", config)
         return arn
 
-    def _plan_of(self, members: Members) -> Plan:
+    def _plan_of(self, members: Members) -> DeploymentPlan:
         """Copies of a configuration and of its models, with how it is to be deployed."""
         config = self._catalogue.existing("endpoint-config", members["EndpointConfigName"]).members
         names = [variant["ModelName"] for variant in config["ProductionVariants"]]
         models = {name: self._catalogue.existing("model", name).members for name in names}
-        return Plan(config, models, deployment=members.get("DeploymentConfig", {}))
+        return DeploymentPlan(config, models, deployment=members.get("DeploymentConfig", {}))
 
 
-def _retaining(plan: Plan, before: Plan, but: set[str]) -> Plan:
+def _retaining(plan: DeploymentPlan, before: DeploymentPlan, but: set[str]) -> DeploymentPlan:
     """A plan with the weights and numbers of instances that its variants have had.
 
     Args:
@@ -270,7 +270,7 @@ def _retaining(plan: Plan, before: Plan, but: set[str]) -> Plan:
     return dataclasses.replace(plan, **changes)
 
 
-def _weighed(before: Plan, desired: list[Members], arn: str) -> Plan:
+def _weighed(before: DeploymentPlan, desired: list[Members], arn: str) -> DeploymentPlan:
     """A plan with other numbers of instances, or other weights.
 
     Raises:

@@ -29,7 +29,7 @@ _PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DeploymentPlan:
     """What an endpoint is made of: copies, so that what they were made from may be deleted.
 
     Attributes:
@@ -112,7 +112,7 @@ class ApiSurroundings:
     gpus: int = 0
 
 
-def planned(name: str, plan: Plan, around: ApiSurroundings) -> Endpoint:
+def planned(name: str, plan: DeploymentPlan, around: ApiSurroundings) -> Endpoint:
     """What the fleet is to run for an endpoint.
 
     Looks at the file system where model data are on this machine.
@@ -133,7 +133,7 @@ def planned(name: str, plan: Plan, around: ApiSurroundings) -> Endpoint:
     return Endpoint(name, around.policy, variants)
 
 
-def _variant_of(plan: Plan, variant: Members, around: ApiSurroundings) -> Variant:
+def _variant_of(plan: DeploymentPlan, variant: Members, around: ApiSurroundings) -> Variant:
     container = plan.container_of(variant)
     source = _source_of(variant["ModelName"], container, around)
     hostname = container.get("ContainerHostname")

@@ -25,10 +25,12 @@ class _Version:
     """An endpoint's groups, by their variants' names.
 
     Attributes:
+        number: counted from 1.
         endpoint: what it is of.
         groups: may be another version's too, where a variant's instances stay what they were.
     """
 
+    number: int
     endpoint: Endpoint
     groups: Mapping[str, Group]
 
@@ -250,7 +252,7 @@ class Deployment:
                 groups[variant.name] = old
             else:
                 groups[variant.name] = self._group(endpoint, variant)
-        self._coming = coming = _Version(endpoint, groups)
+        self._coming = coming = _Version(self._versions, endpoint, groups)
         self._become(EndpointState.CREATING if serving is None else EndpointState.UPDATING)
         self._leave(_only_in(superseded, serving, coming))
         self._serve_as_before(but=coming)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from partway.gateway.control.planned import Plan
+from partway.gateway.control.planned import DeploymentPlan
 
 
 def a_model(name: str = "model", image: str = "echo", **container: Any) -> dict[str, Any]:
@@ -32,7 +32,9 @@ def a_config(name: str = "config", *variants: dict[str, Any], **members: Any) ->
     }
 
 
-def a_plan(config: dict[str, Any] | None = None, *models: dict[str, Any], **changes: Any) -> Plan:
+def a_plan(
+    config: dict[str, Any] | None = None, *models: dict[str, Any], **changes: Any
+) -> DeploymentPlan:
     """A plan of a configuration and its models."""
     named = {each["ModelName"]: each for each in models or (a_model(),)}
-    return Plan(config or a_config(), named, **changes)
+    return DeploymentPlan(config or a_config(), named, **changes)
