@@ -78,7 +78,7 @@ answers: sdk-python $(VENV)/installed-test  ## no answer is lost at the end of i
 
 sdk-python:
 	@[ -x "$(SDK_PYTHON)" ] || { \
-		echo "make interop and make answers need an interpreter with AWS's SDK, Python 3.12 or newer:" >&2; \
+		echo "make interop, make answers and make engine need an interpreter with AWS's SDK, Python 3.12 or newer:" >&2; \
 		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
 
@@ -99,8 +99,8 @@ interop-js: $(VENV)/installed-test  ## AWS's SDK for JavaScript, and a container
 image: image-tools $(VENV)/installed-test  ## the images, built and run as the platform runs them; needs root
 	$(BIN)/python -m pytest tests/interop/image_check.py
 
-engine: engine-tools $(VENV)/installed-test  ## images, Compose file, the pages' builds, and launches, on a real engine; needs root
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/engine_check.py \
+engine: engine-tools sdk-python $(VENV)/installed-test  ## images, Compose file, the pages' builds, launches and AWS's SDK, on a real engine; needs root
+	SDK_PYTHON=$(abspath $(SDK_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/engine_check.py \
 		tests/gateway/fleet/launchers/engine_check.py
 
 engine-tools:

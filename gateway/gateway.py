@@ -25,12 +25,19 @@ from partway.gateway.control.resources import Resources
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
 from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.operations.bidirectional import BidirectionalStream
+from partway.gateway.operations.invocations import Invocations
+from partway.gateway.operations.invoke import InvokeEndpoint
+from partway.gateway.operations.response_stream import ResponseStream
 from partway.gateway.operations.status import Status
+from partway.gateway.requests.connections import ContainerConnections
+from partway.gateway.requests.metrics import RequestMetrics
+from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.crowd import Crowd
 from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.http1 import Http1Server
@@ -103,9 +110,19 @@ class Gateway:
             settings.model_data_quota,
             lambda *launched: fleet_metrics.launched(*launched),
         )
-        router = Router()
+        self.requests = RequestsUnderWay(settings.max_requests, settings.requests_per_principal)
+        self._connections = ContainerConnections()
+        router = Router(wall_clock=wall_clock)
         self.fleet = Fleet(router, self._provisions.means)
         fleet_metrics = FleetMetrics(self.fleet.describe, self.streams.metrics.registry)
+        invocations = Invocations(
+            router,
+            self._connections,
+            self.requests,
+            RequestMetrics(self.streams.metrics.registry),
+            settings.account,
+            settings.max_invocation_body,
+        )
         arns = Arns(settings.region, settings.account)
         self._resources = Resources(self.store)
         self.endpoints = EndpointKeeper(
@@ -126,6 +143,8 @@ class Gateway:
         self.routes = (
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
             *BidirectionalStream(router, self.streams, wall_clock, dialler).routes,
+            *InvokeEndpoint(invocations).routes,
+            *ResponseStream(invocations, self.streams).routes,
             *further_routes,
             *self._control.routes,
         )
@@ -185,12 +204,19 @@ class Gateway:
             await self._stop_fleet()
             raise
         self._repeated.open()
-        self._leftovers = asyncio.create_task(
-            self._provisions.remove_leftovers(), name="removal of leftover containers"
-        )
         self.fleet.start(each for each in endpoints if not each.is_attached)
         self.fleet.start(self.endpoints.found)
+        self._leftovers = asyncio.create_task(
+            self._see_to_leftovers(), name="removal of leftover containers"
+        )
         return listening
+
+    async def _see_to_leftovers(self) -> None:
+        """Let endpoints take over what a gateway that was killed has left; remove the rest."""
+        wanted = {(each.name, one.name) for each in self.fleet.describe() for one in each.variants}
+        await self._provisions.remove_leftovers(lambda *whose: whose in wanted)
+        await self.fleet.has_settled(LEFTOVERS_TIMEOUT)
+        await self._provisions.remove_leftovers()
 
     async def _listen(self) -> Listening:
         settings = self.settings
@@ -211,16 +237,17 @@ class Gateway:
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""
         self.streams.hasten()
+        self.requests.hasten()
         self.fleet.hasten()
 
     async def drain(self) -> None:
-        """Stop: not ready, nothing new, streams finish or are ended, then everything is closed.
+        """Stop: not ready, nothing new, what is open finishes or is ended, then all is closed.
 
         Until then connections are still accepted, so that who asks is told 503 and goes elsewhere;
-        HTTP/2 connections are told GOAWAY at once. Streams have ``shutdown_grace`` seconds to end
-        by themselves, the rest are ended over ``shutdown_spread``. All this takes no longer than
-        these two and ``shutdown_hard`` together. Then every instance that was launched is stopped,
-        within its ``stop_timeout``.
+        HTTP/2 connections are told GOAWAY at once. Streams and requests have ``shutdown_grace``
+        seconds to end by themselves; then requests are broken off, and streams are ended over
+        ``shutdown_spread``. All this takes no longer than these two and ``shutdown_hard`` together.
+        Then every instance that was launched is stopped, within its ``stop_timeout``.
         """
         try:
             await self._drain()
@@ -232,7 +259,12 @@ class Gateway:
         settings = self.settings
         self.fleet.take_no_changes()
         self._http2.announce_end()
-        await self.streams.drain(settings.shutdown_grace, settings.shutdown_spread)
+        async with asyncio.TaskGroup() as draining:
+            draining.create_task(
+                self.streams.drain(settings.shutdown_grace, settings.shutdown_spread)
+            )
+            draining.create_task(self.requests.drain(settings.shutdown_grace))
+        self._connections.close()
         self._listener.stop()
         async with asyncio.TaskGroup() as servers:
             servers.create_task(self._http1.shutdown(settings.shutdown_hard / 2))  # it waits twice

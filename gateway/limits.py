@@ -105,6 +105,10 @@ STALL_CHECKS: Final = 10
 #: Longest life of a stream (clause 1.4-5; AWS quota).
 STREAM_LIFETIME: Final = 1800.0
 
+#: Longest life of a response stream, from the head of the container's answer on (AWS's guide,
+#: "Inference options": 60 s for a regular response, 8 minutes for one that streams).
+RESPONSE_LIFETIME: Final = 480.0
+
 # --- Opening a stream ----------------------------------------------------------------------------
 
 #: A container accepts a connection within 250 ms (clauses 1.1-2, 4-6).
@@ -139,13 +143,20 @@ METRICS_AGE: Final = 1.0
 #: Streams open at once on one gateway process; over it a client gets 503.
 MAX_STREAMS: Final = 4096
 
+#: Requests of InvokeEndpoint under way at once on one gateway process; over it a client gets 503.
+MAX_REQUESTS: Final = 1024
+
+#: The body of one: 6,291,456 bytes (section 5), of which a signed one is held whole.
+MAX_INVOCATION_BODY: Final = 6 * MIB
+
 #: Between tries to accept when there are no descriptors left; asyncio's own.
 ACCEPT_PAUSE: Final = 1.0
 
 #: Connections on the listener, streams included.
 MAX_CONNECTIONS: Final = 8192
 
-#: What one address may have of the connections, and one principal of the streams, as a divisor:
+#: What one address may have of the connections, and one principal of the streams and of the
+#: requests, as a divisor:
 #: half, so that nobody keeps everybody else out. Half of the connections are 4,096: a proxy that is
 #: not known to be one can carry 1,000 streams.
 SHARE_OF_ONE: Final = 2

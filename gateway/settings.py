@@ -54,7 +54,13 @@ from partway.gateway.endpoint_settings.tables import (
 from partway.gateway.fleet.commands import program_of
 from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, Program
 from partway.gateway.fleet.limits import MODEL_DATA_QUOTA
-from partway.gateway.limits import MAX_CONNECTIONS, MAX_STREAMS, SHARE_OF_ONE
+from partway.gateway.limits import (
+    MAX_CONNECTIONS,
+    MAX_INVOCATION_BODY,
+    MAX_REQUESTS,
+    MAX_STREAMS,
+    SHARE_OF_ONE,
+)
 from partway.gateway.serving.peers import network_of
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import TlsError
@@ -71,6 +77,7 @@ _MARKS: Final = frozenset({"low_water", "high_water"})
 #: uvloop would take a port modulo 65,536.
 _Port = Annotated[int, whole(0, 65_535)]
 _Streams = Annotated[int, whole(1, 1_000_000, "streams")]
+_Requests = Annotated[int, whole(1, 1_000_000, "requests")]
 _Connections = Annotated[int, whole(1, 1_000_000, "connections")]
 _Network = Annotated[
     str,
@@ -106,6 +113,9 @@ class _TopLevel:
     max_streams: _Streams = MAX_STREAMS
     max_streams_per_connection: _Streams = limits.HTTP2_MAX_STREAMS
     max_streams_per_principal: _Streams | None = None
+    max_requests: _Requests = MAX_REQUESTS
+    max_requests_per_principal: _Requests | None = None
+    max_invocation_body: Size = MAX_INVOCATION_BODY
     max_connections: _Connections = MAX_CONNECTIONS
     max_connections_per_address: _Connections | None = None
     trusted_proxies: _Networks = frozenset()
@@ -173,6 +183,9 @@ class Settings(_TopLevel):
         max_streams: open at once.
         max_streams_per_connection: open at once on one HTTP/2 connection.
         max_streams_per_principal: open at once; None for half of ``max_streams``.
+        max_requests: under way at once.
+        max_requests_per_principal: under way at once; None for half of ``max_requests``.
+        max_invocation_body: bytes of the body of one request.
         max_connections: open at once.
         max_connections_per_address: open at once; None for half of ``max_connections``.
         trusted_proxies: addresses and networks of proxies that carry many clients: they have no
@@ -199,6 +212,11 @@ class Settings(_TopLevel):
     def streams_per_principal(self) -> int:
         """How many streams one principal may have."""
         return self.max_streams_per_principal or _share(self.max_streams)
+
+    @property
+    def requests_per_principal(self) -> int:
+        """How many requests one principal may have under way."""
+        return self.max_requests_per_principal or _share(self.max_requests)
 
     @property
     def connections_per_address(self) -> int:

@@ -55,6 +55,13 @@ class InputValidationError(ApiError):
         super().__init__(message, ErrorCode=code)
 
 
+class UnknownEndpoint(InputValidationError):
+    """No endpoint has the name that the client gave (clause 4-6)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "EndpointNotFound")
+
+
 class UpgradeRefused(InputValidationError):
     """A WebSocket was asked for in a way that cannot be granted (RFC 6455 §4.2.1, §4.4)."""
 
@@ -159,6 +166,7 @@ class ContainerError(ApiError):
         original_status: the container's own HTTP status, 0 if it gave none.
         original_message: the beginning of the container's own body.
         for_operator: what happened, where that names the container's place; else the message.
+        log_stream: the ARN of the instance's log; empty where no log service has it.
         passing: whether what happened may be over by itself; not so a wrong certificate.
     """
 
@@ -172,14 +180,14 @@ class ContainerError(ApiError):
         original_message: str = "",
         for_operator: str | None = None,
         *,
+        log_stream: str = "",
         passing: bool = True,
     ) -> None:
         super().__init__(
             message,
             OriginalStatusCode=original_status,
             OriginalMessage=original_message,
-            # No log service stands behind this platform; the member is required all the same.
-            LogStreamArn="",
+            LogStreamArn=log_stream,
             ErrorCode="ModelError",
         )
         self._for_operator = for_operator

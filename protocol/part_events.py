@@ -92,22 +92,29 @@ def _string(value: str) -> Header:
     return Header(HeaderType.STRING, value)
 
 
-def _part_headers(data_type: DataType, completion: CompletionState) -> bytes:
+def part_headers(**members: str) -> bytes:
+    """The header block of a ``PayloadPart``, in either operation whose response is an event stream.
+
+    Args:
+        members: those that the operation's parts have beside their bytes.
+    """
     return encode_headers(
         {
             ":message-type": _string("event"),
             ":event-type": _string("PayloadPart"),
             # On empty parts too: the Rust SDK refuses an event without it (clause 2.3-3).
             ":content-type": _string("application/octet-stream"),
-            "DataType": _string(data_type.value),
-            "CompletionState": _string(completion.value),
+            **{name: _string(value) for name, value in members.items()},
         }
     )
 
 
 #: By type, then by state: looking up two enum members costs less than hashing a pair of them.
 _PART_HEADERS = {
-    data_type: {completion: _part_headers(data_type, completion) for completion in CompletionState}
+    data_type: {
+        completion: part_headers(DataType=data_type.value, CompletionState=completion.value)
+        for completion in CompletionState
+    }
     for data_type in DataType
 }
 

@@ -23,6 +23,7 @@ from partway.gateway.cli import certs, conform, dev, endpoints, invoke, logs, re
 from partway.gateway.endpoint_settings.tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.states import InstanceState, diagram
+from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.settings import Settings, load
 from partway.gateway.streams.ends import Cause, Ending
 from partway.gateway.streams.metrics import Metrics
@@ -290,6 +291,7 @@ def exposed() -> dict[str, set[str]]:
     metrics.connections["2"] = lambda: 1
     of_the_fleet = FleetMetrics(lambda: (an_endpoint(),), metrics.registry)
     of_the_fleet.launched("e", "v", 1.0)
+    RequestMetrics(metrics.registry).ended("e", "v", 200, 1.0, 1.0)
     found: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name

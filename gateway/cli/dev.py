@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     except (SettingsError, WatchFailed) as error:
         return _fail(str(error), status=2)
     start_logging(loaded.log_level, "text")
-    raise_descriptor_limit(loaded.max_connections + loaded.max_streams)
+    raise_descriptor_limit(loaded.max_connections + loaded.max_streams + loaded.max_requests)
     shown = options.model or options.app or options.script or options.name
     return run_loop(develop(loaded, _command(options, port), changes, shown))
 

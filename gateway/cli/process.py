@@ -74,8 +74,8 @@ def raise_descriptor_limit(needed: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < needed:
         log.warning(
             LogLine(
-                "the limit of open files is too low for max_connections and max_streams: raise it "
-                "(ulimit -Hn) or lower these two",
+                "the limit of open files is too low for max_connections, max_streams and "
+                "max_requests: raise it (ulimit -Hn) or lower these three",
                 limit=soft,
                 needed=needed,
             )

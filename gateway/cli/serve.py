@@ -94,7 +94,8 @@ def run(options: argparse.Namespace) -> int:
     # With an intermediary each stream has two connections more, and recorded it has a file.
     between = 0 if options.faults is None and options.record is None else 2
     files = 0 if options.record is None else min(loaded.max_streams, MAX_RECORDINGS)
-    raise_descriptor_limit(loaded.max_connections + loaded.max_streams * (1 + between) + files)
+    open_at_once = loaded.max_connections + loaded.max_streams * (1 + between) + loaded.max_requests
+    raise_descriptor_limit(open_at_once + files)
     recorder = None
     if options.record is not None:
         try:

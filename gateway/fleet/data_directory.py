@@ -4,7 +4,8 @@ A data directory holds::
 
     lock            held by the gateway that works with the directory; its process's number
     id              of the directory, by which engines' containers are found again
-    engine          there once a gateway of the directory has had an engine run containers
+    engine          there once a gateway of the directory has had an engine run containers; the key
+                    of the label that says what they are made of
     gateway.json    where the gateway listens, while one runs
     admin.sock      the socket by which it is asked (``partway endpoints``, ``partway logs``)
     logs/           what instances have printed
@@ -18,6 +19,7 @@ import json
 import logging
 import os
 import re
+import secrets
 import shutil
 import stat
 import sys
@@ -42,6 +44,9 @@ MAX_SOCKET_NAME: Final = 107 if sys.platform == "linux" else 103
 _MAX_FILE: Final = 64 * 1024
 
 _ID: Final = re.compile("[0-9a-f]{32}")
+
+#: As long as what SHA-256 makes, as a key of HMAC's is to be (RFC 2104).
+_KEY_BYTES: Final = 32
 
 
 class DataDirectoryError(Exception):
@@ -236,10 +241,21 @@ class DataDirectory:
         """Whether an engine may have containers of this directory's gateways."""
         return (self.path / "engine").exists()
 
-    def note_engine(self) -> None:
-        """Remember that an engine runs containers from here on, until the file is removed."""
+    def engine_key(self) -> bytes:
+        """The key of what containers of an engine are found fit by; made if there is none.
+
+        From here on it is remembered that an engine runs containers, until the file is removed.
+        """
+        file = self.path / "engine"
         try:
-            (self.path / "engine").touch(0o600)
+            key = bytes.fromhex(read_bounded(file, _MAX_FILE).decode())
+        except (OSError, ValueError):
+            key = b""
+        if len(key) == _KEY_BYTES:
+            return key
+        key = secrets.token_bytes(_KEY_BYTES)
+        try:
+            replace_file(file, f"{key.hex()}\n".encode(), 0o600)
         except OSError as error:  # no reason to start nothing: it counts after a kill -9 alone
             log.warning(
                 LogLine(
@@ -248,6 +264,7 @@ class DataDirectory:
                     reason=error.strerror,
                 )
             )
+        return key
 
     def close(self) -> None:
         """Let another gateway own the directory; remove it if it is a temporary one."""

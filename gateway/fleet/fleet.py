@@ -163,13 +163,18 @@ class Fleet:
             Whether each has.
         """
         try:
+            return await self.has_settled(seconds)
+        finally:
+            self.is_ready = True
+
+    async def has_settled(self, seconds: float) -> bool:
+        """Wait as :meth:`settled` does, but leave it to others whether the fleet is ready."""
+        try:
             async with time_limit(self._clock, seconds):
                 for each in list(self._deployments.values()):
                     await each.settled()
         except TimeoutError:
             return False
-        finally:
-            self.is_ready = True
         return True
 
     def take_no_changes(self) -> None:

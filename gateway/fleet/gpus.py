@@ -26,12 +26,27 @@ class GpuShares:
     """Which instance has which GPUs.
 
     Args:
-        gpus: as CUDA knows them: UUIDs, or what the gateway's own ``CUDA_VISIBLE_DEVICES`` says.
+        gpus: as CUDA knows them: UUIDs, or what the gateway's own ``CUDA_VISIBLE_DEVICES`` says;
+            None for this machine's, which :meth:`find` finds.
     """
 
-    def __init__(self, gpus: Sequence[str]) -> None:
-        self._gpus = tuple(gpus)
+    def __init__(self, gpus: Sequence[str] | None = None) -> None:
+        self._known = gpus is not None
+        self._gpus = tuple(gpus or ())
         self._owners: dict[str, str] = {}
+        self._finding = asyncio.Lock()
+
+    async def find(self) -> None:
+        """Find out which there are, once; to be done before any is asked for."""
+        async with self._finding:
+            if not self._known:
+                self._gpus = await gpus_of_this_machine()
+                self._known = True
+
+    @property
+    def sees_none(self) -> bool:
+        """Whether there are none as far as this gateway sees, and nobody has told it so."""
+        return not self._gpus and VISIBLE not in os.environ
 
     @property
     def given(self) -> bool:
@@ -64,6 +79,15 @@ class GpuShares:
         taken = tuple(free[:number])
         self._owners |= dict.fromkeys(taken, instance)
         return taken
+
+    def keep(self, instance: str, gpus: Sequence[str]) -> bool:
+        """Leave an instance what it has already; whether that is there, and no other's."""
+        if any(gpu not in self._gpus for gpu in gpus):
+            return False
+        if any(self._owners.get(gpu, instance) != instance for gpu in gpus):
+            return False
+        self._owners |= dict.fromkeys(gpus, instance)
+        return True
 
     def give_back(self, instance: str) -> None:
         """Take back whatever an instance has."""

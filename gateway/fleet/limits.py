@@ -210,12 +210,22 @@ ENGINE_REMOVAL_TRIES: Final = 50
 #: longest wait before the engine is asked again.
 ENGINE_REMOVAL_TIMEOUT: Final = 10.0
 
-#: For the removal of what a gateway that was killed has left to its engine, when the next starts.
+#: For the removal of what a gateway that was killed has left to its engine, when the next starts;
+#: and for the endpoints to come up before that, which may take containers over. One whose model is
+#: fetched anew for longer starts anew too.
 LEFTOVERS_TIMEOUT: Final = 300.0
+
+#: For the engine to tell what those containers use, before model data that nobody does is removed.
+LEFTOVERS_LOOK_TIMEOUT: Final = 10.0
 
 #: What the engine keeps of a container's output, in files of so many bytes.
 ENGINE_LOG_BYTES: Final = 8 * MIB
 ENGINE_LOG_FILES: Final = 2
+
+#: Processes and threads of one container: Podman has 2,048 for each, OpenShift 4,096, which a
+#: program with a few pools of a thread a core comes near on the largest machines. It keeps one that
+#: forks without end from taking all that the machine has.
+ENGINE_PROCESSES: Final = 8192
 
 #: One entry of that output, which comes in pieces beyond it: Docker's have 16 KiB and a time.
 ENGINE_LOG_ENTRY: Final = 64 * KIB

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from uuid import uuid4
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Attached, Image, Place, Program, Source
+from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.instance_maker import Means
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
-from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT, MODEL_DATA_QUOTA
+from partway.gateway.fleet.limits import (
+    LEFTOVERS_LOOK_TIMEOUT,
+    LEFTOVERS_TIMEOUT,
+    MODEL_DATA_QUOTA,
+)
 from partway.gateway.fleet.making import InstanceContext
-from partway.gateway.fleet.model_data import HeldData, ModelData
+from partway.gateway.fleet.model_data import HeldData, ModelData, ModelDataError
 from partway.gateway.fleet.output import OutputFolder
 from partway.gateway.fleet.ping import ping_place
 from partway.gateway.waiting import time_limit
@@ -56,30 +62,38 @@ class Provisions:
         self._quota = quota
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._model_data: ModelData | None = None
+        self._taking_over = asyncio.Lock()
+        self._in_use: list[HeldData] = []  # by what a gateway that was killed has left
+        self._gpus = GpuShares()
         self._launchers: dict[type[Source], Launcher] = {}
         around = InstanceContext(self._ping, clock, time.time, launched)
         self.means = Means(self._launcher, self._output.open, self._acquire, around)
 
-    async def remove_leftovers(self) -> None:
+    async def remove_leftovers(self, but: Callable[[str, str], bool] | None = None) -> None:
         """Remove the containers that a gateway of the same data has left to an engine.
 
-        The first start of an image does it too, but there may be no image any more. No failure is
-        more than a warning.
+        No failure is more than a warning.
+
+        Args:
+            but: says of an endpoint and a variant whether its instances, which are to come, may
+                take theirs over. Without it nothing is taken over any more.
         """
-        if self._data is None or not self._data.has_used_engine:
+        engine = self._engine_that_was_used()
+        if engine is None:
             return
-        launcher = self._launcher_for(Image)
-        assert isinstance(launcher, EngineLauncher), "images are for it"
         try:
             async with time_limit(self._clock, LEFTOVERS_TIMEOUT):
-                await launcher.remove_leftovers()
+                await engine.remove_leftovers(but)
         except LaunchError as error:
             reason = str(error)
         except TimeoutError:
             reason = f"the engine has not removed all of them within {LEFTOVERS_TIMEOUT:g} s"
         else:
-            return
-        log.warning(LogLine("leftover containers may run on", reason=reason))
+            reason = ""
+        if reason:
+            log.warning(LogLine("leftover containers may run on", reason=reason))
+        elif but is None:
+            self._release_leftovers_data()
 
     async def aclose(self) -> None:
         """Give all of it back; no instance lives any more."""
@@ -89,6 +103,7 @@ class Provisions:
                 held.callback(self._temporary.cleanup)
             if self._model_data is not None:
                 held.push_async_callback(self._model_data.aclose)
+            held.callback(self._release_leftovers_data)
             for launcher in self._launchers.values():
                 held.push_async_callback(launcher.aclose)
 
@@ -104,21 +119,49 @@ class Provisions:
         if kind is Attached:
             return AttachLauncher()
         if kind is Program:
-            return ProgramLauncher()
+            return ProgramLauncher(self._gpus)
         if self._data is None:  # nothing of this gateway is found again
-            return EngineLauncher(uuid4().hex)
-        self._data.note_engine()  # before there is anything to be found again
-        return EngineLauncher(self._data.id)
+            return EngineLauncher(uuid4().hex, gpus=self._gpus)
+        # The key is kept before there is anything to be found again.
+        return EngineLauncher(self._data.id, key=self._data.engine_key(), gpus=self._gpus)
+
+    def _engine_that_was_used(self) -> EngineLauncher | None:
+        if self._data is None or not self._data.has_used_engine:
+            return None
+        launcher = self._launcher_for(Image)
+        assert isinstance(launcher, EngineLauncher), "images are for it"
+        return launcher
 
     async def _acquire(self, source: str) -> HeldData:
-        if self._model_data is None:
-            if self._data is not None:
-                folder = self._data.models
-            else:
-                self._temporary = tempfile.TemporaryDirectory(prefix="partway-models-")
-                folder = Path(self._temporary.name)
-            self._model_data = ModelData(folder, quota=self._quota, clock=self._clock)
+        async with self._taking_over:
+            if self._model_data is None:
+                if self._data is not None:
+                    folder = self._data.models
+                else:
+                    self._temporary = tempfile.TemporaryDirectory(prefix="partway-models-")
+                    folder = Path(self._temporary.name)
+                self._model_data = ModelData(folder, quota=self._quota, clock=self._clock)
+                await self._keep_leftovers_data(self._model_data)
         return await self._model_data.acquire(source)
+
+    async def _keep_leftovers_data(self, model_data: ModelData) -> None:
+        """Keep what containers use that a gateway which was killed has left, for them to go on.
+
+        Where the engine does not say it in time nothing is kept: they are not taken over then.
+        """
+        engine = self._engine_that_was_used()
+        if engine is None:
+            return
+        with suppress(LaunchError, ModelDataError, TimeoutError):  # whoever acquires hears of it
+            async with time_limit(self._clock, LEFTOVERS_LOOK_TIMEOUT):
+                models = await engine.models_in_use()
+            if models:
+                self._in_use += (await model_data.take_over(models)).values()
+
+    def _release_leftovers_data(self) -> None:
+        for each in self._in_use:
+            each.release()
+        self._in_use.clear()
 
     async def _ping(self, place: Place, seconds: float) -> str | None:
         return await ping_place(place, self._clock, seconds)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from bisect import bisect
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +16,7 @@ from typing import Self, TypeAlias
 from partway.gateway.fleet.endpoints import Place, check_name
 from partway.gateway.fleet.least_loaded import LeastLoaded
 from partway.gateway.fleet.limits import STICKY_SESSIONS
-from partway.protocol.errors import InputValidationError, ServiceUnavailable
+from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,15 @@ class Lease:
         self._take(other)
         return True
 
+    def sticks(self, session: str, until: float = math.inf) -> None:
+        """Have what comes with a session's id go to this instance.
+
+        Args:
+            session: the id.
+            until: when the session expires, in epoch seconds.
+        """
+        self._router._remember(self, session, until)  # noqa: SLF001
+
     def ends_by(self, end: Callable[[], object]) -> None:
         """Have ``end`` called if the instance's time to drain is over before the lease's end."""
         if self._is_cut:
@@ -162,7 +173,8 @@ class _Route:
     marks: list[float] = field(default_factory=list)  # sums of their weights
     by_variant: dict[str, LeastLoaded[str]] = field(default_factory=dict)
     by_id: dict[str, _Chosen] = field(default_factory=dict)
-    sessions: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    #: By session ids: the instance of each, and until when it holds.
+    sessions: OrderedDict[str, tuple[str, float]] = field(default_factory=OrderedDict)
 
 
 class Router:
@@ -170,9 +182,13 @@ class Router:
 
     Args:
         rng: decides ties, and by weights.
+        wall_clock: returns epoch seconds, by which sessions expire.
     """
 
-    def __init__(self, rng: random.Random | None = None) -> None:
+    def __init__(
+        self, rng: random.Random | None = None, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._wall_clock = wall_clock
         self._rng = rng or random.Random()  # noqa: S311 (nobody gains by foretelling it)
         self._table: RoutingTable = {}
         self._routes: dict[str, _Route] = {}
@@ -225,21 +241,27 @@ class Router:
             ServiceUnavailable: no instance takes any now.
         """
         route = self._route(endpoint)
-        known = route.by_id.get(route.sessions.get(session, "")) if session else None
+        sticks_to, until = route.sessions.get(session, ("", math.inf))
+        known = route.by_id.get(sticks_to) if self._wall_clock() < until else None
         if known is None or variant not in ("", known.variant):
             known = self._choose(endpoint, route, variant)
+            until = math.inf
+        lease = Lease(self, known, is_stream=is_stream)
         if session:
-            route.sessions[session] = known.instance.id
-            route.sessions.move_to_end(session)
-            if len(route.sessions) > STICKY_SESSIONS:
-                route.sessions.popitem(last=False)
-        return Lease(self, known, is_stream=is_stream)
+            self._remember(lease, session, until)
+        return lease
+
+    def forget_session(self, endpoint: str, session: str) -> None:
+        """Let a session that is over go to any instance, should its id be seen again."""
+        route = self._routes.get(endpoint)
+        if route is not None:
+            route.sessions.pop(session, None)
 
     def _route(self, endpoint: str) -> _Route:
         check_name(endpoint)
         route = self._routes.get(endpoint)
         if route is None:
-            raise InputValidationError(f"there is no endpoint {endpoint!r}", "EndpointNotFound")
+            raise UnknownEndpoint(f"there is no endpoint {endpoint!r}")
         return route
 
     def _choose(self, endpoint: str, route: _Route, variant: str) -> _Chosen:
@@ -283,6 +305,15 @@ class Router:
         return route
 
     # --- From a lease ----------------------------------------------------------------------------
+
+    def _remember(self, lease: Lease, session: str, until: float) -> None:
+        route = self._routes.get(lease.place.endpoint)
+        if route is None:
+            return
+        route.sessions[session] = lease.instance.id, until
+        route.sessions.move_to_end(session)
+        if len(route.sessions) > STICKY_SESSIONS:
+            route.sessions.popitem(last=False)
 
     def _take(self, lease: Lease) -> InstanceLoad:
         load = self.load(lease.instance.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, Protocol
@@ -56,6 +57,7 @@ class ContainerAnswer:
         whole_chunk: bytes up to which a chunk of the body is one piece.
 
     Attributes:
+        began_at: when the request began to be sent, by :func:`time.monotonic`; None until then.
         sent_at: when the whole request was handed to the connection; None until then.
     """
 
@@ -66,6 +68,7 @@ class ContainerAnswer:
         timeout: float = INVOCATION_TIMEOUT,
         whole_chunk: int = WHOLE_CHUNK_BYTES,
     ) -> None:
+        self.began_at: float | None = None
         self.sent_at: float | None = None
         self._wire = wire
         self._clock = clock
@@ -82,6 +85,7 @@ class ContainerAnswer:
 
     def send(self, head: bytes, request: ContainerRequest) -> None:
         """Send the request; a body that comes bit by bit is sent by a task of this object's."""
+        self.began_at = time.monotonic()
         body = request.body
         if isinstance(body, bytes):
             self._wire.write(head + body)
@@ -181,6 +185,16 @@ class ContainerAnswer:
             assert taken is not None, "there are some"
             pieces.append(taken.data)
         return b"".join(pieces)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of the answer has come and been taken."""
+        return self._parser.complete and not self._parser.pieces
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of the answer that have come and wait to be taken."""
+        return self._parser.held + len(self._unparsed)
 
     def _take(self) -> AnswerPiece | None:
         """The next piece; makes room for those that come behind it."""

@@ -5,6 +5,7 @@ A route names the dialect that its clients read.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -31,3 +32,25 @@ def aws_rest_json(error: ApiError) -> ErrorResponse:
         **error.headers,
     }
     return ErrorResponse(error.status, headers, error.body())
+
+
+#: What InvokeEndpoint and its relatives call our errors, and with which status (clause 4-5).
+_OF_THE_RUNTIME: Mapping[str, tuple[str, int]] = {
+    "InputValidationError": ("ValidationError", 400),
+    "RequestEntityTooLargeException": ("ValidationError", 400),
+    "InternalServerError": ("InternalFailure", 500),
+    "ServiceUnavailableError": ("ServiceUnavailable", 503),
+}
+
+
+def aws_runtime(error: ApiError) -> ErrorResponse:
+    """The same protocol with the names that boto3's ``sagemaker-runtime`` knows (clause 4-5).
+
+    Their members are those of its service model: none has an ``ErrorCode``.
+    """
+    name, status = _OF_THE_RUNTIME.get(error.name, (error.name, error.status))
+    members = {key: value for key, value in error.members.items() if key != "ErrorCode"}
+    headers = {"Content-Type": "application/json", "x-amzn-ErrorType": name, **error.headers}
+    return ErrorResponse(
+        status, headers, json.dumps({"Message": error.message, **members}).encode()
+    )

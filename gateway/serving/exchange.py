@@ -219,6 +219,11 @@ class Exchange(ABC):
             raise _too_large(limit)
         return self._gathered
 
+    @property
+    def gathered(self) -> bool:
+        """Whether the whole body of the request is there already."""
+        return self._gathered is not None
+
     async def chunks(
         self, limit: int, pause: float = REQUEST_BODY_PAUSE
     ) -> AsyncGenerator[bytes, None]:
@@ -328,14 +333,25 @@ class Exchange(ABC):
         if piece and not self._bodiless:
             await self._write(piece)
 
-    async def end(self) -> None:
+    async def end(self, last: bytes = b"", otherwise: bytes = b"") -> None:
         """End a response in pieces, which then is whole.
+
+        Args:
+            last: the last piece, behind all that was written.
+            otherwise: over HTTP/2 takes the place of all that the client does not take, should it
+                take nothing more (clause 2.3-6); over HTTP/1.1, which takes nothing back, such a
+                response is left without its end.
 
         Raises:
             ClientLeft: the client has left.
         """
-        await self._end()
+        await self._end(b"" if self._bodiless else last, b"" if self._bodiless else otherwise)
         self._unended = False
+
+    @property
+    @abstractmethod
+    def unsent_bytes(self) -> int:
+        """Bytes of a response in pieces that are held here, since the client has not taken them."""
 
     @abstractmethod
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
@@ -346,8 +362,8 @@ class Exchange(ABC):
         """See :meth:`write`; ``piece`` is not empty, and the response has a body."""
 
     @abstractmethod
-    async def _end(self) -> None:
-        """See :meth:`end`."""
+    async def _end(self, last: bytes, otherwise: bytes) -> None:
+        """See :meth:`end`; both are empty where the response has no body."""
 
     def _may_have_body(self, status: int) -> bool:
         return self.method != "HEAD" and status not in _BODILESS

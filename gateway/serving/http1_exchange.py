@@ -79,6 +79,11 @@ class Http1Exchange(UpgradableExchange):
             # is what follows in a broken body.
             self.response.force_close()
 
+    @property
+    def unsent_bytes(self) -> int:
+        transport = self._protocol.transport
+        return 0 if transport is None else transport.get_write_buffer_size()
+
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
         self.response = web.StreamResponse(status=status, headers=self._with_id(headers))
         with self._told_if_left():
@@ -88,9 +93,9 @@ class Http1Exchange(UpgradableExchange):
         with self._told_if_left():
             await self.response.write(piece)
 
-    async def _end(self) -> None:
+    async def _end(self, last: bytes, otherwise: bytes) -> None:
         with self._told_if_left():
-            await self.response.write_eof()
+            await self.response.write_eof(last)
 
     @contextmanager
     def _told_if_left(self) -> Iterator[None]:

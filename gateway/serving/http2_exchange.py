@@ -61,6 +61,10 @@ class Http2Exchange(Exchange):
         self._stop_awaiting()
         self._stream.send_whole(body if self._may_have_body(status) else b"")
 
+    @property
+    def unsent_bytes(self) -> int:
+        return self._stream.buffered_bytes
+
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
         bodies = self._bodies()
         if bodies.left:
@@ -71,11 +75,11 @@ class Http2Exchange(Exchange):
     async def _write(self, piece: bytes) -> None:
         await self._bodies().write(piece)
 
-    async def _end(self) -> None:
+    async def _end(self, last: bytes, otherwise: bytes) -> None:
         if self._bodies().left:
             raise ClientLeft
         self._stop_awaiting()
-        self._stream.finish(b"", b"")
+        self._stream.finish(last, otherwise)
 
     async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
         self._stream.answered = True

@@ -27,6 +27,7 @@ from partway.protocol.closing import (
 from partway.protocol.frame_codec import FrameError
 from partway.protocol.part_events import INPUT_STREAM_ERROR
 from partway.protocol.parts import InternalStreamFailure, ModelStreamError, StreamError
+from partway.protocol.response_parts import STREAM_BROKEN, TIME_EXCEEDED
 
 
 class Cause(enum.StrEnum):
@@ -42,6 +43,7 @@ class Cause(enum.StrEnum):
     CONTAINER_UNRESPONSIVE = "container_unresponsive"
     CONTAINER_STALLED = "container_stalled"
     CONTAINER_CLOSE_TIMEOUT = "container_close_timeout"
+    CONTAINER_SILENT = "container_silent"
     CLIENT_FINISHED = "client_finished"
     CLIENT_CANCELLED = "client_cancelled"
     CLIENT_LOST = "client_lost"
@@ -219,6 +221,27 @@ def client_fault(fault: ClientFault) -> Ending:
 
 #: Row 1.5-11: what the container gets when the client ends its input.
 INPUT_ENDED = Close(NORMAL)
+
+
+def answer_ended() -> Ending:
+    """A response stream: the container's answer has come whole."""
+    return Ending(Cause.COMPLETED)
+
+
+def answer_silent(message: str) -> Ending:
+    """A response stream: the container did not say the next of its answer in time."""
+    return Ending(Cause.CONTAINER_SILENT, ModelStreamError(TIME_EXCEEDED, message))
+
+
+def answer_broken(message: str) -> Ending:
+    """A response stream: the container's answer is not valid HTTP, or has come to no end."""
+    return Ending(Cause.CONTAINER_LOST, ModelStreamError(STREAM_BROKEN, message))
+
+
+def answer_too_long(seconds: float) -> Ending:
+    """A response stream: the answer was not at its end when its time was over."""
+    message = f"the response was not at its end after {seconds:g} s"
+    return Ending(Cause.LIFETIME_OVER, ModelStreamError(TIME_EXCEEDED, message))
 
 
 def _failed(cause: Cause, message: str, container_close: Close | None) -> Ending:

@@ -35,7 +35,8 @@ _CUT = ClientFault(
     INVALID_SIGNATURE,
 )
 
-_NOT_TAKEN = encode_error(
+#: In place of what a client does not take, where its stream has no exception of its own.
+NOT_TAKEN = encode_error(
     InternalStreamFailure(
         f"the client took no byte for {LINGER_TIMEOUT:g} s after the end; parts are missing"
     )
@@ -115,7 +116,7 @@ class EventStreamClientLeg(ClientLeg):
             self._duplex.abort()
             return
         last = b"" if ending.error is None else encode_error(ending.error)
-        self._duplex.finish(last, last or _NOT_TAKEN)
+        self._duplex.finish(last, last or NOT_TAKEN)
 
     def buffered_bytes(self) -> int:
         return self._duplex.buffered_bytes + self._events.buffered_bytes

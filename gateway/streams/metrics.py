@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from partway.gateway.streams.session import Session
+from partway.gateway.streams.open_stream import OpenStream
 
 #: Bounds, in seconds: first parts come in 1 ms from an echo, in seconds from a large model.
 _LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -24,7 +24,7 @@ class Metrics:
     """Counters over all streams.
 
     Args:
-        sessions: the open streams, whoever keeps them.
+        sessions: the open streams, of either kind, whoever keeps them.
 
     Attributes:
         registry: what is exposed; this object's own, so that several can live in one process.
@@ -32,7 +32,7 @@ class Metrics:
             serves the connections puts it there.
     """
 
-    def __init__(self, sessions: Collection[Session]) -> None:
+    def __init__(self, sessions: Collection[OpenStream]) -> None:
         self.registry = CollectorRegistry()
         self.connections: dict[str, Callable[[], int]] = {}
         self._sessions = sessions
@@ -71,7 +71,7 @@ class Metrics:
         )
         self.registry.register(self)
 
-    def ended(self, session: Session) -> None:
+    def ended(self, session: OpenStream) -> None:
         """Count a stream that has its cause and is open no more; its own counts are final."""
         self._add(session, self._parts, self._bytes)
         if session.ending is not None:
@@ -112,7 +112,7 @@ class Metrics:
 
     @staticmethod
     def _add(
-        session: Session,
+        session: OpenStream,
         parts: defaultdict[tuple[str, str], int],
         sizes: defaultdict[tuple[str, str], int],
     ) -> None:

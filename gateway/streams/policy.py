@@ -16,6 +16,8 @@ from partway.gateway.limits import (
     CONTAINER_PING_INTERVAL,
     CONTAINER_PINGS_UNANSWERED,
     DRAIN_TIMEOUT,
+    INVOCATION_TIMEOUT,
+    RESPONSE_LIFETIME,
     STREAM_LIFETIME,
 )
 from partway.protocol import limits
@@ -39,12 +41,15 @@ class StreamPolicy:
             (``required``), or an end (``optional``); a cut, except over HTTP/2 with TLS (``auto``;
             clause 2.3-2).
         lifetime: a stream's longest life (clause 1.4-5).
+        response_lifetime: a response stream's longest life.
         stall_timeout: a waiting direction that moves nothing for so long ends the stream.
         close_timeout: silence of a container that owes the answer to the gateway's Close.
         drain_timeout: silence behind the answer, after which the container gets its Close.
         answer_timeout: silence of a container that has not answered yet.
         connect_timeout: time for the container to accept a connection.
         handshake_timeout: time for the container's 101 response.
+        invocation_timeout: time for the head of a container's answer to a request, and silence of
+            it in its body.
         ping_interval: time between pings to the container.
         pings_unanswered: pings that a container may leave unanswered.
         client_ping_interval: time between pings to the client.
@@ -58,12 +63,14 @@ class StreamPolicy:
     normal_close: Literal["error", "end"] = "error"
     signed_end: Literal["auto", "required", "optional"] = "auto"
     lifetime: _Seconds = STREAM_LIFETIME
+    response_lifetime: _Seconds = RESPONSE_LIFETIME
     stall_timeout: _Seconds = limits.STALL_TIMEOUT
     close_timeout: _Seconds = CLOSE_TIMEOUT
     drain_timeout: _Seconds = DRAIN_TIMEOUT
     answer_timeout: _Seconds = ANSWER_SILENCE
     connect_timeout: _Seconds = CONTAINER_CONNECT_TIMEOUT
     handshake_timeout: _Seconds = CONTAINER_HANDSHAKE_TIMEOUT
+    invocation_timeout: _Seconds = INVOCATION_TIMEOUT
     ping_interval: _Seconds = CONTAINER_PING_INTERVAL
     pings_unanswered: _Pings = CONTAINER_PINGS_UNANSWERED
     client_ping_interval: _Seconds = CLIENT_PING_INTERVAL

@@ -11,7 +11,7 @@ from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
 from partway.gateway.streams.ends import ClientFault
 from partway.gateway.streams.metrics import Metrics
-from partway.gateway.streams.session import Session
+from partway.gateway.streams.open_stream import OpenStream
 from partway.log_lines import LogLine
 from partway.protocol.draining import Departures
 from partway.protocol.errors import ServiceUnavailable
@@ -44,14 +44,14 @@ class Streams:
     def __init__(
         self, max_streams: int, clock: Clock | None = None, per_principal: int | None = None
     ) -> None:
-        self.sessions: set[Session] = set()
+        self.sessions: set[OpenStream] = set()
         self.metrics = Metrics(self.sessions)
         self.draining = False
         self._max_streams = max_streams
         self._per_principal = max_streams if per_principal is None else per_principal
-        self._principals: dict[Session, str | None] = {}
+        self._principals: dict[OpenStream, str | None] = {}
         self._of_principals: dict[str | None, int] = {}
-        self._stands: dict[Session, Callable[[], bool]] = {}
+        self._stands: dict[OpenStream, Callable[[], bool]] = {}
         self._looking: Timer | None = None
         self._opening: set[asyncio.Task[object]] = set()
         self._clock = clock or LoopClock()
@@ -102,7 +102,7 @@ class Streams:
 
     def started(
         self,
-        session: Session,
+        session: OpenStream,
         principal: str | None = None,
         stands: Callable[[], bool] | None = None,
     ) -> None:
@@ -122,7 +122,7 @@ class Streams:
         if self._ending:  # it was not there to be told; it is heard once it has started
             self._clock.call_later(0, session.drain)
 
-    def ended(self, session: Session) -> None:
+    def ended(self, session: OpenStream) -> None:
         """Forget a stream that has ended, count it, and log it in one line."""
         self.sessions.discard(session)
         if self._stands.pop(session, None) is not None and not self._stands and self._looking:

@@ -4,6 +4,7 @@
 - ``exit`` ends it with status 3 in the midst of the stream,
 - ``slow`` and ``500`` are what its pings are from then on,
 - ``refuse`` has it take no connections any more,
+- ``deaf`` has it accept none, nor the system for it: as many wait as may,
 - ``fork`` is answered with the number of a child that does not care for SIGTERM.
 
 Its arguments: ``exit`` has it end at its start, ``unready`` have no ping answered with 200,
@@ -17,8 +18,10 @@ import base64
 import hashlib
 import os
 import signal
+import socket
 import sys
 import time
+from contextlib import suppress
 
 READY, UNREADY, SLOW = b"200 OK", b"503 Unavailable", b""
 TEXT, CLOSE = 1, 8
@@ -28,6 +31,7 @@ class Container:
     def __init__(self) -> None:
         self.ping = UNREADY if "unready" in sys.argv else READY
         self.server: asyncio.Server
+        self.waiting: list[socket.socket] = []
 
     async def run(self) -> None:
         port = int(os.environ["SAGEMAKER_BIND_TO_PORT"])
@@ -70,10 +74,24 @@ class Container:
             os._exit(3)
         if word == "refuse":
             self.server.close()
+        if word == "deaf":
+            self.accept_nothing()
         if word == "fork":
             return str(fork())
         self.ping = {"slow": SLOW, "500": b"500 Internal Server Error"}.get(word, self.ping)
         return str(os.getpid()) if word == "who" else word
+
+    def accept_nothing(self) -> None:
+        (served,) = self.server.sockets
+        asyncio.get_running_loop().remove_reader(served.fileno())
+        same = socket.socket(fileno=os.dup(served.fileno()))
+        same.listen(1)
+        for _ in range(8):  # more than may wait: the rest try on, one after the other
+            client = socket.socket()
+            client.setblocking(False)
+            with suppress(BlockingIOError):
+                client.connect(same.getsockname())
+            self.waiting.append(client)
 
 
 def switching(head: bytes) -> bytes:

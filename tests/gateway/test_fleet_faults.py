@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from partway.gateway.fleet.endpoints import Endpoint, InstanceTimes, Program, Variant
 from partway.gateway.gateway import Gateway
+from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
 from partway.gateway.streams.policy import StreamPolicy
 from tests.frame_factory import TEXT
 from tests.gateway.fleet.processes import eventually, soon, until_gone
@@ -210,6 +212,26 @@ async def test_one_that_refuses_connections_is_pinged_early_and_replaced(fleet_o
     one, _ = await fleet.neighbours()
     assert await say(one, "refuse") == "refuse"
     await eventually(lambda: fleet.states["InService"] == 2 and fleet.states["Draining"])
+    await leave(one)
+    await until_gone(one.pid)
+
+
+async def test_one_that_accepts_nothing_any_more_refuses_in_time_and_is_replaced(fleet_of):
+    """Nothing waits for its pings: the one stream that it does not accept counts against it."""
+    times = replace(TIMES, ping_interval=1000, pings_missed=1)
+    policy = replace(POLICY, connect_timeout=CONTAINER_CONNECT_TIMEOUT)
+    fleet = await fleet_of(instances=1, times=times, policy=policy)
+    await fleet.serves(1)
+    one = await fleet.stream()
+    assert await say(one, "deaf") == "deaf"
+    began = time.monotonic()
+    refused = await fleet.gateway.request(upgrade_request(STREAM_PATH, RAW))
+    assert time.monotonic() - began >= CONTAINER_CONNECT_TIMEOUT
+    assert refused.status == 424
+    assert "within 250 ms" in refused.body.decode()
+    await eventually(lambda: fleet.states["InService"] == 1 and fleet.states["Draining"])
+    assert (await fleet.stream()).pid != one.pid
+    assert await say(one, "still here") == "still here"
     await leave(one)
     await until_gone(one.pid)
 

@@ -13,6 +13,7 @@ def test_the_numbers_of_the_contract():
     assert (limits.CONTAINER_PING_INTERVAL, limits.CONTAINER_PINGS_UNANSWERED) == (60, 5)
     assert (limits.CLIENT_PING_INTERVAL, limits.CLIENT_PINGS_UNANSWERED) == (60, 2)
     assert limits.STREAM_LIFETIME == 30 * 60
+    assert limits.RESPONSE_LIFETIME == 8 * 60
     assert limits.CONTAINER_CONNECT_TIMEOUT == 0.25
     assert limits.CONTAINER_HANDSHAKE_TIMEOUT == limits.INVOCATION_TIMEOUT == 60
     times = (limits.CLOSE_TIMEOUT, limits.DRAIN_TIMEOUT, limits.ANSWER_SILENCE)

@@ -33,8 +33,12 @@ from tests.fleet_tutorial import (
     Served,
     follow,
 )
+from tests.interop.aws_sdk import KEY, PRINCIPALS, Part, Sdk, ServedGateway
+from tests.interop.aws_sdk_check import anyio_backend, python
 from tests.interop.engine import Engine
 from tests.tutorial_check import LAST, PAGE, STEPS, blocks
+
+__all__ = ["anyio_backend", "python"]
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -287,6 +291,30 @@ def test_the_tutorial_of_a_fleet(ours: Engine, tmp_path: Path) -> None:
     with Served(tmp_path, BY_IMAGE, DOCKER_HOST=ours.where) as served:
         follow(served, lambda host, _: ours.docker("kill", host), another, broken, reason)
     assert ours.docker("ps", "--all", "--quiet", "--filter", "ancestor=greeter:2") == ""
+
+
+# --- AWS's own SDK -------------------------------------------------------------------------------
+
+
+async def test_awss_sdk_streams_through_an_image(
+    ours: Engine, python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", ours.where)
+    log = tmp_path / "sdk.log"
+    flags = ("--endpoint", "echo=docker://partway")
+    async with (
+        ServedGateway.start(tmp_path, "", PRINCIPALS, *flags) as gateway,
+        Sdk.start(python, gateway.ca, log) as sdk,
+    ):
+        client = await sdk.client(gateway.https, KEY)
+        stream = await client.open("echo")
+        for text in (b"hello", "größer".encode()):
+            await stream.send(text, data_type="UTF8", completion="COMPLETE")
+            assert await stream.receive() == Part(text, "UTF8", "COMPLETE")
+        await stream.end_input()
+        assert await stream.rest() == []
+        await stream.close()
+    assert ours.docker("ps", "--all", "--quiet", "--filter", "label=partway.gateway") == ""
 
 
 # --- A service, without an engine ----------------------------------------------------------------

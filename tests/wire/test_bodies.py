@@ -332,6 +332,19 @@ async def test_http_1_0_ends_a_response_with_its_connection(started):
     assert await client.wire.eof() == b"hello"
 
 
+async def test_the_last_piece_leaves_with_the_end(started, version):
+    async def run(exchange):
+        await exchange.begin(200)
+        await exchange.write(b"first")
+        await exchange.end(b"last", b"in its place")
+
+    bench, _, client = await started(version)
+    bench.run = run
+    client.ask("/run")
+    assert await client.answer() == (200, b"firstlast")
+    assert bench.ended == [None]
+
+
 # --- One after the other -------------------------------------------------------------------------
 
 

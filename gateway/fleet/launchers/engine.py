@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 from partway.gateway.clock import Clock, LoopClock
+from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Image
+from partway.gateway.fleet.file_work import on_thread
+from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.images import is_image
 from partway.gateway.fleet.launchers.engine_client import (
     EngineAway,
@@ -18,16 +24,24 @@ from partway.gateway.fleet.launchers.engine_client import (
     EngineState,
     find_engine,
 )
-from partway.gateway.fleet.launchers.engine_container import EngineContainer, growing_waits
+from partway.gateway.fleet.launchers.engine_container import EngineContainer
 from partway.gateway.fleet.launchers.engine_image import (
     ImageConfiguration,
     shown,
     why_not_started,
 )
-from partway.gateway.fleet.launchers.engine_request import container_name, container_request
+from partway.gateway.fleet.launchers.engine_leftovers import Leftover, Leftovers
+from partway.gateway.fleet.launchers.engine_removals import EngineRemovals
+from partway.gateway.fleet.launchers.engine_request import (
+    container_name,
+    container_request,
+    made_of,
+)
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
-from partway.gateway.fleet.limits import ENGINE_REMOVAL_TIMEOUT, ENGINE_REMOVAL_TRIES, KILL_TIMEOUT
-from partway.gateway.waiting import pause, time_limit
+from partway.gateway.fleet.launchers.process import HOST
+from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
+from partway.gateway.fleet.startup import pinged
+from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
@@ -38,15 +52,17 @@ _LAST_WORDS: Final = range(400, 500)
 #: How else to run what an image would: each message that has no image says it.
 _OTHERWISE: Final = "or map the image's name to a command in the table [images]"
 
-#: A removal that is not yet told whether there will be a container looks so often.
-_LOOKS: Final = 8
-
 
 class EngineLauncher:
     """Launches what is to run from an :class:`Image`.
 
+    The first orders may be answered by containers that are there already: what a gateway that was
+    killed has left, where it is what the order asks for and answers its pings.
+
     Args:
         gateway: marks the containers of this gateway, which no other one may have.
+        key: by which the next gateway of this one's data finds out what they are made of.
+        gpus: who has which GPUs; this machine's by default.
         clock: measures all times; the running loop's by default.
         find: where the engine is, looked for anew as long as it has not been found.
     """
@@ -55,20 +71,27 @@ class EngineLauncher:
         self,
         gateway: str,
         *,
+        key: bytes = b"",
+        gpus: GpuShares | None = None,
         clock: Clock | None = None,
         find: Callable[[], str] = find_engine,
     ) -> None:
         self._gateway = gateway
+        self._key = key or secrets.token_bytes()
+        self._gpus = GpuShares() if gpus is None else gpus
         self._clock = LoopClock() if clock is None else clock
         self._find = find
         self._engine: EngineClient | None = None
-        self._own: set[str] = set()  # names of containers that somebody here sees to
-        self._removals: set[asyncio.Task[None]] = set()
+        self._own: set[str] = set()  # instances whose containers somebody here sees to
+        self._removals = EngineRemovals(self._clock)
         self._looking = asyncio.Lock()
         self._looked = False
+        self._leftovers = Leftovers()
+        self._going: set[asyncio.Task[None]] = set()  # removals of leftovers
+        self._takes_over = True
 
     async def launch(self, order: Order) -> EngineContainer:
-        """Start a container of an image; returns as soon as its port is published.
+        """Have a container of an image; returns as soon as its port is published.
 
         Raises:
             LaunchError: it cannot be started. Nothing of it is left then, nor if this is cancelled.
@@ -81,9 +104,13 @@ class EngineLauncher:
         with _said_of(source):
             engine = self._connected()
             async with self._looking:
-                if not self._looked:  # one that stays is logged, and keeps nobody from starting
-                    await self._remove_leftovers(engine)
-            return await self._start(engine, order)
+                if not self._looked:
+                    await self._look(engine)
+            made = await self._made(order, found)
+            if (taken := await self._taken_over(engine, order, made)) is not None:
+                return taken
+            await self._removals.wait(self._going)  # they have memory and GPUs of the machine's
+            return await self._start(engine, order, made)
 
     async def image(self, source: Image) -> ImageConfiguration:
         """What an image says of itself, once it is there, by a pull if need be.
@@ -98,139 +125,191 @@ class EngineLauncher:
             found = None if source.pull == "always" else await engine.image(source.name)
             return found or await _pulled(engine, source)
 
-    async def remove_leftovers(self) -> int:
-        """Remove this gateway's containers that nobody here sees to, as after ``kill -9``.
-
-        The first launch does it too, if nobody has by then.
-
-        Returns:
-            How many there were.
-
-        Raises:
-            LaunchError: there is no engine that could tell, or it cannot remove them.
-        """
-        try:
-            async with self._looking:
-                removed, stays = await self._remove_leftovers(self._connected())
-        except (EngineAway, EngineRefusal) as error:
-            raise LaunchError(str(error), passing=True) from error
-        if stays:
-            raise LaunchError(stays, passing=True)
-        return removed
-
     async def aclose(self) -> None:
         """Give back what the launcher itself holds, once all its containers have ended.
 
         Removals that are under way are waited for as long as one after the other succeeds.
         """
-        with suppress(TimeoutError):
-            while self._removals:
-                async with time_limit(self._clock, ENGINE_REMOVAL_TIMEOUT):
-                    await asyncio.wait(self._removals, return_when=asyncio.FIRST_COMPLETED)
-        for removal in self._removals:
-            removal.cancel()
-        if self._removals:
-            await asyncio.wait(self._removals)
+        self._give_up_leftovers(_nobody)
+        await self._removals.aclose()
         if self._own:
-            left = " ".join(sorted(self._own))
+            left = " ".join(sorted(map(self._name, self._own)))
             log.warning(LogLine("containers are left to the engine", containers=left))
         if self._engine is not None:
             await self._engine.aclose()
 
-    # --- Starting --------------------------------------------------------------------------------
+    # --- What a gateway that was killed has left -------------------------------------------------
+
+    async def models_in_use(self) -> set[Path]:
+        """The model directories of what a gateway that was killed has left, and that still runs.
+
+        Raises:
+            LaunchError: there is no engine that could tell.
+        """
+        await self._looked_again()
+        return self._leftovers.models
+
+    async def remove_leftovers(self, but: Callable[[str, str], bool] | None = None) -> None:
+        """Remove this gateway's containers that nobody here sees to, as after ``kill -9``.
+
+        Args:
+            but: says of an endpoint and a variant whether their orders, which are to come, may take
+                theirs over. Without it nothing is taken over any more.
+
+        Raises:
+            LaunchError: there is no engine that could tell; what is found later is removed then.
+        """
+        self._takes_over = self._takes_over and but is not None
+        self._give_up_leftovers(but or _nobody)
+        await self._looked_again()
+        self._give_up_leftovers(but or _nobody)
+        if self._going:
+            await asyncio.wait(self._going)
+
+    async def _looked_again(self) -> None:
+        try:
+            async with self._looking:
+                await self._look(self._connected())
+        except (EngineAway, EngineRefusal) as error:
+            raise LaunchError(str(error), passing=True) from error
+
+    async def _look(self, engine: EngineClient) -> None:
+        """Find what nobody sees to; what no order can have is removed."""
+        listed = await engine.containers_of(self._gateway)
+        found = [(Leftover.of(each), each.running) for each in listed]
+        if any(leftover.gpus for leftover, _ in found):
+            await self._gpus.find()
+        found = [each for each in found if each[0].instance not in self._own]
+        fit = [each for each, runs in found if runs and each.made and self._may_stay(each)]
+        self._leftovers.become(fit)
+        self._looked = True
+        for each, _ in found:
+            if each not in fit:
+                self._discard(engine, each)
+
+    def _may_stay(self, leftover: Leftover) -> bool:
+        return self._takes_over and self._gpus.keep(leftover.instance, leftover.gpus)
+
+    def _give_up_leftovers(self, is_wanted: Callable[[str, str], bool]) -> None:
+        for each in self._leftovers.give_up(is_wanted):
+            self._discard(self._connected(), each)
+
+    def _discard(self, engine: EngineClient, leftover: Leftover) -> asyncio.Task[None]:
+        about = {"instance": leftover.instance, "container": leftover.id}
+        log.info(LogLine("leftover container is removed", **about))
+        self._own.add(leftover.instance)
+        removal = self._remove(engine, leftover.id, leftover.instance)
+        self._going.add(removal)
+        removal.add_done_callback(self._going.discard)
+        return removal
+
+    async def _made(self, order: Order, image: ImageConfiguration) -> str:
+        """Of what a container is made that an order asks for; empty if nobody can tell."""
+        folder, directory = None, order.model_dir
+        if directory is not None:
+            try:
+                async with time_limit(self._clock, MODEL_DATA_LOOK_TIMEOUT):
+                    found = await on_thread(self._clock, lambda _: directory.stat())
+            except OSError:  # a TimeoutError is one; the engine says what is wrong
+                return ""
+            folder = found.st_dev, found.st_ino
+        return made_of(order, image.id, folder, self._key)
+
+    async def _taken_over(
+        self, engine: EngineClient, order: Order, made: str
+    ) -> EngineContainer | None:
+        """Take a container over that is what an order asks for; None if there is none."""
+        leftover, rest = self._leftovers.claim(order, made)
+        for each in rest:
+            self._discard(engine, each)
+        if leftover is None:
+            return None
+        self._own.add(leftover.instance)
+        since = int(time.time())
+        try:
+            state = await self._state_in_service(engine, leftover, order)
+        except BaseException:
+            await self._removals.wait((self._discard(engine, leftover),))
+            raise
+        if state is None:
+            self._discard(engine, leftover)
+            return None
+        about = {"endpoint": order.endpoint, "variant": order.variant.name}
+        about |= {"instance": order.instance, "container": leftover.id}
+        log.info(LogLine("container taken over", **about, was=leftover.instance))
+        remove = self._remover(engine, leftover.instance)
+        return EngineContainer(engine, leftover.id, state, order.output, remove, self._clock, since)
+
+    async def _state_in_service(
+        self, engine: EngineClient, leftover: Leftover, order: Order
+    ) -> EngineState | None:
+        """How a container is that answers its pings (clause 1.1-2); None if it does not."""
+        times = order.variant.times
+        with suppress(EngineRefusal, TimeoutError):  # it is gone, or does not answer
+            state = await engine.state(leftover.id)
+            if state.running and state.port is not None:
+                async with time_limit(self._clock, times.ping_timeout * times.pings_missed):
+                    await pinged(Address(HOST, state.port), self._clock)
+                    return state
+        return None
+
+    # --- Starting and removing -------------------------------------------------------------------
 
     def _connected(self) -> EngineClient:
         if self._engine is None:
             self._engine = EngineClient(self._find(), self._clock)
         return self._engine
 
-    async def _remove_leftovers(self, engine: EngineClient) -> tuple[int, str]:
-        """How many were removed, and what is to be said of one that could not be."""
-        found = await engine.containers_of(self._gateway)
-        left = {
-            container: instance
-            for container, instance in found.items()
-            if self._name(instance) not in self._own
-        }
-        removed, stays = 0, ""
-        for container, instance in left.items():
-            about = {"instance": instance, "container": container}
-            try:
-                await engine.remove(container)
-            except EngineRefusal as refusal:
-                stays = f"the leftover container {container} cannot be removed: {refusal}"
-                log.warning(LogLine("leftover container stays", **about, reason=str(refusal)))
-            else:
-                removed += 1
-                log.info(LogLine("leftover container removed", **about))
-        self._looked = True
-        return removed, stays
-
-    async def _start(self, engine: EngineClient, order: Order) -> EngineContainer:
-        name = self._name(order.instance)
-        self._own.add(name)
+    async def _start(self, engine: EngineClient, order: Order, made: str) -> EngineContainer:
+        gpus = await self._gpus_for(order)
+        instance, name = order.instance, self._name(order.instance)
+        self._own.add(instance)
+        request = container_request(order, self._gateway, made=made, gpus=gpus)
         # An engine makes what it was asked for, whether or not somebody still waits for the answer.
-        creating = asyncio.create_task(engine.create(name, container_request(order, self._gateway)))
+        creating = asyncio.create_task(engine.create(name, request))
         try:
             await asyncio.shield(creating)
             await engine.start(name)
             state = await engine.state(name)
             _check_published(order, state)
         except BaseException:
-            removal = self._remove(name, creating)
-            with suppress(TimeoutError):
-                async with time_limit(self._clock, KILL_TIMEOUT):
-                    await asyncio.wait((removal,))
+            await self._removals.wait((self._remove(engine, name, instance, creating),))
             raise
-        return EngineContainer(engine, name, state, order.output, self._remove, self._clock)
+        remove = self._remover(engine, instance)
+        return EngineContainer(engine, name, state, order.output, remove, self._clock)
+
+    async def _gpus_for(self, order: Order) -> Sequence[str]:
+        """GPUs of its own for an instance; none where the engine alone knows which there are."""
+        if not order.variant.gpus:
+            return ()
+        await self._gpus.find()
+        return () if self._gpus.sees_none else self._gpus.take(order.instance, order.variant.gpus)
 
     def _name(self, instance: str) -> str:
         return container_name(self._gateway, instance)
 
-    # --- Removing --------------------------------------------------------------------------------
+    def _remover(self, engine: EngineClient, instance: str) -> Callable[[str], object]:
+        return lambda name: self._remove(engine, name, instance)
 
-    def _remove(self, name: str, creating: asyncio.Task[None] | None = None) -> asyncio.Task[None]:
-        """Begin to remove a container; if the engine is away or busy, it is asked again."""
-        removal = asyncio.create_task(
-            self._removed(name, creating), name=f"removal of container {name}"
-        )
-        self._removals.add(removal)
-        removal.add_done_callback(self._removals.discard)
-        return removal
+    def _remove(
+        self,
+        engine: EngineClient,
+        name: str,
+        instance: str,
+        creating: asyncio.Task[None] | None = None,
+    ) -> asyncio.Task[None]:
+        """Begin to remove an instance's container; if the engine is away, it is asked again."""
 
-    async def _removed(self, name: str, creating: asyncio.Task[None] | None) -> None:
-        certain = True
-        if creating is not None:
-            try:
-                await creating
-            except EngineRefusal:  # then there is none, or one of the name that is not ours
-                self._own.discard(name)
-                return
-            except EngineAway:
-                certain = False
-        await self._ask_to_remove(name, certain)
-        self._own.discard(name)
+        def over() -> None:
+            self._own.discard(instance)
+            self._gpus.give_back(instance)
 
-    async def _ask_to_remove(self, name: str, certain: bool) -> None:
-        """Ask until it is done, or until the engine has refused it too often."""
-        assert self._engine is not None, "a container came from it"
-        looks = refusals = 0
-        for wait in growing_waits():
-            try:
-                if await self._engine.remove(name) or certain or looks == _LOOKS:
-                    return
-                looks += 1
-            except EngineAway:
-                pass  # one that is away comes back
-            except EngineRefusal as refusal:  # such as 409: it is being removed
-                refusals += 1
-                about = {"container": name, "reason": str(refusal)}
-                if refusals == ENGINE_REMOVAL_TRIES:
-                    log.warning(LogLine("container is left to the next start", **about))
-                    return
-                if refusals == 1:
-                    log.warning(LogLine("container is not removed yet", **about))
-            await pause(self._clock, wait)
+        return self._removals.begin(engine, name, over, creating)
+
+
+def _nobody(*_: str) -> bool:
+    """Nobody's orders may take anything over."""
+    return False
 
 
 def _check_published(order: Order, state: EngineState) -> None:

@@ -15,7 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
@@ -24,7 +24,7 @@ import aiohttp
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.launchers.engine_image import ImageConfiguration, image_configuration
-from partway.gateway.fleet.launchers.engine_request import GATEWAY_LABEL, INSTANCE_LABEL, PORT
+from partway.gateway.fleet.launchers.engine_request import GATEWAY_LABEL, PORT
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.limits import (
     ENGINE_LOG_ENTRY,
@@ -96,6 +96,23 @@ class EngineState:
     port: int | None
     container: str = ""
     pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListedContainer:
+    """What an engine's list says of a container.
+
+    Attributes:
+        id: the container's.
+        labels: by their names.
+        running: whether it runs.
+        created: when it was made, in epoch seconds.
+    """
+
+    id: str
+    labels: Mapping[str, str]
+    running: bool
+    created: int
 
 
 def find_engine(environment: Mapping[str, str] = os.environ) -> str:
@@ -221,7 +238,7 @@ class EngineClient:
                 return None
             raise
         with self._understood():
-            return image_configuration(found.get("Config") or {})
+            return replace(image_configuration(found.get("Config") or {}), id=str(found["Id"]))
 
     async def pull(self, name: str) -> None:
         """Have the engine pull an image."""
@@ -300,12 +317,20 @@ class EngineClient:
             raise
         return True
 
-    async def containers_of(self, gateway: str) -> dict[str, str]:
-        """The containers of a gateway, running or not: by their ids their instances'."""
+    async def containers_of(self, gateway: str) -> tuple[ListedContainer, ...]:
+        """The containers of a gateway, running or not."""
         filters = json.dumps({"label": [f"{GATEWAY_LABEL}={gateway}"]})
         found = await self._asked(lambda: self._docker.containers.list(all=True, filters=filters))
         with self._understood():
-            return {each.id: each["Labels"].get(INSTANCE_LABEL, "") for each in found}
+            return tuple(
+                ListedContainer(
+                    each.id,
+                    {str(name): str(value) for name, value in each["Labels"].items()},
+                    each["State"] == "running",
+                    int(each["Created"]),
+                )
+                for each in found
+            )
 
     async def output(self, name: str, since: int) -> AsyncGenerator[bytes, None]:
         """What a container prints, as :class:`EngineOutput` reads it: all, until its end."""

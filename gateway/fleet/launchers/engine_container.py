@@ -92,6 +92,7 @@ class EngineContainer:
         output: takes what it prints, as it comes.
         remove: begins to have it removed from the engine, once it has ended.
         clock: measures all times.
+        since: the second from which on what it prints is taken; 0 for all.
 
     Attributes:
         state: the same.
@@ -106,6 +107,7 @@ class EngineContainer:
         output: Callable[[bytes], None],
         remove: Callable[[str], object],
         clock: Clock,
+        since: int = 0,
     ) -> None:
         self._engine = engine
         self._name = name
@@ -114,6 +116,7 @@ class EngineContainer:
         self._output = output
         self._remove = remove
         self._clock = clock
+        self._since = since
         self._over = asyncio.Event()
         self._killed = asyncio.Event()
         self._life = asyncio.create_task(self._live(), name=f"container {name}")
@@ -230,7 +233,7 @@ class EngineContainer:
 
     async def _follow_output(self) -> None:
         """Pass on what it prints, once and in order, until all is read that it has printed."""
-        output = EngineOutput()
+        output = EngineOutput(self._since)
         waits = growing_waits()
         while True:
             ended = self._over.is_set()

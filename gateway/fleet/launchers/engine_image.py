@@ -41,6 +41,7 @@ class ImageConfiguration:
         ports: the ports it names, as ``8080/tcp``.
         stop_signal: its STOPSIGNAL; empty for SIGTERM.
         directory: the folder in which it starts.
+        id: by which its engine tells it from others of its name; empty where no engine was asked.
     """
 
     entrypoint: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ class ImageConfiguration:
     ports: frozenset[str] = frozenset()
     stop_signal: str = ""
     directory: str = ""
+    id: str = ""
 
     @property
     def words(self) -> str:

@@ -27,9 +27,14 @@ class EngineOutputError(Exception):
 
 
 class EngineOutput:
-    """The output of one container, in one stream or several that follow each other."""
+    """The output of one container, in one stream or several that follow each other.
 
-    def __init__(self) -> None:
+    Args:
+        begins: the second from which on it is wanted; 0 for all.
+    """
+
+    def __init__(self, begins: int = 0) -> None:
+        self._begins = begins
         self._buffer = bytearray()
         self._rest = 0  # bytes to come of an entry whose beginning was given out
         self._last = b""  # the time of the last entry that was given out
@@ -43,7 +48,7 @@ class EngineOutput:
         """The second from which on the next stream has to be asked for; 0 for all."""
         found = _TIME.fullmatch(self._last)
         if found is None:
-            return 0
+            return self._begins
         # fromisoformat of Python 3.11 reads Z too.
         return int(datetime.fromisoformat((found[1] + found[2]).decode()).timestamp())
 

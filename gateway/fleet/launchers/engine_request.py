@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
+import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from partway.gateway.fleet.endpoints import Image, Variant
 from partway.gateway.fleet.launchers.engine_image import ARTIFACTS
 from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.launchers.process import HOST
-from partway.gateway.fleet.limits import ENGINE_LOG_BYTES, ENGINE_LOG_FILES
+from partway.gateway.fleet.limits import ENGINE_LOG_BYTES, ENGINE_LOG_FILES, ENGINE_PROCESSES
 
 #: Where a container listens, as the API names ports (clause 1.1-2).
 PORT: Final = "8080/tcp"
@@ -20,6 +23,16 @@ ENDPOINT_LABEL: Final = "partway.endpoint"
 VARIANT_LABEL: Final = "partway.variant"
 INSTANCE_LABEL: Final = "partway.instance"
 
+#: What the next gateway, should this one be killed, has to know of a container to go on with it:
+#: what it is made of, by :func:`made_of`, its model directory, and its GPUs.
+MADE_OF_LABEL: Final = "partway.made-of"
+MODEL_LABEL: Final = "partway.model"
+GPUS_LABEL: Final = "partway.gpus"
+
+#: What Docker gives to a container's root that Podman does not, and no model needs: raw sockets, by
+#: which one on the bridge can pass for another, and new device files.
+_DROPPED: Final = ("MKNOD", "NET_RAW")
+
 _NANO: Final = 10**9
 
 
@@ -28,13 +41,54 @@ def container_name(gateway: str, instance: str) -> str:
     return f"partway-{hashlib.sha256(gateway.encode()).hexdigest()[:8]}-{instance}"
 
 
-def container_request(order: Order, gateway: str) -> dict[str, Any]:
+def container_request(
+    order: Order, gateway: str, *, made: str = "", gpus: Sequence[str] = ()
+) -> dict[str, Any]:
     """The body of ``POST /containers/create``.
 
     Args:
         order: for an instance of an :class:`Image`.
         gateway: which gateway's the container is.
+        made: what :func:`made_of` says; empty for a container that no other gateway is to have.
+        gpus: which GPUs it has; the engine chooses if none are named.
     """
+    request = _request(order, gpus)
+    labels = {GATEWAY_LABEL: gateway, **_whose(order), INSTANCE_LABEL: order.instance}
+    if made:
+        labels[MADE_OF_LABEL] = made
+    if order.model_dir is not None:
+        labels[MODEL_LABEL] = str(order.model_dir.absolute())
+    if gpus:
+        labels[GPUS_LABEL] = ",".join(gpus)
+    return {**request, "Labels": labels}
+
+
+def made_of(order: Order, image: str, folder: tuple[int, int] | None, key: bytes) -> str:
+    """What is the same for two containers only if they are made of the same, whoever made them.
+
+    Args:
+        order: what is asked for.
+        image: the id of its image, which another one of the same name does not have.
+        folder: device and inode of its model directory: another one in the same place, though of
+            the same content, is not what a container has mounted.
+        key: without it nothing is learned of the environment, which may hold secrets.
+    """
+    made = {
+        "request": _request(order, ()),
+        "whose": _whose(order),
+        "image": image,
+        "folder": folder,
+    }
+    text = json.dumps(made, sort_keys=True)
+    return hmac.new(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+def _whose(order: Order) -> dict[str, str]:
+    return {ENDPOINT_LABEL: order.endpoint, VARIANT_LABEL: order.variant.name}
+
+
+def _request(order: Order, gpus: Sequence[str]) -> dict[str, Any]:
+    """What is asked for, but for the labels."""
     variant = order.variant
     assert isinstance(variant.source, Image), "nothing else is for an engine"
     request: dict[str, Any] = {
@@ -42,21 +96,15 @@ def container_request(order: Order, gateway: str) -> dict[str, Any]:
         "Cmd": ["serve"],  # clause 1.1-1
         "Env": [f"{name}={value}" for name, value in variant.environment],
         "ExposedPorts": {PORT: {}},
-        "Labels": {
-            GATEWAY_LABEL: gateway,
-            ENDPOINT_LABEL: order.endpoint,
-            VARIANT_LABEL: variant.name,
-            INSTANCE_LABEL: order.instance,
-        },
         "Tty": False,
-        "HostConfig": _host(order, variant),
+        "HostConfig": _host(order, variant, gpus),
     }
     if variant.container_hostname is not None:  # clause 1.1-7
         request["Hostname"] = variant.container_hostname
     return request
 
 
-def _host(order: Order, variant: Variant) -> dict[str, Any]:
+def _host(order: Order, variant: Variant, gpus: Sequence[str]) -> dict[str, Any]:
     """What the machine gives to the container."""
     host: dict[str, Any] = {
         "Init": False,  # clause 1.1-1: whatever the engine is told to do for all containers
@@ -66,6 +114,9 @@ def _host(order: Order, variant: Variant) -> dict[str, Any]:
             "Type": "json-file",  # Podman knows this name too
             "Config": {"max-size": str(ENGINE_LOG_BYTES), "max-file": str(ENGINE_LOG_FILES)},
         },
+        "SecurityOpt": ["no-new-privileges"],
+        "CapDrop": [*_DROPPED],
+        "PidsLimit": ENGINE_PROCESSES,
     }
     if order.model_dir is not None:  # clause 1.1-6
         # Not "Binds": a path with a colon is cut in two there, and one that is not there is made.
@@ -77,12 +128,12 @@ def _host(order: Order, variant: Variant) -> dict[str, Any]:
                 "ReadOnly": True,
             }
         ]
-    if variant.gpus:  # as the command's --gpus NUMBER
+    if variant.gpus:  # as the command's --gpus NUMBER, or --gpus device=ID,ID
         host["DeviceRequests"] = [
             {
                 "Driver": "",
-                "Count": variant.gpus,
-                "DeviceIDs": None,
+                "Count": 0 if gpus else variant.gpus,  # an engine refuses both
+                "DeviceIDs": [*gpus] or None,
                 "Capabilities": [["gpu"]],
                 "Options": {},
             }

@@ -85,7 +85,9 @@ class Launcher(Protocol):
     """Launches containers of one kind."""
 
     async def launch(self, order: Order) -> RunningContainer:
-        """Start a container; returns as soon as it has an address, whether or not it is ready.
+        """Have a container; returns as soon as it has an address, whether or not it is ready.
+
+        It is started, unless one is there already that is nobody's, and all that the order says.
 
         Raises:
             LaunchError: it cannot be started. Nothing of it is left then, nor if this is cancelled.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import shutil
@@ -15,7 +14,7 @@ from typing import Final
 from partway.gateway.clock import Clock
 from partway.gateway.files import is_file_or_folder, is_folder
 from partway.gateway.fleet.endpoints import Program
-from partway.gateway.fleet.gpus import VISIBLE, GpuShares, gpus_of_this_machine
+from partway.gateway.fleet.gpus import VISIBLE, GpuShares
 from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.launchers.process import (
@@ -43,15 +42,13 @@ class ProgramLauncher:
     enforces the variant's ``cpus`` and ``memory``, and it has no host name of its own.
 
     Args:
-        gpus: who has which GPUs; what there is, is found out when the first instance asks for one
-            by default.
+        gpus: who has which GPUs; this machine's by default.
         clock: measures all times; the running loop's by default.
     """
 
     def __init__(self, gpus: GpuShares | None = None, clock: Clock | None = None) -> None:
-        self._gpus = gpus
+        self._gpus = GpuShares() if gpus is None else gpus
         self._clock = clock
-        self._finding_gpus = asyncio.Lock()
         self._leash: Leash | None = None
         self._no_model: tempfile.TemporaryDirectory[str] | None = None
         self._ports: set[int] = set()
@@ -67,8 +64,7 @@ class ProgramLauncher:
 
         def give_back() -> None:
             self._ports.discard(port)
-            if self._gpus is not None:
-                self._gpus.give_back(order.instance)
+            self._gpus.give_back(order.instance)
 
         try:
             port = free_port(self._ports)
@@ -105,13 +101,11 @@ class ProgramLauncher:
         """The variable that says which GPUs an instance has; nothing where it may see all."""
         number = order.variant.gpus
         if not number:
-            if self._gpus is None or not self._gpus.given:
+            if not self._gpus.given:
                 return {}
             own = dict(order.variant.environment)
             return {VISIBLE: own.get(VISIBLE, "")}  # the others' are not its
-        async with self._finding_gpus:
-            if self._gpus is None:
-                self._gpus = GpuShares(await gpus_of_this_machine())
+        await self._gpus.find()
         return {VISIBLE: ",".join(self._gpus.take(order.instance, number))}
 
     def _model_dir(self, order: Order) -> str:

@@ -145,7 +145,11 @@ def test_an_ipv6_address_is_shown_in_brackets(start):
 
 
 #: So few that the machine's limit of open files does not matter.
-FEW = {"PARTWAY_MAX_CONNECTIONS": "100", "PARTWAY_MAX_STREAMS": "50"}
+FEW = {
+    "PARTWAY_MAX_CONNECTIONS": "100",
+    "PARTWAY_MAX_STREAMS": "40",
+    "PARTWAY_MAX_REQUESTS": "10",
+}
 
 
 #: The command with few descriptors: soft limit, hard limit, arguments.
@@ -177,7 +181,7 @@ def test_all_descriptors_that_may_be_had_are_taken(hard, enough):
         finally:
             process.kill()
     assert code == 0
-    warned = "WARNING partway.serve the limit of open files is too low for max_connections and "
+    warned = "WARNING partway.serve the limit of open files is too low for max_connections, "
     assert (warned in errors) is not enough
     assert (" limit=149 needed=150" in errors) is not enough
 

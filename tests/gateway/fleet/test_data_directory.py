@@ -267,15 +267,25 @@ def test_what_the_file_says(tmp_path):
 def test_that_an_engine_was_used_is_remembered(tmp_path):
     with DataDirectory.opened(tmp_path) as data:
         assert not data.has_used_engine
-        data.note_engine()
+        key = data.engine_key()
     with DataDirectory.opened(tmp_path) as data:
         assert data.has_used_engine
-        data.note_engine()
+        assert data.engine_key() == key
+    assert len(key) == 32
+    assert (tmp_path / "engine").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("text", ["", "ab\n", "no key\n", "\u00e9"])
+def test_a_key_of_an_engines_labels_that_is_none_is_made_anew(tmp_path, text):
+    (tmp_path / "engine").write_text(text)
+    with DataDirectory.opened(tmp_path) as data:
         assert data.has_used_engine
+        assert data.engine_key() == data.engine_key()
+        assert len(data.engine_key()) == 32
 
 
 def test_that_it_cannot_be_remembered_is_a_warning(tmp_path, caplog):
-    (tmp_path / "engine").symlink_to(tmp_path / "none" / "there")
+    (tmp_path / "engine").mkdir()
     with DataDirectory.opened(tmp_path) as data:
-        data.note_engine()
+        assert len(data.engine_key()) == 32
     assert "that an engine is used cannot be noted" in caplog.text

@@ -110,6 +110,38 @@ def test_each_has_its_own_as_long_as_it_lives():
     assert not shares.given
 
 
+def test_one_may_keep_what_it_has():
+    shares = GpuShares(["a", "b", "c"])
+    assert shares.keep("one", ("b",))
+    assert shares.keep("one", ("b",))
+    assert not shares.keep("two", ("a", "b")), "another's"
+    assert not shares.keep("two", ("d",)), "it is not there"
+    assert shares.keep("two", ())
+    assert shares.take("two", 2) == ("a", "c")
+
+
+async def test_which_there_are_is_found_out_once(anyio_backend, monkeypatch):
+    found = [("a",), ("b",)]
+
+    async def look():
+        return found.pop(0)
+
+    monkeypatch.setattr("partway.gateway.fleet.gpus.gpus_of_this_machine", look)
+    shares = GpuShares()
+    for _ in range(2):
+        await shares.find()
+    assert shares.take("one", 1) == ("a",)
+    assert not shares.sees_none
+
+
+@pytest.mark.parametrize(("visible", "none"), [(None, True), ("", False), ("-1", False)])
+def test_a_gateway_that_is_told_to_see_none_is_not_blind(monkeypatch, visible, none):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert GpuShares([]).sees_none is none
+
+
 def test_those_that_others_have_come_back():
     shares = GpuShares(["a", "b", "c"])
     shares.take("two", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,12 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.launchers.engine_client import EngineClient
-from partway.gateway.fleet.launchers.engine_request import GATEWAY_LABEL, INSTANCE_LABEL
+from partway.gateway.fleet.launchers.engine_request import (
+    GATEWAY_LABEL,
+    INSTANCE_LABEL,
+    MADE_OF_LABEL,
+    MODEL_LABEL,
+)
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.settings import Settings
@@ -37,8 +43,12 @@ def data(tmp_path: Path) -> Iterator[DataDirectory]:
 async def left(fake, data) -> None:
     """A gateway was killed that had an engine run a container."""
     Provisions(LoopClock(), data).means.launcher(Image("model:1"))
+    await leave(fake, {GATEWAY_LABEL: data.id, INSTANCE_LABEL: "one"})
+
+
+async def leave(fake: FakeEngine, labels: dict[str, str]) -> None:
+    """Let an engine run a container that somebody has made."""
     client = EngineClient(fake.where, LoopClock())
-    labels = {GATEWAY_LABEL: data.id, INSTANCE_LABEL: "one"}
     await soon(client.create("one", {"Labels": labels}))
     await soon(client.start("one"))
     await client.aclose()
@@ -90,6 +100,9 @@ async def test_an_engine_that_is_away_is_a_warning(left, fake, data, caplog):
 
 async def test_an_engine_that_takes_too_long_is_a_warning(left, fake, data, caplog, monkeypatch):
     monkeypatch.setattr("partway.gateway.fleet.provisions.LEFTOVERS_TIMEOUT", 30.0)
+    # The launcher's clock is the loop's.
+    removals = "partway.gateway.fleet.launchers.engine_removals"
+    monkeypatch.setattr(f"{removals}.ENGINE_REMOVAL_TIMEOUT", 0.05)
     clock = FakeClock()
     asked = hangs(fake, "DELETE")
     provisions = Provisions(clock, data)
@@ -98,4 +111,58 @@ async def test_an_engine_that_takes_too_long_is_a_warning(left, fake, data, capl
     clock.advance(30)
     await soon(removing)
     assert "has not removed all of them within 30 s" in caplog.text
+    await provisions.aclose()
+
+
+# --- Model data of what was left -----------------------------------------------------------------
+
+
+@pytest.fixture
+def models(data) -> tuple[Path, Path]:
+    """Two that a gateway which was killed has unpacked."""
+    names = tuple(data.models / (digit * 64) for digit in "ab")
+    for name in names:
+        name.mkdir()
+    return names
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> str:
+    (tmp_path / "weights").write_text("1 2 3")
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as made:
+        made.add(tmp_path / "weights", "weights")
+    return str(tmp_path / "model.tar.gz")
+
+
+async def test_what_is_left_keeps_its_model_data_until_it_is_removed(fake, data, models, archive):
+    used, unused = models
+    data.engine_key()
+    labels = {GATEWAY_LABEL: data.id, INSTANCE_LABEL: "one", MADE_OF_LABEL: "that"}
+    await leave(fake, {**labels, MODEL_LABEL: str(used)})
+    provisions = Provisions(LoopClock(), data)
+    held = await soon(provisions.means.model_data(archive))
+    assert (used.exists(), unused.exists(), held.path.exists()) == (True, False, True)
+    await soon(provisions.remove_leftovers(lambda *_: True))
+    assert (list(fake.containers), used.exists()) == (["one"], True)
+    await soon(provisions.remove_leftovers())
+    assert fake.containers == {}
+    await eventually(lambda: not used.exists())
+    held.release()
+    await provisions.aclose()
+
+
+async def test_an_engine_that_does_not_say_what_is_used_holds_nobody_up(
+    fake, data, models, archive, monkeypatch
+):
+    monkeypatch.setattr("partway.gateway.fleet.provisions.LEFTOVERS_LOOK_TIMEOUT", 30.0)
+    data.engine_key()
+    clock = FakeClock()
+    asked = hangs(fake, "GET /containers")
+    provisions = Provisions(clock, data)
+    acquiring = asyncio.create_task(provisions.means.model_data(archive))
+    await soon(asked.wait())
+    clock.advance(30)
+    held = await soon(acquiring)
+    assert [each.exists() for each in models] == [False, False]
+    held.release()
     await provisions.aclose()

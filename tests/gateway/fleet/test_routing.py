@@ -157,6 +157,28 @@ class TestSessions:
         on.lease("e", session="s")
         assert on.lease("e", "B", session="s").instance.id == "b"
 
+    def test_one_that_the_instance_began(self):
+        on = router(variant("A", *"abcdefgh"))
+        lease = on.lease("e")
+        lease.sticks("s")
+        assert {on.lease("e", session="s").instance.id for _ in range(9)} == {lease.instance.id}
+
+    def test_one_that_has_expired_or_was_closed_may_go_anywhere(self):
+        now = 1000.0
+        on = Router(random.Random(1), lambda: now)
+        on.update({"e": (variant("A", *"abcdefgh"),)})
+        on.lease("e").sticks("s", 1060.0)
+        first = on.lease("e", session="s").instance.id
+        now = 1059.0
+        assert on.lease("e", session="s").instance.id == first
+        now = 1060.0
+        assert on.lease("e", session="s").instance.id != first
+        kept = on.lease("e", session="s").instance.id
+        assert on.lease("e", session="s").instance.id == kept
+        on.forget_session("e", "s")
+        on.forget_session("nobody", "s")
+        assert on.lease("e", session="s").instance.id != kept
+
     def test_so_many_are_remembered(self, monkeypatch):
         monkeypatch.setattr(routing, "STICKY_SESSIONS", 2)
         on = router(variant("A", *"abcdefgh"))

@@ -22,6 +22,7 @@ class Call:
     Attributes:
         number: of the connection, from 0 on.
         heads: of the requests that came on it.
+        chunks: of their bodies that came in chunks; the last one is empty.
         ended: set once the gateway has ended its side.
     """
 
@@ -30,6 +31,7 @@ class Call:
         self.reader = reader
         self.writer = writer
         self.heads: list[bytes] = []
+        self.chunks: list[bytes] = []
         self.ended = asyncio.Event()
 
     async def head(self) -> bytes:
@@ -39,12 +41,20 @@ class Call:
         return head
 
     async def request(self) -> bytes:
-        """The body of the next request, as it is on the wire."""
+        """The body of the next request."""
         head = await self.head()
-        if b"Transfer-Encoding: chunked" in head:
-            return await self.reader.readuntil(b"0\r\n\r\n")
-        length = head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0]
-        return await self.reader.readexactly(int(length))
+        if b"Transfer-Encoding: chunked" not in head:
+            length = head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0]
+            return await self.reader.readexactly(int(length))
+        body = b""
+        while True:
+            line = await self.reader.readuntil(b"\r\n")
+            data = await self.reader.readexactly(int(line, 16) + 2)
+            assert data.endswith(b"\r\n")
+            self.chunks.append(data[:-2])
+            if data == b"\r\n":
+                return body
+            body += data[:-2]
 
     def say(self, *data: bytes) -> None:
         self.writer.write(b"".join(data))

@@ -72,7 +72,8 @@ async def test_what_a_container_gets(connections):
             host + b"Transfer-Encoding: chunked\r\n\r\n",
             host + b"Content-Length: 11\r\n\r\n",
         ]
-    assert bodies == [b"whole", b"", b"2\r\nin\r\n6\r\nchunks\r\n0\r\n\r\n", b"of a length"]
+        assert call.chunks == [b"in", b"chunks", b""]
+    assert bodies == [b"whole", b"", b"inchunks", b"of a length"]
 
 
 @pytest.mark.parametrize("body", [[b"too", b" long"], [b"short"]])

@@ -46,13 +46,18 @@ class Recorded(Exchange):
     def _say_continue(self):
         self.said.append(100)
 
+    @property
+    def unsent_bytes(self):
+        return 0
+
     async def _begin(self, status, headers):
         self.said.append(status)
 
     async def _write(self, piece):
         self.said.append(piece)
 
-    async def _end(self):
+    async def _end(self, last, otherwise):
+        self.said += [piece for piece in (last, otherwise) if piece]
         self.said.append("end")
 
     def abort(self):
@@ -174,8 +179,15 @@ async def test_pieces_of_a_response_that_has_no_body(method, status):
     exchange = Recorded(method=method)
     await exchange.begin(status)
     await exchange.write(b"dropped")
-    await exchange.end()
+    await exchange.end(b"dropped", b"too")
     assert exchange.said == [status, "end"]
+
+
+async def test_the_last_piece_of_a_response():
+    exchange = Recorded()
+    await exchange.begin(200)
+    await exchange.end(b"last", b"in its place")
+    assert exchange.said == [200, b"last", b"in its place", "end"]
 
 
 async def test_a_response_that_has_not_ended_is_broken_off():

@@ -96,6 +96,15 @@ async def test_a_response_in_pieces(asked):
     assert not unbegun, "the client may have waited for the response's head"
 
 
+@pytest.mark.clause("2.3-6")
+async def test_the_last_piece_leaves_with_the_end(asked):
+    made = asked()
+    await made.exchange.begin(200)
+    await made.exchange.write(b"one")
+    await made.exchange.end(b"last", b"last")
+    assert made.carrier.sent == [(b"one", False), (b"last", True)]
+
+
 async def test_a_response_in_pieces_is_broken_off(asked):
     made = asked()
     await made.exchange.begin(200)

@@ -74,6 +74,9 @@ class FakeEngine:
         error to hang up with, or a function that is asked first.
     asked: method and path of each request.
     port: where it publishes that of each container; None if it does not.
+    image_ids: by name what each image's id is, if not the usual one.
+    unpublished: names of containers whose port is not published.
+    since: the second from which on each asked for a container's output.
     """
 
     #: What the engine says of each container: its id, and its first process.
@@ -87,6 +90,9 @@ class FakeEngine:
         self.containers: dict[str, FakeContainer] = {}
         self.answers: dict[str, Any] = {}
         self.asked: list[str] = []
+        self.image_ids: dict[str, str] = {}
+        self.unpublished: set[str] = set()
+        self.since: list[str] = []
         self.port: int | None = PORT
         self._runner: web.AppRunner | None = None
 
@@ -95,6 +101,9 @@ class FakeEngine:
         return f"unix://{self.socket}"
 
     async def start(self) -> None:
+        """Begin to answer, unless it does."""
+        if self._runner is not None:
+            return
         app = web.Application(middlewares=[self._told])
         app.add_routes(
             [
@@ -163,7 +172,8 @@ class FakeEngine:
         name = request.match_info["image"]
         if name not in self.images:
             raise refused(web.HTTPNotFound, f"No such image: {name}")
-        return web.json_response({"Id": "sha256:1", "Config": self.images[name]})
+        found = {"Id": self.image_ids.get(name, "sha256:1"), "Config": self.images[name]}
+        return web.json_response(found)
 
     async def _pull(self, request: web.Request) -> web.StreamResponse:
         name = request.query["fromImage"]
@@ -185,8 +195,13 @@ class FakeEngine:
         key, _, value = label.partition("=")
         return web.json_response(
             [
-                {"Id": name, "Labels": container.request["Labels"]}
-                for name, container in self.containers.items()
+                {
+                    "Id": name,
+                    "Labels": container.request["Labels"],
+                    "State": "running" if container.running else "exited",
+                    "Created": created,
+                }
+                for created, (name, container) in enumerate(self.containers.items())
                 if container.request["Labels"].get(key) == value
             ]
         )
@@ -204,6 +219,9 @@ class FakeEngine:
 
     async def _show(self, request: web.Request) -> web.Response:
         found = self._found(request)
+        is_published = (
+            found.running and self.port and request.match_info["name"] not in self.unpublished
+        )
         ports = {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(self.port)}]}
         state = {
             "Running": found.running,
@@ -216,7 +234,7 @@ class FakeEngine:
             {
                 "Id": self.id,
                 "State": state,
-                "NetworkSettings": {"Ports": ports if found.running and self.port else {}},
+                "NetworkSettings": {"Ports": ports if is_published else {}},
             }
         )
 
@@ -238,6 +256,7 @@ class FakeEngine:
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         found = self._found(request)
+        self.since.append(request.query.get("since", "0"))
         answer = web.StreamResponse()
         await answer.prepare(request)
         sent = 0

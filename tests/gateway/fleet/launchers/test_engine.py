@@ -6,17 +6,26 @@ What a real engine does is in ``engine_check.py``.
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Image
+from partway.gateway.fleet.endpoints import Image, InstanceTimes
+from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.engine_client import EngineAway, EngineClient
 from partway.gateway.fleet.launchers.engine_image import LABEL
-from partway.gateway.fleet.launchers.engine_request import container_name, container_request
+from partway.gateway.fleet.launchers.engine_request import (
+    container_name,
+    container_request,
+    made_of,
+)
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.limits import (
     ENGINE_REMOVAL_TIMEOUT,
@@ -341,7 +350,8 @@ async def test_what_the_engine_refuses_to_remove_is_told_and_left_to_the_next_st
     tries = [asked for asked in fake.asked if asked.startswith("DELETE")]
     assert len(tries) == ENGINE_REMOVAL_TRIES
     fake.answers.clear()
-    assert await soon(launcher.remove_leftovers()) == 1
+    await soon(launcher.remove_leftovers())
+    assert fake.containers == {}
     await soon(launcher.aclose())
 
 
@@ -366,45 +376,293 @@ async def test_what_another_run_has_left_is_removed_before_the_first_launch(laun
     for gateway in ("mine", "yours"):
         await soon(_left_by(gateway, fake))
     container = await soon(launcher.launch(order()))
-    assert {each.request["Labels"]["partway.gateway"] for each in fake.containers.values()} == {
-        "mine",
-        "yours",
-    }
-    assert len(fake.containers) == 2
-    assert await soon(launcher.remove_leftovers()) == 0, "this run's own stay"
-    assert len(fake.containers) == 2
+    for _ in range(2):
+        whose = {each.request["Labels"]["partway.gateway"] for each in fake.containers.values()}
+        assert whose == {"mine", "yours"}
+        assert len(fake.containers) == 2
+        await soon(launcher.remove_leftovers())  # this run's own stay
     for each in list(fake.containers.values()):
         each.end(0)
     await soon(container.wait())
 
 
-async def test_leftovers_that_cannot_be_removed_are_told(launcher, fake):
-    await soon(_left_by("mine", fake))
-    fake.answers["DELETE"] = refusal(500, "busy")
-    (left,) = fake.containers
-    with pytest.raises(LaunchError, match=f"container {left} cannot be removed: busy"):
-        await soon(launcher.remove_leftovers())
-
-
-async def test_a_leftover_that_stays_keeps_nobody_from_starting(launcher, fake, caplog):
+async def test_a_leftover_that_stays_keeps_nobody_from_starting(fake, caplog):
+    clock = FakeClock()
+    launcher = EngineLauncher("mine", find=lambda: fake.where, clock=clock)
     await soon(_left_by("mine", fake))
     (left,) = fake.containers
     fake.answers[f"DELETE /containers/{left}"] = refusal(500, "busy")
-    container = await soon(launcher.launch(order()))
-    assert "leftover container stays" in caplog.text
-    assert left in caplog.text
+    launching = asyncio.create_task(launcher.launch(order()))
+    await eventually(lambda: clock.advance(KILL_TIMEOUT / 10) or launching.done())
+    assert f"container is not removed yet container={left} reason=busy" in caplog.text
     fake.answers.clear()
+    container = await soon(launching)
+    await end(fake, container)
+    closing = asyncio.create_task(launcher.aclose())
+    await eventually(lambda: clock.advance(1) or closing.done())
+
+
+async def _left_by(
+    gateway: str, fake: FakeEngine, asked: Order | None = None, gpus: tuple[str, ...] = ()
+) -> str:
+    """A container of a gateway that was killed: nobody has waited for it. Returns its name."""
+    client = EngineClient(fake.where, LoopClock())
+    made = ""
+    if asked is None:
+        asked = order()
+    else:
+        folder = asked.model_dir and asked.model_dir.stat()
+        made = made_of(asked, "sha256:1", folder and (folder.st_dev, folder.st_ino), KEY)
+    name = container_name(gateway, asked.instance)
+    await client.create(name, container_request(asked, gateway, made=made, gpus=gpus))
+    await client.start(name)
+    await client.aclose()
+    return name
+
+
+# --- What a gateway that was killed has left is taken over ---------------------------------------
+
+KEY = b"of the data directory"
+
+
+@pytest.fixture
+async def answering(anyio_backend: object, fake: FakeEngine) -> AsyncIterator[list[bytes]]:
+    """Answers pings where containers are published; gives what was asked."""
+    asked = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    fake.port = server.sockets[0].getsockname()[1]
+    yield asked
+    server.close()
+    await server.wait_closed()
+
+
+@pytest.fixture
+async def next_one(fake: FakeEngine, answering: object) -> AsyncIterator[EngineLauncher]:
+    """The launcher of the next gateway."""
+    launcher = EngineLauncher(
+        "mine", key=KEY, gpus=GpuShares(["GPU-a", "GPU-b"]), find=lambda: fake.where
+    )
+    yield launcher
+    fake.answers.clear()
+    await fake.start()
+    await soon(launcher.remove_leftovers())
+    for each in fake.containers.values():
+        each.end(0)
+    await eventually(lambda: fake.containers == {})
+    await soon(launcher.aclose())
+
+
+def alike(count: int, **about: object) -> list[Order]:
+    """Orders of one variant, each for an instance of its own."""
+    orders = [order(instances=count, **about) for _ in range(count)]
+    return [replace(each, variant=orders[0].variant) for each in orders]
+
+
+async def test_one_that_is_what_is_asked_for_is_taken_over(next_one, fake, answering, tmp_path):
+    lost, asked = alike(2)
+    name = await soon(_left_by("mine", fake, replace(lost, model_dir=tmp_path)))
+    said = Output()
+    container = await soon(next_one.launch(replace(asked, model_dir=tmp_path, output=said.take)))
+    assert list(fake.containers) == [name]
+    assert container.address == Address("127.0.0.1", fake.port)
+    assert answering[0].startswith(b"GET /ping ")
+    await eventually(lambda: any("/logs" in each for each in fake.asked))
+    fake.containers[name].says(b"and on\n")
+    await eventually(lambda: said.data == b"and on\n")
+    assert await soon(container.stop(30)) is True
+    await eventually(lambda: fake.containers == {})
+
+
+async def test_what_it_has_said_before_is_not_said_again(next_one, fake):
+    lost, asked = alike(2)
+    await soon(_left_by("mine", fake, lost))
+    before = int(time.time())
+    await soon(next_one.launch(asked))
+    await eventually(lambda: fake.since)
+    assert before <= int(fake.since[0]) <= time.time()
+
+
+@pytest.mark.parametrize(
+    "otherwise", ["environment", "image", "folder", "key", "unsaid", "variant"]
+)
+async def test_one_that_is_something_else_is_removed(
+    next_one, fake, tmp_path, otherwise, monkeypatch
+):
+    lost, asked = (replace(each, model_dir=tmp_path) for each in alike(2))
+    if otherwise == "environment":
+        asked = replace(asked, variant=replace(asked.variant, environment=(("A", "1"),)))
+    elif otherwise == "variant":
+        lost = replace(lost, variant=replace(lost.variant, name="B"))
+    elif otherwise == "image":
+        fake.image_ids["model:1"] = "sha256:2"
+    elif otherwise == "folder":
+        (tmp_path / "other").mkdir()
+        asked = replace(asked, model_dir=tmp_path / "other")
+    elif otherwise == "key":
+        monkeypatch.setattr(sys.modules[__name__], "KEY", b"of another")
+    name = await soon(_left_by("mine", fake, None if otherwise == "unsaid" else lost))
+    await soon(next_one.launch(asked))
+    await soon(next_one.remove_leftovers())
+    assert name not in fake.containers
+    assert len(fake.containers) == 1
+
+
+async def test_no_more_are_taken_over_than_there_are_to_be(next_one, fake):
+    lost = alike(3)
+    names = [await soon(_left_by("mine", fake, each)) for each in lost]
+    for asked in (replace(each, variant=replace(each.variant, instances=2)) for each in alike(2)):
+        about = replace(asked.variant, environment=lost[0].variant.environment)
+        await soon(next_one.launch(replace(asked, variant=about)))
+        await eventually(lambda: list(fake.containers) == names[1:])  # the newest
+    fake.containers[names[2]].end(1)
+    await eventually(lambda: list(fake.containers) == names[1:2])
+
+
+@pytest.mark.parametrize("how", ["hangs", "has ended", "is gone", "has no port"])
+async def test_one_that_does_not_answer_is_removed_and_another_one_started(next_one, fake, how):
+    lost, asked = alike(2, times=InstanceTimes(ping_timeout=0.05, pings_missed=1))
+    name = await soon(_left_by("mine", fake, lost))
+    if how == "hangs":
+        hangs = socket.create_server(("127.0.0.1", 0))
+        fake.port = hangs.getsockname()[1]
+    elif how == "has ended":
+        fake.containers[name].end(0)
+    elif how == "is gone":
+        fake.answers[f"GET /containers/{name}/json"] = refusal(404, "No such container")
+    else:
+        fake.unpublished.add(name)
+    container = await soon(next_one.launch(asked))
+    assert list(fake.containers) == [container_name("mine", asked.instance)]
+    if how == "hangs":
+        hangs.close()
     await end(fake, container)
 
 
-async def _left_by(gateway: str, fake: FakeEngine) -> None:
-    """A container of a gateway that was killed: nobody has waited for it."""
-    client = EngineClient(fake.where, LoopClock())
-    asked = order()
-    name = container_name(gateway, asked.instance)
-    await client.create(name, container_request(asked, gateway))
-    await client.start(name)
-    await client.aclose()
+async def test_of_a_launch_that_is_cancelled_meanwhile_nothing_is_left(next_one, fake):
+    lost, asked = alike(2)
+    await soon(_left_by("mine", fake, lost))
+    reached = asyncio.Event()
+
+    async def hang() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    fake.answers["GET /containers/partway"] = hang
+    launching = asyncio.create_task(next_one.launch(asked))
+    await soon(reached.wait())
+    launching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(launching)
+    assert fake.containers == {}
+
+
+async def test_what_is_wanted_waits_for_its_orders_and_no_longer(next_one, fake):
+    lost = alike(2)
+    others = replace(order(), endpoint="other")
+    names = [await soon(_left_by("mine", fake, each)) for each in (*lost, others)]
+    await soon(next_one.remove_leftovers(lambda endpoint, variant: endpoint == "tried"))
+    assert list(fake.containers) == names[:2]
+    await soon(next_one.launch(replace(order(), variant=lost[0].variant)))
+    assert list(fake.containers) == names[:2]
+    await soon(next_one.remove_leftovers())
+    assert list(fake.containers) == names[1:2]
+
+
+async def test_what_is_found_too_late_is_removed(next_one, fake):
+    lost, asked = alike(2)
+    name = await soon(_left_by("mine", fake, lost))
+    await fake.stop()
+    with pytest.raises(LaunchError, match="does not answer"):
+        await soon(next_one.remove_leftovers())
+    await fake.start()
+    await soon(next_one.launch(asked))
+    assert name not in fake.containers
+
+
+async def test_an_orderly_end_leaves_nothing_to_take_over(fake, tmp_path):
+    launcher = EngineLauncher("mine", key=KEY, find=lambda: fake.where)
+    (lost,) = alike(1)
+    await soon(_left_by("mine", fake, replace(lost, model_dir=tmp_path)))
+    assert await soon(launcher.models_in_use()) == {tmp_path}
+    await soon(launcher.aclose())
+    assert fake.containers == {}
+
+
+async def test_nobody_can_say_what_is_in_use(next_one, fake):
+    await fake.stop()
+    with pytest.raises(LaunchError, match="does not answer"):
+        await soon(next_one.models_in_use())
+
+
+# --- GPUs ----------------------------------------------------------------------------------------
+
+
+def gpus_of(fake: FakeEngine) -> list[object]:
+    """What each container has asked for."""
+    hosts = [each.request["HostConfig"] for each in fake.containers.values()]
+    return [each["DeviceRequests"][0]["DeviceIDs"] for each in hosts]
+
+
+async def test_each_instance_has_gpus_of_its_own(next_one, fake):
+    first, second, third = (order(gpus=1) for _ in range(3))
+    container = await soon(next_one.launch(first))
+    await soon(next_one.launch(second))
+    assert gpus_of(fake) == [["GPU-a"], ["GPU-b"]]
+    error = await refused(next_one, third)
+    assert error.waits
+    container.kill()
+    await soon(container.wait())
+    await eventually(lambda: len(fake.containers) == 1)
+    await soon(next_one.launch(third))
+    assert gpus_of(fake) == [["GPU-b"], ["GPU-a"]]
+
+
+async def test_what_is_not_started_has_none(next_one, fake):
+    fake.answers["POST /containers/partway"] = refusal(500, "no space left on device")
+    for _ in range(2):
+        error = await refused(next_one, order(gpus=2))
+        assert "no space left" in str(error)
+
+
+async def test_one_that_is_taken_over_keeps_its_own(next_one, fake):
+    lost, asked = alike(2, gpus=1)
+    await soon(_left_by("mine", fake, lost, ("GPU-b",)))
+    another = replace(order(gpus=1), endpoint="other")
+    await soon(next_one.launch(another))
+    assert gpus_of(fake) == [["GPU-b"], ["GPU-a"]]
+    container = await soon(next_one.launch(asked))
+    assert len(fake.containers) == 2
+    error = await refused(next_one, order(gpus=1))
+    assert f"with {', '.join(sorted((lost.instance, another.instance)))}" in str(error)
+    container.kill()
+    await soon(container.wait())
+    await eventually(lambda: len(fake.containers) == 1)
+    await soon(next_one.launch(order(gpus=1)))
+    assert gpus_of(fake) == [["GPU-a"], ["GPU-b"]]
+
+
+async def test_one_whose_gpu_is_not_there_any_more_is_removed(next_one, fake):
+    lost, asked = alike(2, gpus=1)
+    await soon(_left_by("mine", fake, lost, ("GPU-z",)))
+    await soon(next_one.launch(asked))
+    assert gpus_of(fake) == [["GPU-a"]]
+
+
+async def test_a_gateway_that_sees_none_leaves_it_to_the_engine(fake, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    launcher = EngineLauncher("mine", gpus=GpuShares([]), find=lambda: fake.where)
+    container = await soon(launcher.launch(order(gpus=1)))
+    (made,) = fake.containers.values()
+    (request,) = made.request["HostConfig"]["DeviceRequests"]
+    assert (request["Count"], request["DeviceIDs"]) == (1, None)
+    await end(fake, container)
+    await soon(launcher.aclose())
 
 
 async def test_an_engine_that_does_not_answer_a_launch(fake):

@@ -17,6 +17,7 @@ from partway.gateway.fleet.launchers.engine_client import (
     EngineClient,
     EngineRefusal,
     EngineState,
+    ListedContainer,
     find_engine,
 )
 from partway.gateway.fleet.launchers.launcher import LaunchError
@@ -113,11 +114,12 @@ def test_who_has_no_engine_does_not_pay_for_its_client():
 
 async def test_what_an_engine_has(client, fake):
     found = await soon(client.image("model:1"))
-    assert found.entrypoint == ("program",)
+    assert (found.entrypoint, found.id) == (("program",), "sha256:1")
     assert await soon(client.image("example/model:2")) is None
     await soon(client.create("one", {"Labels": {"partway.gateway": "g", "partway.instance": "i"}}))
-    assert await soon(client.containers_of("g")) == {"one": "i"}
-    assert await soon(client.containers_of("h")) == {}
+    labels = {"partway.gateway": "g", "partway.instance": "i"}
+    assert await soon(client.containers_of("g")) == (ListedContainer("one", labels, False, 0),)
+    assert await soon(client.containers_of("h")) == ()
     assert await soon(client.state("one")) == EngineState(False, 0, False, "", None, "0123abcd")
     await soon(client.start("one"))
     running = await soon(client.state("one"))

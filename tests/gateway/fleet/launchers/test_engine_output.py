@@ -34,6 +34,14 @@ TEXTS = (b"again\n", b"again\n", b"again\n", b"\xff no text\n", b"")
 STREAM = b"".join(stamped(number, text) for number, text in enumerate(TEXTS))
 
 
+def test_it_begins_where_it_is_wanted():
+    output = EngineOutput(1_700_000_000)
+    assert output.since == 1_700_000_000
+    output.begin()
+    output.feed(STREAM)
+    assert output.since > 1_700_000_000
+
+
 def test_both_outputs_in_their_order_without_their_times():
     output = EngineOutput()
     output.begin()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from partway.gateway.fleet.endpoints import Image, Variant
-from partway.gateway.fleet.launchers.engine_request import container_name, container_request
+from partway.gateway.fleet.endpoints import Image, InstanceTimes, Variant
+from partway.gateway.fleet.launchers.engine_request import (
+    container_name,
+    container_request,
+    made_of,
+)
 from partway.gateway.fleet.launchers.launcher import Order
 
 
@@ -37,6 +42,9 @@ def test_the_least():
                 "Type": "json-file",
                 "Config": {"max-size": "8388608", "max-file": "2"},
             },
+            "SecurityOpt": ["no-new-privileges"],
+            "CapDrop": ["MKNOD", "NET_RAW"],
+            "PidsLimit": 8192,
         },
     }
 
@@ -63,6 +71,78 @@ def test_all_that_there_may_be():
     assert host["DeviceRequests"] == [  # as Docker's own command asks for --gpus 2
         {"Driver": "", "Count": 2, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}
     ]
+
+
+def test_gpus_of_its_own():
+    """As Docker's own command asks for ``--gpus '"device=GPU-a,GPU-b"'``."""
+    asked = order(Variant(source=Image("echo:1"), gpus=2))
+    request = container_request(asked, "mine", gpus=("GPU-a", "GPU-b"))
+    assert request["HostConfig"]["DeviceRequests"] == [
+        {
+            "Driver": "",
+            "Count": 0,
+            "DeviceIDs": ["GPU-a", "GPU-b"],
+            "Capabilities": [["gpu"]],
+            "Options": {},
+        }
+    ]
+    assert request["Labels"]["partway.gpus"] == "GPU-a,GPU-b"
+
+
+# --- What it is made of --------------------------------------------------------------------------
+
+ORDER = Order("echo-1", "echo", Variant(source=Image("echo:1")), 0, Path("/model"), lambda _: None)
+
+
+def made(order: Order = ORDER, image: str = "sha256:1", **about: object) -> str:
+    asked = {"folder": (1, 2), "key": b"key", **about}
+    return made_of(order, image, **asked)
+
+
+def with_variant(**about: object) -> Order:
+    return replace(ORDER, variant=replace(ORDER.variant, **about))
+
+
+def test_what_is_made_of_the_same_is_known_by_it():
+    others = (
+        replace(ORDER, instance="echo-2", number=1, output=print),
+        with_variant(instances=3, weight=2.0, times=InstanceTimes(stop_timeout=1)),
+        with_variant(source=Image("echo:1", "never")),
+    )
+    assert {made(each) for each in others} == {made()}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        made(image="sha256:2"),
+        made(folder=(1, 3)),
+        made(folder=None),
+        made(key=b"another"),
+        made(replace(ORDER, endpoint="other")),
+        made(replace(ORDER, model_dir=Path("/other"))),
+        made(replace(ORDER, model_dir=None)),
+        made(with_variant(name="B")),
+        made(with_variant(source=Image("echo:2"))),
+        made(with_variant(environment=(("A", "1"),))),
+        made(with_variant(environment=(("A", "\udcff"),))),
+        made(with_variant(gpus=1)),
+        made(with_variant(cpus=1.0)),
+        made(with_variant(memory=1 << 30)),
+        made(with_variant(container_hostname="model")),
+    ],
+)
+def test_what_is_made_of_something_else_is_not(other):
+    assert other != made()
+    assert len(other) == len(made()) == 64
+
+
+def test_it_is_said_and_tells_nothing():
+    asked = with_variant(environment=(("TOKEN", "a secret"),))
+    labels = container_request(asked, "mine", made=made(asked))["Labels"]
+    assert labels["partway.made-of"] == made(asked)
+    assert labels["partway.model"] == "/model"
+    assert "secret" not in str(labels)
 
 
 def test_a_containers_name_is_its_gateways():

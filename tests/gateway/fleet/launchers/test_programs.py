@@ -393,7 +393,7 @@ async def test_what_gpus_there_are_is_found_out_once(launch, monkeypatch):
         await asyncio.sleep(0)
         return ("GPU-a", "GPU-b")
 
-    monkeypatch.setattr("partway.gateway.fleet.launchers.programs.gpus_of_this_machine", look)
+    monkeypatch.setattr("partway.gateway.fleet.gpus.gpus_of_this_machine", look)
     await launch(*IDLE)
     assert looks == []
     await asyncio.gather(*(launch(*IDLE, gpus=1) for _ in range(2)))

@@ -1,0 +1,153 @@
+"""The headers that go along with a request of InvokeEndpoint and its relatives (section 5).
+
+Each is held to the pattern of AWS's service model before a container sees it; empty counts as
+absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from multidict import CIMultiDict
+
+from partway.protocol.errors import InputValidationError
+from partway.protocol.limits import is_name
+
+CUSTOM_ATTRIBUTES: Final = "X-Amzn-SageMaker-Custom-Attributes"
+TARGET_MODEL: Final = "X-Amzn-SageMaker-Target-Model"
+TARGET_VARIANT: Final = "X-Amzn-SageMaker-Target-Variant"
+TARGET_CONTAINER: Final = "X-Amzn-SageMaker-Target-Container-Hostname"
+INFERENCE_ID: Final = "X-Amzn-SageMaker-Inference-Id"
+EXPLANATIONS: Final = "X-Amzn-SageMaker-Enable-Explanations"
+INFERENCE_COMPONENT: Final = "X-Amzn-SageMaker-Inference-Component"
+SESSION: Final = "X-Amzn-SageMaker-Session-Id"
+PREFIX_AWARE: Final = "X-Amzn-SageMaker-Prefix-Aware-Id"
+NEW_SESSION: Final = "X-Amzn-SageMaker-New-Session-Id"
+CLOSED_SESSION: Final = "X-Amzn-SageMaker-Closed-Session-Id"
+
+#: In place of a session's id: begin one.
+BEGIN_SESSION: Final = "NEW_SESSION"
+
+_LONG, _SHORT = 1024, 64
+_SESSION_ID = r"[a-zA-Z0-9](?:-*[a-zA-Z0-9])*"
+_MAX_SESSION: Final = 256
+_ASCII: Final = re.compile(r"[\t -~]*")
+_PRINTED: Final = re.compile(r"[!-~][ -~]*")
+_ID: Final = re.compile(_SESSION_ID)
+_BEGUN: Final = re.compile(
+    rf"(?P<id>{_SESSION_ID});\s?Expires=(?P<until>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ)", re.ASCII
+)
+
+
+class _Rule(NamedTuple):
+    """What a header's value must be: AWS's name of the member, the words, and the test."""
+
+    member: str
+    must_be: str
+    holds: Callable[[str], object]
+
+
+def _text(member: str, most: int, pattern: re.Pattern[str], what: str) -> _Rule:
+    return _Rule(
+        member,
+        f"up to {most} characters, {what}",
+        lambda value: len(value) <= most and pattern.fullmatch(value),
+    )
+
+
+def _name(member: str) -> _Rule:
+    return _Rule(
+        member, "up to 63 letters, digits and hyphens, a letter or digit at each end", is_name
+    )
+
+
+_PRINTED_WORDS: Final = "of visible ASCII and spaces, no space in front"
+_ASCII_WORDS: Final = "of visible ASCII, spaces and tabs"
+
+#: Those of InvokeEndpoint, in the order in which a container gets them.
+INVOKE_HEADERS: Final[Mapping[str, _Rule]] = {
+    "Content-Type": _text("ContentType", _LONG, _ASCII, _ASCII_WORDS),
+    "Accept": _text("Accept", _LONG, _ASCII, _ASCII_WORDS),
+    CUSTOM_ATTRIBUTES: _text("CustomAttributes", _LONG, _ASCII, _ASCII_WORDS),
+    TARGET_MODEL: _text("TargetModel", _LONG, _PRINTED, _PRINTED_WORDS),
+    TARGET_VARIANT: _name("TargetVariant"),
+    TARGET_CONTAINER: _name("TargetContainerHostname"),
+    INFERENCE_ID: _text("InferenceId", _SHORT, _PRINTED, _PRINTED_WORDS),
+    EXPLANATIONS: _text("EnableExplanations", _SHORT, _ASCII, _ASCII_WORDS),
+    INFERENCE_COMPONENT: _name("InferenceComponentName"),
+    SESSION: _text(
+        "SessionId", _MAX_SESSION, _ID, "letters, digits and hyphens, or NEW_SESSION"
+    )._replace(holds=lambda value: value == BEGIN_SESSION or is_session(value)),
+    PREFIX_AWARE: _text("PrefixAwareId", _SHORT, _PRINTED, _PRINTED_WORDS),
+}
+
+
+class BegunSession(NamedTuple):
+    """What a container says of a session that it has begun.
+
+    Attributes:
+        id: the session's.
+        until: when it expires, in epoch seconds.
+    """
+
+    id: str
+    until: float
+
+
+def passed_on(
+    headers: Mapping[str, str], rules: Mapping[str, _Rule] = INVOKE_HEADERS
+) -> dict[str, str]:
+    """Return the headers that a container gets, by the names that it knows them by.
+
+    Args:
+        headers: the request's, case-insensitive.
+        rules: those that the operation has.
+
+    Raises:
+        InputValidationError: a value is against its pattern; the message says which.
+    """
+    found = {}
+    for name, rule in rules.items():
+        value = headers.get(name)
+        if not value:
+            continue
+        if not rule.holds(value):
+            raise InputValidationError(
+                f"{rule.member} (header {name}) must be {rule.must_be}", "InvalidHeader"
+            )
+        found[name] = value
+    return found
+
+
+def is_session(text: str) -> bool:
+    """Whether a text may be a session's id."""
+    return len(text) <= _MAX_SESSION and _ID.fullmatch(text) is not None
+
+
+def begun_session(value: str) -> BegunSession | None:
+    """Read what a container answers to NEW_SESSION; None if it is not ``ID; Expires=TIME``."""
+    match = _BEGUN.fullmatch(value)
+    if match is None or len(value) > _MAX_SESSION:
+        return None
+    try:
+        until = datetime.strptime(match["until"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:  # the 31st of February
+        return None
+    return BegunSession(match["id"], until.timestamp())
+
+
+def handed_back(headers: CIMultiDict[str], names: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a container's answer that its client gets.
+
+    Args:
+        headers: the container's.
+        names: those that are handed back, and what the client knows them by.
+    """
+    return {
+        known: value
+        for name, known in names.items()
+        if (value := headers.get(name)) and len(value) <= _LONG and _ASCII.fullmatch(value)
+    }

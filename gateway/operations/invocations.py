@@ -1,0 +1,236 @@
+"""What operations on a container's ``/invocations`` share: to an instance, and its answer back.
+
+An operation brings headers and a body, and gets a container's answer of 2xx; everything else has
+become the error that its clients know (clause 4-5).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Final, NamedTuple
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.fleet.routing import Lease, Router
+from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.requests.connections import ContainerConnections
+from partway.gateway.requests.container_answer import ContainerAnswer
+from partway.gateway.requests.container_requests import ContainerRequest, Destination
+from partway.gateway.requests.limits import WHOLE_CHUNK_BYTES
+from partway.gateway.requests.metrics import RequestMetrics
+from partway.gateway.requests.under_way import RequestsUnderWay
+from partway.gateway.serving.exchange import Exchange
+from partway.protocol.errors import (
+    ApiError,
+    ContainerBroke,
+    ContainerError,
+    ContainerLate,
+    ContainerUnreachable,
+    UnknownEndpoint,
+)
+from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
+
+#: Where a container takes requests (clause 1.1-2).
+TARGET: Final = "/invocations"
+
+#: An unsigned body that is stated to be no longer than this goes along in one piece.
+_AT_ONCE: Final = 64 * KIB
+
+
+class Invoked(NamedTuple):
+    """An instance's answer of 2xx, whose body is still to come.
+
+    Attributes:
+        lease: the place on the instance.
+        head: the answer's.
+        answer: whose body is to be taken.
+    """
+
+    lease: Lease
+    head: AnswerHead
+    answer: ContainerAnswer
+
+
+class Invocations:
+    """Asks instances.
+
+    Args:
+        router: chooses the instance.
+        connections: by which instances are asked.
+        under_way: where a request is admitted.
+        metrics: where a request is counted.
+        account: the account's twelve digits, as AWS's words have it.
+        most_bytes: of a request's body.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        connections: ContainerConnections,
+        under_way: RequestsUnderWay,
+        metrics: RequestMetrics,
+        account: str,
+        most_bytes: int,
+    ) -> None:
+        self.most_bytes = most_bytes
+        self._router = router
+        self._connections = connections
+        self._under_way = under_way
+        self._metrics = metrics
+        self._account = account
+
+    @asynccontextmanager
+    async def answered(
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        endpoint: str,
+        headers: Mapping[str, str],
+        *,
+        variant: str = "",
+        session: str = "",
+        as_stream: bool = False,
+    ) -> AsyncIterator[Invoked]:
+        """Ask an instance, and have its answer for as long as the block lasts.
+
+        Args:
+            exchange: whose body is asked with.
+            identity: who sends it.
+            endpoint: the endpoint's name.
+            headers: those that go along, checked.
+            variant: the only one that will do; empty for any.
+            session: the id of the session that it belongs to; empty for none.
+            as_stream: whether the caller keeps it as a stream, and has admitted it as one: how it
+                ends is the caller's, and a chunk of the answer is one piece, up to MAX_PART_BYTES.
+
+        Raises:
+            ContainerError: an instance did not answer 2xx, or not in time, or not whole.
+            ServiceUnavailable: no instance takes any now, or the gateway is full or draining.
+            InputValidationError: no endpoint or variant has the name.
+        """
+        began = time.monotonic()
+        key = session_key(identity, session)
+        async with AsyncExitStack() as held:
+            if not as_stream:
+                held.enter_context(self._under_way.admitted(identity.principal))
+            lease = held.enter_context(self._leased(endpoint, variant, key, is_stream=as_stream))
+            exchange.noted["endpoint"] = endpoint
+            status, answer = 0, None
+            try:
+                with _in_the_clients_words():
+                    request = await self._request(exchange, headers)
+                    answer = await self._asked(held, exchange, lease, request)
+                    head = await answer.head()
+                    if not 200 <= head.status < 300:
+                        raise await _refused(head, answer)
+                    yield Invoked(lease, head, answer)
+                    status = 200
+            except ApiError as error:
+                status = error.status
+                raise
+            finally:
+                ended = time.monotonic()
+                sent = None if answer is None else answer.began_at
+                self._metrics.ended(
+                    *(endpoint, lease.variant, status, ended - began),
+                    None if sent is None else ended - sent,
+                )
+
+    def forget_session(self, identity: Identity, endpoint: str, session: str) -> None:
+        """Let a session of a sender's that is over go to any instance."""
+        self._router.forget_session(endpoint, session_key(identity, session))
+
+    def _leased(self, endpoint: str, variant: str, session: str, *, is_stream: bool) -> Lease:
+        try:
+            return self._router.lease(endpoint, variant, session, is_stream=is_stream)
+        except UnknownEndpoint:
+            words = f"Endpoint {endpoint} of account {self._account} not found."
+            raise UnknownEndpoint(words) from None
+
+    async def _request(self, exchange: Exchange, headers: Mapping[str, str]) -> ContainerRequest:
+        """What a container is asked: headers, the id, and the body in one piece or as it comes."""
+        along = (*headers.items(), ("X-Amzn-SageMaker-Request-Id", exchange.request_id))
+        stated = exchange.headers.get("content-length", "")
+        length = int(stated) if stated.isascii() and stated.isdecimal() else None
+        at_once = length is not None and not _AT_ONCE < length <= self.most_bytes
+        if exchange.gathered or at_once:  # or too large, which is said before a container hears
+            return ContainerRequest(TARGET, along, await exchange.body(self.most_bytes))
+        return ContainerRequest(TARGET, along, exchange.chunks(self.most_bytes), length)
+
+    async def _asked(
+        self, held: AsyncExitStack, exchange: Exchange, lease: Lease, request: ContainerRequest
+    ) -> ContainerAnswer:
+        """Ask the instance; another one if this one takes no connection."""
+        try:
+            answer = await self._ask(held, exchange, lease, request)
+        except ContainerUnreachable:
+            if not lease.move():
+                raise
+            answer = await self._ask(held, exchange, lease, request)
+        lease.ends_by(lambda: answer.fail(_stopped()))
+        return answer
+
+    async def _ask(
+        self, held: AsyncExitStack, exchange: Exchange, lease: Lease, request: ContainerRequest
+    ) -> ContainerAnswer:
+        place = lease.place
+        # Where the container runs is for the operator to see, not for the client.
+        exchange.noted["container"] = place.url
+        tls = None if place.tls is None else place.tls.context()
+        there = Destination(place.container, lease.instance.id, place.policy.connect_timeout, tls)
+        whole_chunk = MAX_PART_BYTES if lease.is_stream else WHOLE_CHUNK_BYTES
+        asking = self._connections.ask(there, request, place.policy.invocation_timeout, whole_chunk)
+        return await held.enter_async_context(asking)
+
+
+def session_key(identity: Identity, session: str) -> str:
+    """The name by which a session is known here: nobody comes into another one's by its id."""
+    return f"{identity.principal or ''}\n{session}" if session else ""
+
+
+@contextmanager
+def _in_the_clients_words() -> Iterator[None]:
+    """Say what went wrong between gateway and container as AWS does, with a status of 0."""
+    try:
+        yield
+    except ContainerLate as error:
+        raise _failed(
+            error,
+            "Your invocation timed out while waiting for a response from container primary: "
+            f"{error.message}",
+        ) from None
+    except (ContainerBroke, ContainerUnreachable) as error:
+        raise _failed(error, error.message) from None
+
+
+def _failed(error: ContainerError, why: str) -> ContainerError:
+    return model_error(0, why, error.for_operator, retries="x-partway-retry" not in error.headers)
+
+
+async def _refused(head: AnswerHead, answer: ContainerAnswer) -> ContainerError:
+    """The error of a container that answered with another status than 2xx; 3xx is not followed."""
+    said = b""
+    while len(said) < REFUSAL_BODY_BYTES and (more := await answer.read()):
+        said += more
+    return model_error(head.status, said[:REFUSAL_BODY_BYTES].decode("utf-8", "replace"))
+
+
+def model_error(
+    status: int, said: str, for_operator: str | None = None, *, retries: bool = True
+) -> ContainerError:
+    """A container's failure in AWS's words, by which clients know it (section 5).
+
+    Args:
+        status: the container's own; 0 if it gave none.
+        said: what it said itself, or what is said of it.
+        for_operator: the same for the log, where that names the container's place.
+        retries: whether another attempt may fare better.
+    """
+    whose = "client" if 400 <= status < 500 else "server"
+    message = f'Received {whose} error ({status}) from primary with message "{said}"'
+    return ContainerError(message, status, said, for_operator or message, passing=retries)
+
+
+def _stopped() -> ContainerBroke:
+    return ContainerBroke("the instance was stopped before it had answered")

@@ -1,0 +1,108 @@
+"""InvokeEndpoint: a request to a container, and its whole answer back (section 5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.operations.invocation_headers import (
+    BEGIN_SESSION,
+    CLOSED_SESSION,
+    CUSTOM_ATTRIBUTES,
+    NEW_SESSION,
+    SESSION,
+    TARGET_VARIANT,
+    begun_session,
+    handed_back,
+    is_session,
+    passed_on,
+)
+from partway.gateway.operations.invocations import Invocations, Invoked, session_key
+from partway.gateway.serving.error_dialects import aws_runtime
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.payloads import StreamedPayload
+from partway.gateway.serving.routes import Route
+
+#: AWS's name of the operation, by which principals are given leave to call it.
+OPERATION: Final = "InvokeEndpoint"
+
+#: Clause 2.1-4 holds here too: a base path may stand in front.
+PATH: Final = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations")
+
+#: Of a container's answer, as the client knows them too.
+_HANDED_BACK: Final = {
+    name: name for name in ("Content-Type", CUSTOM_ATTRIBUTES, NEW_SESSION, CLOSED_SESSION)
+}
+
+
+class InvokeEndpoint:
+    """The operation InvokeEndpoint.
+
+    Args:
+        invocations: asks instances.
+    """
+
+    def __init__(self, invocations: Invocations) -> None:
+        self._invocations = invocations
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The operation's one route."""
+        payload = StreamedPayload(self._invocations.most_bytes)
+        return (
+            Route(
+                *(OPERATION, frozenset({"POST"}), PATH, self), payload=payload, errors=aws_runtime
+            ),
+        )
+
+    async def __call__(
+        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Answer one request."""
+        endpoint = named["endpoint"]
+        headers = passed_on(exchange.headers)
+        session = headers.get(SESSION, "")
+        async with self._invocations.answered(
+            *(exchange, identity, endpoint, headers),
+            variant=headers.get(TARGET_VARIANT, ""),
+            session="" if session == BEGIN_SESSION else session,
+        ) as invoked:
+            back = handed_back(invoked.head.headers, _HANDED_BACK)
+            self._keep_sessions(identity, endpoint, invoked, back)
+            back["x-Amzn-Invoked-Production-Variant"] = invoked.lease.variant
+            await _pass_on(exchange, invoked, back)
+
+    def _keep_sessions(
+        self, identity: Identity, endpoint: str, invoked: Invoked, back: dict[str, str]
+    ) -> None:
+        """Keep a session that the container has begun to its instance, and forget one it closed."""
+        if (value := back.get(NEW_SESSION)) is not None:
+            begun = begun_session(value)
+            if begun is None:
+                del back[NEW_SESSION]  # no client could read it
+            else:
+                invoked.lease.sticks(session_key(identity, begun.id), begun.until)
+        if (closed := back.get(CLOSED_SESSION)) is not None:
+            if is_session(closed):
+                self._invocations.forget_session(identity, endpoint, closed)
+            else:
+                del back[CLOSED_SESSION]
+
+
+async def _pass_on(exchange: Exchange, invoked: Invoked, headers: dict[str, str]) -> None:
+    """Answer with the container's body, at once if all of it is there, else as it comes."""
+    answer = invoked.answer
+    first = await answer.read()
+    if answer.ended:
+        exchange.respond(200, first, headers)
+        return
+    length = invoked.head.headers.get("Content-Length")
+    if length is not None and not invoked.head.chunked:
+        headers["Content-Length"] = length
+    await exchange.begin(200, headers)
+    while first:
+        await exchange.write(first)
+        first = await answer.read()
+    await exchange.end()

@@ -1,0 +1,152 @@
+"""A container's answer on its way to a client as events: every chunk, and every way to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from partway.gateway.clock import Clock
+from partway.gateway.requests.answers import AnswerPiece
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.streams import ends
+from partway.gateway.streams.ends import Cause, ClientFault, Ending
+from partway.gateway.streams.event_stream_leg import NOT_TAKEN
+from partway.gateway.streams.session import Counts
+from partway.log_lines import LogLine
+from partway.protocol.errors import ApiError, ContainerBroke, ContainerLate
+from partway.protocol.part_events import encode_error
+from partway.protocol.response_parts import encode_chunk
+
+log = logging.getLogger("partway.stream")
+
+
+class Answer(Protocol):
+    """A container's answer, behind its head."""
+
+    async def piece(self) -> AnswerPiece | None:
+        """Wait for the next piece; None behind the end."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that have come and wait to be taken."""
+
+
+class ResponseRelay:
+    """Passes an answer on as events, each of them at once, until it ends or is broken off.
+
+    A client that does not read holds the container back: nothing is asked of the container while
+    the client has no room, and so no time runs against it but that of the whole stream. It is an
+    :class:`~partway.gateway.streams.open_stream.OpenStream`.
+
+    Args:
+        endpoint: the endpoint's name, for logs and metrics.
+        answer: the container's.
+        exchange: the client's; its response has begun.
+        clock: measures the times.
+        longest: seconds that the stream may take.
+    """
+
+    parts_saved = 0
+
+    def __init__(
+        self, endpoint: str, answer: Answer, exchange: Exchange, clock: Clock, longest: float
+    ) -> None:
+        self.endpoint = endpoint
+        self.request_id = exchange.request_id
+        self.from_client = Counts()
+        self.from_container = Counts()
+        self.started_at = clock.time()
+        self.first_part_at: float | None = None
+        self.ended_at: float | None = None
+        self.ending: Ending | None = None
+        self._answer = answer
+        self._exchange = exchange
+        self._clock = clock
+        self._longest = longest
+        self._broken_off: Ending | None = None
+        self._scope: asyncio.Timeout | None = None
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes held of the answer, on both sides."""
+        return self._answer.buffered_bytes + self._exchange.unsent_bytes
+
+    async def run(self) -> None:
+        """Relay the answer, and end the response, by an exception event if the answer has none.
+
+        Raises:
+            ClientLeft: the client has left, or takes nothing.
+        """
+        ending = ends.client_gone(Cause.CLIENT_LOST)
+        try:
+            found = await self._relayed()
+            last = b"" if found.error is None else encode_error(found.error)
+            await self._exchange.end(last, last or NOT_TAKEN)
+            ending = found
+        finally:
+            self.ending, self.ended_at = ending, self._clock.time()
+
+    # --- The end from outside --------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """The gateway stops, or its instance."""
+        self._break_off(ends.gateway_draining())
+
+    def client_failed(self, fault: ClientFault) -> None:
+        """The client may not have what it has asked for any more."""
+        self._break_off(ends.client_fault(fault))
+
+    def _break_off(self, ending: Ending) -> None:
+        """The first reason has its way, if the answer has not come to its end."""
+        if self._broken_off is not None:
+            return
+        self._broken_off = ending
+        if self._scope is not None:
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    async def _relayed(self) -> Ending:
+        """How the answer has ended, once it has; all of it until then is written."""
+        over = ends.answer_too_long(self._longest)
+        timer = self._clock.call_later(self._longest, self._break_off, over)
+        try:
+            return await self._until_broken_off()
+        except ContainerLate as late:
+            return ends.answer_silent(late.message)
+        except ContainerBroke as broke:
+            return ends.answer_broken(broke.message)
+        except ApiError as fault:  # in the rest of the request's body
+            return ends.client_fault(ClientFault(fault.message))
+        except ConnectionError:
+            raise
+        except Exception:
+            line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
+            log.exception(line)
+            return ends.gateway_fault()
+        finally:
+            timer.cancel()
+
+    async def _until_broken_off(self) -> Ending:
+        try:
+            async with asyncio.timeout(None) as self._scope:
+                if self._broken_off is None:
+                    await self._relay()
+                    return ends.answer_ended()
+        except TimeoutError:
+            if self._broken_off is None:
+                raise
+        finally:
+            self._scope = None
+        assert self._broken_off is not None, "else it has ended by itself"
+        return self._broken_off
+
+    async def _relay(self) -> None:
+        counts = self.from_container
+        while (piece := await self._answer.piece()) is not None:
+            if self.first_part_at is None:
+                self.first_part_at = self._clock.time()
+            counts.parts += 1
+            counts.bytes += len(piece.data)
+            await self._exchange.write(encode_chunk(piece.data))

@@ -1,0 +1,128 @@
+"""InvokeEndpointWithResponseStream: a container's answer to a request as events (section 5).
+
+The head goes out when the container's has come, with 2xx; until then all that can go wrong is an
+error over HTTP, as InvokeEndpoint's. From there on it is an exception event, and then an orderly
+end: a cut would look like one to many a client (clause 2.3-6).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.clock import LoopClock
+from partway.gateway.operations.invocation_headers import (
+    BEGIN_SESSION,
+    CUSTOM_ATTRIBUTES,
+    EXPLANATIONS,
+    INVOKE_HEADERS,
+    SESSION,
+    TARGET_MODEL,
+    TARGET_VARIANT,
+    handed_back,
+    passed_on,
+)
+from partway.gateway.operations.invocations import Invocations, Invoked
+from partway.gateway.operations.response_relay import ResponseRelay
+from partway.gateway.serving.error_dialects import aws_runtime
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.payloads import StreamedPayload
+from partway.gateway.serving.routes import Route
+from partway.gateway.streams.registry import Streams
+from partway.protocol.errors import InputValidationError
+from partway.protocol.eventstream import CONTENT_TYPE
+
+#: AWS's name of the operation, by which principals are given leave to call it.
+OPERATION: Final = "InvokeEndpointWithResponseStream"
+
+#: Clause 2.1-4 holds here too: a base path may stand in front.
+PATH: Final = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-response-stream")
+
+#: What HTTP calls Accept and Content-Type: those of this request and response are event streams'.
+ACCEPT: Final = "X-Amzn-SageMaker-Accept"
+ANSWERS_TYPE: Final = "X-Amzn-SageMaker-Content-Type"
+
+_NOT_OF_THIS: Final = frozenset({TARGET_MODEL, EXPLANATIONS})
+_HEADERS: Final = {
+    ACCEPT if name == "Accept" else name: rule
+    for name, rule in INVOKE_HEADERS.items()
+    if name not in _NOT_OF_THIS
+}
+
+#: Of a container's answer, and what the client knows it by; of sessions it is told nothing.
+_HANDED_BACK: Final = {"Content-Type": ANSWERS_TYPE, CUSTOM_ATTRIBUTES: CUSTOM_ATTRIBUTES}
+
+
+class ResponseStream:
+    """The operation InvokeEndpointWithResponseStream.
+
+    Args:
+        invocations: asks instances.
+        streams: where a response is admitted and kept, as any stream.
+    """
+
+    def __init__(self, invocations: Invocations, streams: Streams) -> None:
+        self._invocations = invocations
+        self._streams = streams
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The operation's one route."""
+        payload = StreamedPayload(self._invocations.most_bytes)
+        return (
+            Route(
+                *(OPERATION, frozenset({"POST"}), PATH, self), payload=payload, errors=aws_runtime
+            ),
+        )
+
+    async def __call__(
+        self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Answer one request; returns when its response is over."""
+        headers = _headers(exchange)
+        principal = identity.principal
+        async with AsyncExitStack() as held:
+            with self._streams.opening(principal):
+                invoked = await held.enter_async_context(
+                    self._invocations.answered(
+                        *(exchange, identity, named["endpoint"], headers),
+                        variant=headers.get(TARGET_VARIANT, ""),
+                        session=headers.get(SESSION, ""),
+                        as_stream=True,
+                    )
+                )
+                await exchange.begin(200, _head(invoked))
+                longest = invoked.lease.place.policy.response_lifetime
+                relay = ResponseRelay(
+                    *(named["endpoint"], invoked.answer, exchange, LoopClock(), longest)
+                )
+                self._streams.started(relay, principal, lambda: identity.stands(None))
+            try:
+                invoked.lease.ends_by(relay.drain)
+                await relay.run()
+            finally:
+                self._streams.ended(relay)
+
+
+def _headers(exchange: Exchange) -> dict[str, str]:
+    """The headers that the container gets, by the names that it knows them by."""
+    found = passed_on(exchange.headers, _HEADERS)
+    if (accept := found.pop(ACCEPT, None)) is not None:
+        found["Accept"] = accept
+    if found.get(SESSION) == BEGIN_SESSION:
+        raise InputValidationError(
+            f"SessionId (header {SESSION}) must be a session's id; InvokeEndpoint begins sessions",
+            "InvalidHeader",
+        )
+    return found
+
+
+def _head(invoked: Invoked) -> dict[str, str]:
+    return {
+        "Content-Type": CONTENT_TYPE,
+        "x-Amzn-Invoked-Production-Variant": invoked.lease.variant,
+        **handed_back(invoked.head.headers, _HANDED_BACK),
+    }

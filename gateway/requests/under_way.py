@@ -1,0 +1,108 @@
+"""The requests of one gateway that are under way: how many there may be, and how they all end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from partway.gateway.clock import Clock, LoopClock
+from partway.gateway.waiting import first_of
+from partway.protocol.errors import ServiceUnavailable
+
+
+class RequestsUnderWay:
+    """Admission of requests, and their way down.
+
+    Args:
+        most: requests under way at once.
+        per_principal: requests of one principal under way at once.
+        clock: the clock by which the drain goes; the running loop's unless it is given.
+
+    Attributes:
+        draining: whether no request is taken any more.
+    """
+
+    def __init__(self, most: int, per_principal: int, clock: Clock | None = None) -> None:
+        self.draining = False
+        self._most = most
+        self._per_principal = per_principal
+        self._clock = clock or LoopClock()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._of_principals: Counter[str] = Counter()
+        self._ending = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._hastened = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @contextmanager
+    def admitted(self, principal: str | None = None) -> Iterator[None]:
+        """A block in which a request is under way.
+
+        Args:
+            principal: who sends it; None where nobody is asked who they are.
+
+        Raises:
+            ServiceUnavailable: the gateway is full, or draining, or the principal has its share.
+        """
+        if self.draining:
+            raise _draining()
+        if len(self._tasks) >= self._most:
+            raise ServiceUnavailable(
+                f"{self._most} requests are under way, as many as this gateway takes (max_requests)"
+            )
+        if principal is not None and self._of_principals[principal] >= self._per_principal:
+            raise ServiceUnavailable(
+                f"{principal!r} has {self._per_principal} requests under way, as many as one "
+                "principal may have (max_requests_per_principal); try again when one of them has "
+                "ended"
+            )
+        task = asyncio.current_task()
+        assert task is not None, "a request is answered in a task"
+        self._tasks.add(task)
+        self._idle.clear()
+        if principal is not None:
+            self._of_principals[principal] += 1
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self._ending or task.uncancel():  # the client has left as well
+                raise
+            raise _draining() from None
+        finally:
+            self._tasks.discard(task)
+            if principal is not None:
+                self._of_principals[principal] -= 1
+                if not self._of_principals[principal]:
+                    del self._of_principals[principal]
+            if not self._tasks:
+                self._idle.set()
+
+    def hasten(self) -> None:
+        """Cut the drain short: a second signal."""
+        self._hastened.set()
+
+    async def drain(self, grace: float) -> None:
+        """Take nothing new; returns once nothing is under way.
+
+        Args:
+            grace: seconds for requests to end by themselves; the rest are broken off then.
+        """
+        self.draining = True
+        timer = self._clock.call_later(grace, self._hastened.set)
+        try:
+            await first_of(self._idle, self._hastened)
+        finally:
+            timer.cancel()
+        self._ending = True
+        for task in self._tasks:
+            task.cancel()
+        await self._idle.wait()
+
+
+def _draining() -> ServiceUnavailable:
+    return ServiceUnavailable("the gateway is draining; another one may take the request")

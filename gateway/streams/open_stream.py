@@ -1,0 +1,58 @@
+"""What is known of any open stream, and how it is ended from outside: a session, or a response."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from partway.gateway.streams.ends import ClientFault, Ending
+from partway.gateway.streams.session import Counts
+
+
+class OpenStream(Protocol):
+    """A stream as those see it who keep it and count it."""
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint's name."""
+
+    @property
+    def request_id(self) -> str:
+        """The stream's id."""
+
+    @property
+    def from_client(self) -> Counts:
+        """Parts that went to the container."""
+
+    @property
+    def from_container(self) -> Counts:
+        """Parts that came from it."""
+
+    @property
+    def parts_saved(self) -> int:
+        """Of those: see :class:`~partway.gateway.streams.session.Session`."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes held for it."""
+
+    @property
+    def started_at(self) -> float:
+        """When it began, by its clock."""
+
+    @property
+    def first_part_at(self) -> float | None:
+        """When the container's first part came; None until then."""
+
+    @property
+    def ended_at(self) -> float | None:
+        """When it ended; None until then."""
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended; None until then."""
+
+    def drain(self) -> None:
+        """End it: the gateway stops, or its instance."""
+
+    def client_failed(self, fault: ClientFault) -> None:
+        """End it by its client's fault."""

@@ -1,0 +1,29 @@
+"""Events of ``InvokeEndpointWithResponseStream``: an answer by its chunks, and how it broke off.
+
+Source: AWS's ``sagemaker-runtime`` model. A part is its bytes and nothing else; exceptions are
+those of the bidirectional operation, with error codes of this one: their encoding is
+:func:`partway.protocol.part_events.encode_error`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from partway.protocol.eventstream import encode_raw
+from partway.protocol.part_events import part_headers
+
+#: Error codes of a ``ModelStreamError``: the model was not done in time, or its connection broke.
+TIME_EXCEEDED: Final = "ModelInvocationTimeExceeded"
+STREAM_BROKEN: Final = "StreamBroken"
+
+_HEADERS: Final = part_headers()
+
+
+def encode_chunk(chunk: bytes) -> bytes:
+    """A chunk of a container's answer as an event.
+
+    Args:
+        chunk: its bytes, as they came, MAX_PART_BYTES at most; a longer one is several events,
+            each of some of it.
+    """
+    return encode_raw(_HEADERS, chunk)

@@ -1,0 +1,100 @@
+"""partway.gateway.operations.invocation_headers: AWS's patterns, read from botocore's model."""
+
+from __future__ import annotations
+
+import botocore.session
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict
+
+from partway.gateway.operations.invocation_headers import (
+    INVOKE_HEADERS,
+    begun_session,
+    handed_back,
+    is_session,
+    passed_on,
+)
+from partway.protocol.errors import InputValidationError
+
+MODEL = botocore.session.get_session().get_service_model("sagemaker-runtime")
+MEMBERS = MODEL.operation_model("InvokeEndpoint").input_shape.members
+
+
+def test_the_headers_are_those_of_the_model():
+    of_the_model = {
+        shape.serialization["name"]: name
+        for name, shape in MEMBERS.items()
+        if shape.serialization.get("location") == "header"
+    }
+    assert {name: rule.member for name, rule in INVOKE_HEADERS.items()} == of_the_model
+
+
+@pytest.mark.parametrize("header", INVOKE_HEADERS)
+def test_the_longest_value_is_the_models(header):
+    longest = MEMBERS[INVOKE_HEADERS[header].member].metadata["max"]
+    assert passed_on(CIMultiDict({header: "a" * longest})) == {header: "a" * longest}
+    with pytest.raises(InputValidationError, match=INVOKE_HEADERS[header].member):
+        passed_on(CIMultiDict({header: "a" * (longest + 1)}))
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("Content-Type", "caf\xe9"),
+        ("X-Amzn-SageMaker-Custom-Attributes", "a\r\nb: c"),
+        ("X-Amzn-SageMaker-Target-Model", " a"),
+        ("X-Amzn-SageMaker-Target-Variant", "-a"),
+        ("X-Amzn-SageMaker-Target-Container-Hostname", "a.b"),
+        ("X-Amzn-SageMaker-Inference-Id", "a\tb"),
+        ("X-Amzn-SageMaker-Session-Id", "a b"),
+        ("X-Amzn-SageMaker-Session-Id", "NEW_SESSIONS"),
+    ],
+)
+def test_what_is_refused(header, value):
+    with pytest.raises(InputValidationError, match="must be") as error:
+        passed_on(CIMultiDict({header: value}))
+    assert header in error.value.message
+
+
+@given(st.dictionaries(st.sampled_from(list(INVOKE_HEADERS)), st.text()))
+def test_what_goes_along_is_one_line_of_ascii(headers):
+    try:
+        found = passed_on(CIMultiDict(headers))
+    except InputValidationError:
+        return
+    assert all(
+        value.isascii() and value.replace("\t", " ").isprintable() for value in found.values()
+    )
+
+
+def test_empty_counts_as_absent_and_others_stay_behind():
+    headers = {"accept": "", "CONTENT-TYPE": "a/b", "Cookie": "c", "Authorization": "d"}
+    assert passed_on(CIMultiDict(headers)) == {"Content-Type": "a/b"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("s-1; Expires=1970-01-01T00:01:00Z", ("s-1", 60.0)),
+        ("s-1;Expires=1970-01-01T00:01:00Z", ("s-1", 60.0)),
+        ("s-1", None),
+        ("s 1; Expires=1970-01-01T00:01:00Z", None),
+        ("s; Expires=1970-02-31T00:01:00Z", None),
+        ("s" * 300 + "; Expires=1970-01-01T00:01:00Z", None),
+    ],
+)
+def test_a_session_that_was_begun(value, expected):
+    assert begun_session(value) == expected
+
+
+def test_an_id():
+    assert is_session("a-1")
+    assert not is_session("a_1")
+    assert not is_session("a" * 257)
+
+
+def test_what_is_handed_back():
+    headers = CIMultiDict({"content-type": "a/b", "x": "1", "Bad": "caf\xe9", "Long": "a" * 1025})
+    names = {"Content-Type": "X-Type", "Bad": "Bad", "Long": "Long", "Absent": "Absent"}
+    assert handed_back(headers, names) == {"X-Type": "a/b"}
