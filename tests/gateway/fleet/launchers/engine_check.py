@@ -110,6 +110,11 @@ class TestEngineLauncher(LauncherContract):
         return [*processes_of(instance)]
 
 
+async def until_empty(engine: Engine) -> None:
+    """Wait until the engine has no container: one is removed soon after its end was told."""
+    await eventually(lambda: not engine.docker("ps", "--all", "--quiet"))
+
+
 # --- As the platform starts it -------------------------------------------------------------------
 
 
@@ -197,7 +202,7 @@ async def test_an_image_that_cannot_be_started(launcher, engine, image, words):
     with pytest.raises(LaunchError, match=re.escape(words)) as caught:
         await soon(launcher.launch(order_for(Image(image), len)))
     assert not caught.value.passing
-    assert engine.docker("ps", "--all", "--quiet") == ""
+    await until_empty(engine)
 
 
 async def test_an_image_that_no_registry_has(launcher):
@@ -209,7 +214,7 @@ async def test_an_image_that_no_registry_has(launcher):
 async def test_a_gpu_where_there_is_none(launcher, engine):
     with pytest.raises(LaunchError, match="NVIDIA Container Toolkit"):
         await soon(launcher.launch(order_for(Image("tried:1"), len, gpus=1)))
-    assert engine.docker("ps", "--all", "--quiet") == ""
+    await until_empty(engine)
 
 
 async def test_a_model_directory_that_is_not_there(launcher, engine, tmp_path):
@@ -235,7 +240,7 @@ async def test_an_engine_that_is_started_anew(launcher, engine):
     assert await soon(container.stop(GRACE))
     assert str(await soon(waiting)) == "ended with status 0"
     assert said.data.count(b"this is said to standard output") == 1
-    assert engine.docker("ps", "--all", "--quiet") == ""
+    await until_empty(engine)
 
 
 async def test_one_that_ends_while_the_engine_is_gone(launcher, engine):
@@ -275,7 +280,7 @@ async def test_what_a_killed_gateway_has_left(launcher, engine):
         await soon(container.wait())
     await other.aclose()
     await lost.aclose()
-    assert engine.docker("ps", "--all", "--quiet") == ""
+    await until_empty(engine)
 
 
 # --- A gateway is killed -------------------------------------------------------------------------
@@ -300,7 +305,7 @@ async def test_one_that_fits_is_taken_over(engine, tmp_path):
     assert b"these are my last words" in said.data
     await lost.aclose()
     await launcher.aclose()
-    assert engine.docker("ps", "--all", "--quiet") == ""
+    await until_empty(engine)
 
 
 SETTINGS = """
