@@ -55,8 +55,8 @@ LOG_SCANNED_BYTES: Final = 8 * MIB
 #: Log groups and streams in one page of a list (AWS: 50).
 LOG_LIST_PAGE: Final = 50
 
-#: Requests for logs that read files at a time, each on a thread; others wait for their turn (AWS: 10
-#: a second for ``GetLogEvents``).
+#: Requests for logs that read files at a time, each on a thread; others wait for their turn (AWS:
+#: 10 a second for ``GetLogEvents``).
 LOG_READS: Final = 4
 
 #: For one of them with its wait (seconds), should the disk hang.
