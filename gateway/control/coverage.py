@@ -166,9 +166,9 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
         **_below("PrimaryContainer", _CONTAINER),
         **_below("Containers", _CONTAINER),
         "Containers": Covered(
-            Handling.DONE, "one; CreateEndpoint refuses a model with several: they are not run"
+            Handling.DONE, "one; several are refused: they are not run"
         ),
-        "InferenceExecutionConfig": _no_effect("it is about several containers, which are not run"),
+        "InferenceExecutionConfig": _refused("it is about several containers, which are not run"),
         "ExecutionRoleArn": _ROLE,
         "Tags": _DONE,
         "VpcConfig": _VPC,

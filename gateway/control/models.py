@@ -39,7 +39,7 @@ class ModelOperations:
         name = members["ModelName"]
         arn = self._catalogue.allowed(identity, "CreateModel", "model", name)
         tags = new_tags(members, identity, arn)
-        _check_containers(members)
+        _check_container(members)
         kept = {key: value for key, value in members.items() if key != "Tags"}
         await self._catalogue.create("model", name, kept, tags)
         return {"ModelArn": arn}
@@ -74,7 +74,7 @@ def _described(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"Mode": "SingleModel", **container}
 
 
-def _check_containers(members: Mapping[str, Any]) -> None:
+def _check_container(members: Mapping[str, Any]) -> None:
     """Refuse what each member may be, and not all together.
 
     Raises:
@@ -85,24 +85,20 @@ def _check_containers(members: Mapping[str, Any]) -> None:
         raise ValidationException(
             "One of PrimaryContainer and Containers must be given, and not both."
         )
-    containers += [members["PrimaryContainer"]] if "PrimaryContainer" in members else []
-    if any("Image" not in each for each in containers):
-        raise ValidationException("Each container must have an Image.")
-    hostnames = [each["ContainerHostname"] for each in containers if "ContainerHostname" in each]
-    if len(set(hostnames)) < len(hostnames):
-        raise ValidationException("Each container must have a ContainerHostname of its own.")
-    mode = members.get("InferenceExecutionConfig", {}).get("Mode")
-    if mode == "Direct" and len(hostnames) < len(containers):
+    if len(containers) > 1:
         raise ValidationException(
-            "With the Mode Direct each container must have a ContainerHostname."
+            f"{len(containers)} Containers are given; there must be one: several for each instance "
+            "are not run here."
         )
+    container = containers[0] if containers else members["PrimaryContainer"]
+    if "Image" not in container:
+        raise ValidationException("The container must have an Image.")
     size = sum(
         len(name.encode()) + len(value.encode())
-        for each in containers
-        for name, value in each.get("Environment", {}).items()
+        for name, value in container.get("Environment", {}).items()
     )
     if size > MAX_ENVIRONMENT_BYTES:
         raise ValidationException(
-            f"The Environment of all containers has {size} bytes of names and values; it must have "
+            f"The Environment of the container has {size} bytes of names and values; it must have "
             f"at most {MAX_ENVIRONMENT_BYTES}."
         )
