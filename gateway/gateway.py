@@ -74,7 +74,7 @@ class Gateway:
         settings: all settings of the gateway.
         streams: that are open.
         fleet: what runs.
-        endpoints: those of what runs that the API has made.
+        endpoint_keeper: has it run the endpoints that the API has made.
         routes: what is answered; the first that fits a request answers it.
 
     Args:
@@ -128,20 +128,20 @@ class Gateway:
         self._resources = Resources(self.store)
         folder = None if data is None else data.logs
         logs = LogOperations(folder, self.fleet.describe, arns, LoopClock())
-        self.endpoints = EndpointKeeper(
+        self.endpoint_keeper = EndpointKeeper(
             self._resources, self.fleet, settings, LoopClock(), wall_clock
         )
         operations = EndpointOperations(
             self._resources,
             Catalogue(self._resources, arns, wall_clock),
-            self.endpoints,
+            self.endpoint_keeper,
             router,
             wall_clock,
         )
         self._control = ControlPlane(
             *(self._resources, arns, wall_clock, LoopClock()),
             further=operations.operations,
-            is_local=self.endpoints.allows_path,
+            is_local=self.endpoint_keeper.allows_path,
             beside=logs.routes,
         )
         self.routes = (
@@ -199,9 +199,9 @@ class Gateway:
         self.fleet.start(each for each in endpoints if each.is_attached)
         await self.fleet.settled(SETTLING_TIMEOUT)
         # The others begin once it is sure that we listen; whoever asks until then hears no.
-        await self.endpoints.start()
+        await self.endpoint_keeper.start()
         attached_only = all(each.is_attached for each in endpoints)
-        self.fleet.is_ready = attached_only and not self.endpoints.found
+        self.fleet.is_ready = attached_only and not self.endpoint_keeper.found
         try:
             listening = await self._listen()
         except OSError:
@@ -209,7 +209,7 @@ class Gateway:
             raise
         self._repeated.open()
         self.fleet.start(each for each in endpoints if not each.is_attached)
-        self.fleet.start(self.endpoints.found)
+        self.fleet.start(self.endpoint_keeper.found)
         self._leftovers = asyncio.create_task(
             self._see_to_leftovers(), name="removal of leftover containers"
         )
@@ -280,7 +280,7 @@ class Gateway:
         try:
             await self.fleet.stop()
         finally:
-            await self.endpoints.aclose()
+            await self.endpoint_keeper.aclose()
             if self._leftovers is not None:
                 self._leftovers.cancel()
                 await asyncio.wait((self._leftovers,))

@@ -168,7 +168,7 @@ async def serve(
                 gateway = Gateway(loaded, context, dialler=dialler, data=data, store=store)
                 reloading = Reloading(
                     *(loaded, load, gateway.fleet, LoopClock(), config),
-                    beside=gateway.endpoints,
+                    beside=gateway.endpoint_keeper,
                 )
                 return await _serve(gateway, data, tls, reloading)
     except (DataDirectoryError, PrincipalsError, SettingsError, StoreError, TlsError) as error:

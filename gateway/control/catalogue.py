@@ -87,6 +87,29 @@ class Catalogue:
         identity.check(f"sagemaker:{action}", arn)
         return arn
 
+    def check_can_be_made(self, kind: Kind, name: str, *, is_taken: bool = False) -> None:
+        """Refuse one resource too many, and a second one of its name.
+
+        Args:
+            kind: the resource's.
+            name: the resource's.
+            is_taken: whether something has the name that the API has not made.
+
+        Raises:
+            ValidationException: the name is taken.
+            ResourceLimitExceeded: there are as many as there may be.
+        """
+        if is_taken or self._resources.find(kind, name) is not None:
+            raise ValidationException(
+                f'Cannot create already existing {NOUNS[kind]} "{self.arn(kind, name)}".'
+            )
+        if sum(1 for _ in self._resources.all(kind)) >= MAX_RESOURCES:
+            raise ResourceLimitExceeded(
+                f"The service limit 'Number of {NOUNS[kind]}s' is {MAX_RESOURCES}, with current "
+                f"utilization of {MAX_RESOURCES} and a request delta of 1; delete what is not "
+                "needed any more."
+            )
+
     async def create(
         self, kind: Kind, name: str, members: Mapping[str, Any], tags: Mapping[str, str]
     ) -> None:
@@ -103,16 +126,7 @@ class Catalogue:
                 f"The {NOUNS[kind]} has {size} bytes; it must have at most {MAX_RESOURCE_BYTES}."
             )
         async with self._resources.changing():
-            if self._resources.find(kind, name) is not None:
-                raise ValidationException(
-                    f'Cannot create already existing {NOUNS[kind]} "{self.arn(kind, name)}".'
-                )
-            if sum(1 for _ in self._resources.all(kind)) >= MAX_RESOURCES:
-                raise ResourceLimitExceeded(
-                    f"The service limit 'Number of {NOUNS[kind]}s' is {MAX_RESOURCES}, with "
-                    f"current utilization of {MAX_RESOURCES} and a request delta of 1; delete what "
-                    "is not needed any more."
-                )
+            self.check_can_be_made(kind, name)
             now = round(self._wall_clock(), 3)  # as AWS's: milliseconds
             await self._put(Resource(kind, name, now, now, members, tags))
 

@@ -12,13 +12,8 @@ from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.endpoint_answers import described, described_of_settings
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoint_records import CHANGING, EndpointRecord
-from partway.gateway.control.errors import (
-    NotWrittenDown,
-    ResourceLimitExceeded,
-    ValidationException,
-)
+from partway.gateway.control.errors import NotWrittenDown, ValidationException
 from partway.gateway.control.json_rpc import Answer, ControlOperation
-from partway.gateway.control.limits import MAX_RESOURCES
 from partway.gateway.control.listing import Listed, page_of
 from partway.gateway.control.planned import DeploymentPlan, Members
 from partway.gateway.control.resources import Kind, Resource, Resources
@@ -131,15 +126,7 @@ class EndpointOperations:
         arn = self._allowed(identity, "CreateEndpoint", members)
         tags = new_tags(members, identity, arn)
         async with self._changing():
-            is_there = self._resources.find(_KIND, name) is not None
-            if is_there or name.lower() in self._keeper.of_settings:
-                raise ValidationException(f'Cannot create already existing endpoint "{arn}".')
-            if sum(1 for _ in self._resources.all(_KIND)) >= MAX_RESOURCES:
-                raise ResourceLimitExceeded(
-                    f"The service limit 'Number of endpoints' is {MAX_RESOURCES}, with current "
-                    f"utilization of {MAX_RESOURCES} and a request delta of 1; delete what is not "
-                    "needed any more."
-                )
+            self._check_can_be_made(name)
             plan = self._plan_of(members)
             endpoint = await self._keeper.endpoint_of(name, plan)
             now = self._now()
@@ -212,6 +199,10 @@ class EndpointOperations:
 
     def _now(self) -> float:
         return round(self._wall_clock(), 3)  # as AWS's: milliseconds
+
+    def _check_can_be_made(self, name: str) -> None:
+        is_taken = name.lower() in self._keeper.of_settings
+        self._catalogue.check_can_be_made(_KIND, name, is_taken=is_taken)
 
     def _own(self, name: str) -> Resource:
         """An endpoint that is the API's to change."""

@@ -362,7 +362,7 @@ async def test_a_gateway_that_stops_takes_no_changes(gateway):
 
 
 async def test_there_are_no_more_endpoints_than_that(gateway, monkeypatch):
-    monkeypatch.setattr("partway.gateway.control.endpoints.MAX_RESOURCES", 1)
+    monkeypatch.setattr("partway.gateway.control.catalogue.MAX_RESOURCES", 1)
     await gateway.create()
     with pytest.raises(ResourceLimitExceeded, match="'Number of endpoints' is 1"):
         await gateway.create("other")
