@@ -11,7 +11,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
 .PHONY: demo test explore test-text mutants mutants-whole good-servers tutorial lint format bench bench-codecs bench-http2 \
-	bench-container bench-speech bench-text browser interop interop-js interop-pipecat answers sdk-python pipecat-python \
+	bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat answers sdk-python boto3-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -81,6 +81,26 @@ sdk-python:
 		echo "make interop, make answers and make engine need an interpreter with AWS's SDK, Python 3.12 or newer:" >&2; \
 		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
+
+interop-boto3: boto3-python $(VENV)/installed-test  ## boto3 and the AWS CLI; CLIENTS_PYTHON is an interpreter that has them
+	CLIENTS_PYTHON=$(abspath $(CLIENTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/boto3_check.py
+
+boto3-python:
+	@[ -x "$(CLIENTS_PYTHON)" ] || { \
+		echo "make interop-boto3 needs an interpreter with boto3 and the AWS CLI:" >&2; \
+		echo "  python3 -m venv clients && clients/bin/pip install boto3 awscli" >&2; \
+		echo "  make interop-boto3 CLIENTS_PYTHON=clients/bin/python" >&2; exit 1; }
+
+interop-sagemaker: sagemaker-python $(VENV)/installed-test  ## the SageMaker Python SDK, versions 2 and 3
+	SAGEMAKER_PYTHON=$(abspath $(SAGEMAKER_PYTHON)) SAGEMAKER_CORE_PYTHON=$(abspath $(SAGEMAKER_CORE_PYTHON)) \
+		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/sagemaker_sdk_check.py
+
+sagemaker-python:
+	@[ -x "$(SAGEMAKER_PYTHON)" ] && [ -x "$(SAGEMAKER_CORE_PYTHON)" ] || { \
+		echo "make interop-sagemaker needs an interpreter for each version of the SDK, half a gigabyte:" >&2; \
+		echo "  python3 -m venv sdk2 && sdk2/bin/pip install 'sagemaker==2.257.7'" >&2; \
+		echo "  python3 -m venv sdk3 && sdk3/bin/pip install 'sagemaker-core==2.27.0'" >&2; \
+		echo "  make interop-sagemaker SAGEMAKER_PYTHON=sdk2/bin/python SAGEMAKER_CORE_PYTHON=sdk3/bin/python" >&2; exit 1; }
 
 interop-pipecat: pipecat-python $(VENV)/installed-test  ## pipecat at SageMaker's own host name; PIPECAT_PYTHON is an interpreter that has it
 	PIPECAT_PYTHON=$(abspath $(PIPECAT_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/pipecat_check.py
