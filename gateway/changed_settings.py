@@ -9,8 +9,8 @@ from typing import Final
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.settings import Settings
 
-#: What can be taken: the endpoints, and what they are made of.
-_TAKEN: Final = frozenset({"container_ca", "endpoints", "images"})
+#: What can be taken: the endpoints, and what they and those of the API are made of.
+_TAKEN: Final = frozenset({"container_ca", "endpoints", "images", "local_roots", "policy", "times"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ from partway.gateway.access.authentication import (
 from partway.gateway.access.principals import Principals
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
+from partway.gateway.control.catalogue import Catalogue
+from partway.gateway.control.endpoint_keeper import EndpointKeeper
+from partway.gateway.control.endpoints import EndpointOperations
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Resources
 from partway.gateway.fleet.data_directory import DataDirectory
@@ -70,6 +73,7 @@ class Gateway:
         settings: all settings of the gateway.
         streams: that are open.
         fleet: what runs.
+        endpoints: those of what runs that the API has made.
         routes: what is answered; the first that fits a request answers it.
 
     Args:
@@ -121,7 +125,21 @@ class Gateway:
         )
         arns = Arns(settings.region, settings.account)
         self._resources = Resources(self.store)
-        self._control = ControlPlane(self._resources, arns, wall_clock, LoopClock())
+        self.endpoints = EndpointKeeper(
+            self._resources, self.fleet, settings, LoopClock(), wall_clock
+        )
+        operations = EndpointOperations(
+            self._resources,
+            Catalogue(self._resources, arns, wall_clock),
+            self.endpoints,
+            router,
+            wall_clock,
+        )
+        self._control = ControlPlane(
+            *(self._resources, arns, wall_clock, LoopClock()),
+            further=operations.operations,
+            is_local=self.endpoints.allows_path,
+        )
         self.routes = (
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
             *BidirectionalStream(router, self.streams, wall_clock, dialler).routes,
@@ -177,7 +195,9 @@ class Gateway:
         self.fleet.start(each for each in endpoints if each.is_attached)
         await self.fleet.settled(SETTLING_TIMEOUT)
         # The others begin once it is sure that we listen; whoever asks until then hears no.
-        self.fleet.is_ready = all(each.is_attached for each in endpoints)
+        await self.endpoints.start()
+        attached_only = all(each.is_attached for each in endpoints)
+        self.fleet.is_ready = attached_only and not self.endpoints.found
         try:
             listening = await self._listen()
         except OSError:
@@ -185,6 +205,7 @@ class Gateway:
             raise
         self._repeated.open()
         self.fleet.start(each for each in endpoints if not each.is_attached)
+        self.fleet.start(self.endpoints.found)
         self._leftovers = asyncio.create_task(
             self._see_to_leftovers(), name="removal of leftover containers"
         )
@@ -255,6 +276,7 @@ class Gateway:
         try:
             await self.fleet.stop()
         finally:
+            await self.endpoints.aclose()
             if self._leftovers is not None:
                 self._leftovers.cancel()
                 await asyncio.wait((self._leftovers,))

@@ -11,6 +11,7 @@ from pathlib import Path
 from partway.gateway.changed_settings import compare
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
 from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
 from partway.gateway.settings import Settings
@@ -34,6 +35,7 @@ class Reloading:
         fleet: follows them.
         clock: measures the time between two looks at the file.
         path: of the file; None if there is none.
+        beside: has endpoints of its own, which give way to those of the settings.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class Reloading:
         fleet: Fleet,
         clock: Clock,
         path: Path | None,
+        beside: EndpointKeeper | None = None,
     ) -> None:
         self._settings = settings
         self._load = load
         self._fleet = fleet
         self._clock = clock
         self._path = path
+        self._beside = beside
         self._known = self._seen = _identity(path)
         self._timer: Timer | None = None
         self._taking: asyncio.Task[None] | None = None
@@ -93,7 +97,12 @@ class Reloading:
     async def _take(self) -> None:
         try:
             # A file of a megabyte takes a second.
-            self._follow(await asyncio.to_thread(self._load))
+            new = await asyncio.to_thread(self._load)
+            if self._beside is not None:
+                self._beside.give_way(new)
+            self._follow(new)
+            if self._beside is not None:
+                await self._beside.run_again()
         except SettingsError as error:
             log.warning(LogLine("changed settings are not taken", reason=str(error)))
         except FleetStopping:
@@ -115,6 +124,9 @@ class Reloading:
             endpoints=new.endpoints,
             images=new.images,
             container_ca=new.container_ca,
+            local_roots=new.local_roots,
+            policy=new.policy,
+            times=new.times,
         )
         log.info(
             LogLine(

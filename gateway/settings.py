@@ -127,11 +127,19 @@ class _TopLevel:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiTable:
+    """``[api]``: what callers of the API may have of this machine."""
+
+    local_roots: Annotated[tuple[FolderPath, ...], array("an array of folders' paths")] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class _File(_TopLevel):
     """The whole file."""
 
     stream: StreamPolicy = field(default_factory=StreamPolicy)
     instance: InstanceTable = field(default_factory=InstanceTable)
+    api: ApiTable = field(default_factory=ApiTable)
     images: dict[ImageName, CommandWords] = field(default_factory=dict)
     endpoints: dict[Name, EndpointTable] = field(default_factory=dict)
 
@@ -189,10 +197,16 @@ class Settings(_TopLevel):
         model_data_quota: bytes of all model data that is kept at a time.
         endpoints: the endpoints.
         images: commands that stand for images, by the images' names.
+        local_roots: folders below which callers of the API may name files.
+        policy: of the streams of endpoints that are not of the settings.
+        times: of those endpoints' instances.
     """
 
     endpoints: tuple[Endpoint, ...] = ()
     images: Mapping[str, Program] = field(default_factory=dict)
+    local_roots: tuple[Path, ...] = ()
+    policy: StreamPolicy = field(default_factory=StreamPolicy)
+    times: InstanceTimes = field(default_factory=InstanceTimes)
 
     @property
     def streams_per_principal(self) -> int:
@@ -281,7 +295,14 @@ def load(
         endpoints[endpoint.name] = endpoint
     for endpoint in endpoints.values():
         _check_trust(endpoint, around.trust)
-    settings = Settings(**values, endpoints=tuple(endpoints.values()), images=around.images)
+    settings = Settings(
+        **values,
+        endpoints=tuple(endpoints.values()),
+        images=around.images,
+        local_roots=tuple(_placed(root, folder) for root in file.api.local_roots),
+        policy=around.policy,
+        times=around.times,
+    )
     settings.check()
     return settings
 

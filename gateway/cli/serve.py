@@ -166,7 +166,10 @@ async def serve(
             context = None if tls is None else tls.reloaded.context
             async with _store(data) as store:
                 gateway = Gateway(loaded, context, dialler=dialler, data=data, store=store)
-                reloading = Reloading(loaded, load, gateway.fleet, LoopClock(), config)
+                reloading = Reloading(
+                    *(loaded, load, gateway.fleet, LoopClock(), config),
+                    beside=gateway.endpoints,
+                )
                 return await _serve(gateway, data, tls, reloading)
     except (DataDirectoryError, PrincipalsError, SettingsError, StoreError, TlsError) as error:
         say_failure(_NAME, str(error))
@@ -237,7 +240,7 @@ async def _serve(
         await before(stop, gateway.fleet.settled(SETTLING_TIMEOUT))
         if stop.is_set():
             return 0
-        if not loaded.endpoints:
+        if not gateway.fleet.describe():
             log.warning("no endpoint is set, so every stream is refused: add --endpoint NAME=URL")
         for url, authority in zip(urls, ("", "" if tls is None else tls.authority), strict=False):
             print(f"listening on {url}{authority}", flush=True)

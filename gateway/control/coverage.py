@@ -165,7 +165,10 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
         "ModelName": _DONE,
         **_below("PrimaryContainer", _CONTAINER),
         **_below("Containers", _CONTAINER),
-        "InferenceExecutionConfig": _DONE,
+        "Containers": Covered(
+            Handling.DONE, "one; CreateEndpoint refuses a model with several: they are not run"
+        ),
+        "InferenceExecutionConfig": _no_effect("it is about several containers, which are not run"),
         "ExecutionRoleArn": _ROLE,
         "Tags": _DONE,
         "VpcConfig": _VPC,

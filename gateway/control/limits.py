@@ -41,3 +41,7 @@ MAX_PAGE_TOKEN: Final = 1024
 
 #: For a change whose caller has left to come to its end when the gateway stops: one write to disk.
 CHANGE_END_TIMEOUT: Final = 5.0
+
+#: A store that has not taken what became of an endpoint, as where the disk is full, is tried again
+#: so much later (seconds).
+STORE_RETRY_INTERVAL: Final = 5.0

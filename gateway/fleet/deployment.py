@@ -25,10 +25,12 @@ class _Version:
     """An endpoint's groups, by their variants' names.
 
     Attributes:
+        number: counted from 1.
         endpoint: what it is of.
         groups: may be another version's too, where a variant's instances stay what they were.
     """
 
+    number: int
     endpoint: Endpoint
     groups: Mapping[str, Group]
 
@@ -172,7 +174,12 @@ class Deployment:
                 )
             shown[one.name] = one
         return EndpointStatus(
-            self.endpoint.name, self.state, self.reason, self._since, tuple(shown.values())
+            self.endpoint.name,
+            self.state,
+            self.reason,
+            self._since,
+            tuple(shown.values()),
+            is_latest=self._serving is not None and self._serving.number == self._versions,
         )
 
     @property
@@ -182,12 +189,18 @@ class Deployment:
 
     # --- What there is to be ---------------------------------------------------------------------
 
-    def change(self, endpoint: Endpoint) -> None:
-        """Make it another (rules 1 and 4)."""
-        if endpoint == self.endpoint and not self.reason:  # if it has failed, it is tried anew
+    def change(self, endpoint: Endpoint, *, anew: bool = False) -> None:
+        """Make it another (rules 1 and 4).
+
+        Args:
+            endpoint: as it is to be.
+            anew: whether nothing of what serves is kept, though it may be what it is to be.
+        """
+        # If it has failed, it is tried again.
+        if endpoint == self.endpoint and not self.reason and not anew:
             return
         self.endpoint = endpoint
-        self._begin(endpoint)
+        self._begin(endpoint, keep=not anew)
 
     def restart(self) -> None:
         """Start new instances beside those that are there, which they replace when in service."""
@@ -239,7 +252,7 @@ class Deployment:
                 groups[variant.name] = old
             else:
                 groups[variant.name] = self._group(endpoint, variant)
-        self._coming = coming = _Version(endpoint, groups)
+        self._coming = coming = _Version(self._versions, endpoint, groups)
         self._become(EndpointState.CREATING if serving is None else EndpointState.UPDATING)
         self._leave(_only_in(superseded, serving, coming))
         self._serve_as_before(but=coming)

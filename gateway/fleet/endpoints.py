@@ -76,7 +76,7 @@ Source: TypeAlias = Attached | Program | Image
 
 @dataclass(frozen=True, slots=True)
 class InstanceTimes:
-    """What an instance's life is measured by; seconds, but for the last.
+    """What an instance's life is measured by; seconds, but for ``pings_missed``.
 
     Attributes:
         startup_timeout: from the start until ``/ping`` is answered with 200 (clause 1.1-3).
@@ -85,6 +85,7 @@ class InstanceTimes:
         drain_timeout: for the streams and requests of one that is to stop, to end by themselves.
         stop_timeout: from SIGTERM to SIGKILL (clause 1.1-1).
         pings_missed: in a row, after which an instance takes no more streams.
+        download_timeout: for model data to be at hand; None for as long as something of them comes.
     """
 
     startup_timeout: float = START_TIMEOUT
@@ -93,6 +94,7 @@ class InstanceTimes:
     drain_timeout: float = INSTANCE_DRAIN_TIMEOUT
     stop_timeout: float = STOP_GRACE
     pings_missed: int = HEALTH_PINGS_MISSED
+    download_timeout: float | None = None
 
 
 #: Of containers that are nobody's to watch: their first failed connection says enough.

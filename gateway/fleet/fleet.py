@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.deployment import Deployment
@@ -36,11 +36,13 @@ class Fleet:
 
     Attributes:
         router: chooses instances.
+        on_change: told the name of an endpoint when any of it has changed, its end too.
         is_ready: whether each endpoint has come up or failed once, or was waited for long enough.
     """
 
     def __init__(self, router: Router, means: Means) -> None:
         self.router = router
+        self.on_change: Callable[[str], object] = lambda _: None
         self.is_ready = False
         self._means = means
         self._deployments: dict[str, Deployment] = {}
@@ -54,16 +56,21 @@ class Fleet:
 
     # --- Endpoints -------------------------------------------------------------------------------
 
-    def apply(self, endpoint: Endpoint) -> None:
+    def apply(self, endpoint: Endpoint, *, anew: bool = False) -> None:
         """Have an endpoint, or have it be another; returns at once.
+
+        Args:
+            endpoint: as it is to be.
+            anew: whether instances that are what they are to be are replaced all the same: what
+                their image and their model data name may have changed.
 
         Raises:
             FleetStopping: it is too late.
         """
-        self._check_not_stopping()
+        self.check_takes_changes()
         known = self._deployments.get(endpoint.name)
         if known is not None and known.state is not EndpointState.DELETING:
-            known.change(endpoint)
+            known.change(endpoint, anew=anew)
             return
         around = self._means.around
         name = endpoint.name
@@ -80,7 +87,7 @@ class Fleet:
             FleetStopping: it is too late.
             NoSuchEndpoint: there is none of that name.
         """
-        self._check_not_stopping()
+        self.check_takes_changes()
         deployment = self._find(name)
         if deployment.state is not EndpointState.DELETING:
             deployment.delete()
@@ -98,7 +105,7 @@ class Fleet:
             ServiceUnavailable: the new ones do not come into service; the old ones serve on, unless
                 the endpoint is being deleted.
         """
-        self._check_not_stopping()
+        self.check_takes_changes()
         deployment = self._find(name)
         if deployment.endpoint.is_attached:
             raise InputValidationError(
@@ -118,6 +125,20 @@ class Fleet:
         """How all endpoints are, in the order of their names."""
         return tuple(self._deployments[name].status() for name in sorted(self._deployments))
 
+    def status(self, name: str) -> EndpointStatus | None:
+        """How one endpoint is; None if there is none of that name."""
+        deployment = self._deployments.get(name)
+        return None if deployment is None else deployment.status()
+
+    def check_takes_changes(self) -> None:
+        """Refuse a change.
+
+        Raises:
+            FleetStopping: the fleet is being stopped.
+        """
+        if self._stopping:
+            raise FleetStopping("the gateway is stopping, and takes no changes")
+
     def _find(self, name: str) -> Deployment:
         try:
             return self._deployments[name]
@@ -126,10 +147,6 @@ class Fleet:
             raise NoSuchEndpoint(
                 f"there is no endpoint {name!r}; there are: {known}", "EndpointNotFound"
             ) from None
-
-    def _check_not_stopping(self) -> None:
-        if self._stopping:
-            raise FleetStopping("the gateway is stopping, and takes no changes")
 
     # --- From the start to the end ---------------------------------------------------------------
 
@@ -200,3 +217,4 @@ class Fleet:
         else:
             table[name] = deployment.routed()
         self.router.update(table)
+        self.on_change(name)

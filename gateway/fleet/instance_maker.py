@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Orde
 from partway.gateway.fleet.making import CapturedOutput, InstanceContext, Making
 from partway.gateway.fleet.model_data import HeldData, ModelDataError
 from partway.gateway.fleet.routing import Router
+from partway.gateway.waiting import time_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +105,23 @@ class InstanceMaker:
             return None
         async with self._acquiring:
             if self._data is None:
-                try:
-                    data = await self._means.model_data(variant.model_data)
-                except ModelDataError as error:
-                    raise LaunchError(f"model data: {error}", passing=error.passing) from None
+                data = await self._acquire(variant.model_data, variant.times.download_timeout)
                 if self._closed:
                     data.release()
                     raise LaunchError("the instance is not wanted any more", passing=False)
                 self._data = data
             return self._data.path
+
+    async def _acquire(self, model_data: str, seconds: float | None) -> HeldData:
+        limit = nullcontext() if seconds is None else time_limit(self._means.around.clock, seconds)
+        try:
+            async with limit:
+                return await self._means.model_data(model_data)
+        except ModelDataError as error:
+            raise LaunchError(f"model data: {error}", passing=error.passing) from None
+        except TimeoutError:
+            why = f"model data: they are not at hand after {seconds:g} s"
+            raise LaunchError(why, passing=True) from None
 
 
 def _place(endpoint: Endpoint, variant: Variant, address: Address) -> Place:

@@ -75,6 +75,11 @@ class VariantStatus:
     trouble: str
     instances: tuple[InstanceStatus, ...]
 
+    @property
+    def in_service(self) -> int:
+        """How many of its instances are in service."""
+        return sum(each.state is InstanceState.IN_SERVICE for each in self.instances)
+
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
@@ -86,6 +91,7 @@ class EndpointStatus:
         reason: why it has failed, or why its last change has; empty otherwise.
         since: when it came into its state, in epoch seconds.
         variants: its variants.
+        is_latest: whether what serves is what was asked for last, and not what was before.
     """
 
     name: str
@@ -93,3 +99,4 @@ class EndpointStatus:
     reason: str
     since: float
     variants: tuple[VariantStatus, ...]
+    is_latest: bool = True

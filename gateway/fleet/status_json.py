@@ -46,6 +46,7 @@ def _endpoint(said: dict[str, Any]) -> EndpointStatus:
         reason=str(said["reason"]),
         since=float(said["since"]),
         variants=tuple(map(_variant, said["variants"])),
+        is_latest=bool(said.get("is_latest", True)),  # an older gateway does not say
     )
 
 

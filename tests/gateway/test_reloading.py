@@ -10,7 +10,8 @@ import pytest
 from partway.gateway import settings
 from partway.gateway.limits import SETTINGS_CHECK_INTERVAL
 from partway.gateway.reloading import Reloading
-from tests.gateway.fleet.fakes import turns
+from tests.gateway.control.kept_endpoints import ApiGateway
+from tests.gateway.fleet.fakes import endpoint, turns
 
 ONE = """
 [endpoints.a]
@@ -163,3 +164,38 @@ async def test_after_its_end_nothing_is_taken(of, following):
     following.path.write_text(TWO)
     following.reload()
     assert following._taking is None
+
+
+async def test_endpoints_that_the_settings_do_not_have_are_left_alone(of, following):
+    """Nothing is removed but what settings had: others may have their own."""
+    of.fleet.apply(endpoint("made-by-the-api"))
+    following.path.write_text(TWO)
+    following.reload()
+    await taken(following)
+    assert running(of) == ["a", "a", "b", "made-by-the-api"]
+
+
+async def test_endpoints_of_the_api_give_way_and_come_back(caplog, tmp_path):
+    path = tmp_path / "partway.toml"
+    path.write_text(ONE)
+
+    def load():
+        return settings.load({}, {}, path)
+
+    loaded = load()
+    gateway = await ApiGateway(settings=loaded).start()
+    reloading = Reloading(loaded, load, gateway.of.fleet, gateway.of.clock, path, gateway.keeper)
+    await gateway.create("b")
+    await gateway.until("InService", "one", "b")
+    await gateway.written("b")
+    path.write_text(TWO)
+    reloading.reload()
+    await taken(reloading)
+    assert await gateway.state("b") == ("InService", "partway-settings")
+    assert "the API's is set aside endpoint=b" in caplog.text
+    path.write_text(ONE)
+    reloading.reload()
+    await taken(reloading)
+    await gateway.until("InService", "one", "b")
+    await reloading.stop()
+    await gateway.aclose()

@@ -105,9 +105,13 @@ def test_flag_over_environment_over_toml_over_default(
     assert value("flag", "environment", "toml") == from_flag
 
 
+#: What tables become: they have no variable of their own.
+TABLES = {"endpoints", "images", "local_roots", "policy", "times"}
+
+
 def test_every_setting_is_in_the_table():
     together = {"auth", "container_ca", "principals", "tls_cert", "tls_key", "tls_names"}
-    named = {row[0] for row in SOURCES} | together | {"data_dir", "endpoints", "images"}
+    named = {row[0] for row in SOURCES} | together | TABLES | {"data_dir"}
     assert {field.name for field in dataclasses.fields(Settings)} == named
 
 
@@ -147,8 +151,20 @@ def test_a_port_that_is_kubernetes_link_to_a_service_is_not_given(scheme):
     assert (loaded.host, loaded.port, loaded.tls_port) == ("::1", 8090, None)
 
 
+def test_what_endpoints_of_the_api_have_from_the_file(toml):
+    config = toml(
+        '[api]\nlocal_roots = ["models", "/srv/models"]\n[stream]\nlifetime = 7\n'
+        "[instance]\nstop_timeout = 3\n"
+    )
+    loaded = load({}, {"PARTWAY_STARTUP_TIMEOUT": "5"}, config)
+    assert loaded.local_roots == (config.absolute().parent / "models", Path("/srv/models"))
+    assert loaded.policy == StreamPolicy(lifetime=7)
+    assert loaded.times == InstanceTimes(startup_timeout=5, stop_timeout=3)
+    assert load({}, {}).local_roots == ()
+
+
 def test_no_two_settings_have_the_same_variable():
-    of_all = {field.name for field in dataclasses.fields(Settings)} - {"endpoints", "images"}
+    of_all = {field.name for field in dataclasses.fields(Settings)} - TABLES
     of_streams = {field.name for field in dataclasses.fields(StreamPolicy)}
     of_instances = {field.name for field in dataclasses.fields(InstanceTable)}
     names = [*of_all, *of_streams, *of_instances]
@@ -562,7 +578,7 @@ def test_a_policy_that_a_caller_changes():
 
 
 #: But those that go with others, and are refused without them, whoever set them.
-KEYS = ["images", "instance", "stream", *(
+KEYS = ["api", "images", "instance", "stream", *(
     {field.name for field in dataclasses.fields(Settings)} - {"tls_cert", "tls_key", "principals"}
 )]  # fmt: skip
 FLAGS = {"host": "127.0.0.1", "auth": "none", "tls_port": 1}

@@ -177,3 +177,45 @@ async def test_a_gateway_that_stops_takes_no_changes_from_the_first_moment(of):
     with pytest.raises(FleetStopping):
         of.fleet.apply(endpoint(instances=2))
     assert len(of.launcher.running) == 1
+
+
+async def test_somebody_is_told_of_each_endpoint_that_has_changed(of):
+    told = []
+    of.fleet.on_change = told.append
+    await of.apply(endpoint("a"))
+    await of.apply(endpoint("b"))
+    assert set(told) == {"a", "b"}
+    told.clear()
+    of.fleet.remove("a")
+    await turns()
+    assert set(told) == {"a"}
+    assert of.fleet.status("a") is None
+    assert of.fleet.status("b") == of.status("b")
+
+
+async def test_new_instances_where_the_old_ones_are_what_they_are_to_be(of):
+    await of.apply(endpoint())
+    (before,) = of.launcher.running
+    of.fleet.apply(endpoint())
+    await turns()
+    assert of.launcher.running == [before]
+    of.fleet.apply(endpoint(), anew=True)
+    await turns()
+    (after,) = of.launcher.running
+    assert after is not before
+    assert of.states() == ["InService"]
+
+
+async def test_whether_what_serves_is_what_was_asked_for_last(of):
+    of.launcher.held = asyncio.Event()
+    await of.apply(endpoint())
+    assert not of.status().is_latest
+    of.launcher.held.set()
+    await turns()
+    assert of.status().is_latest
+    of.launcher.lasting()
+    await of.apply(endpoint(environment=(("A", "1"),)))
+    status = of.status()
+    assert (str(status.state), status.is_latest) == ("InService", False)
+    await of.apply(endpoint())
+    assert of.status().is_latest

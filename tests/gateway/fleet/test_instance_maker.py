@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from partway.gateway.fleet.endpoints import InstanceTimes
 from partway.gateway.fleet.model_data import ModelDataError
 from tests.gateway.fleet.fakes import endpoint, turns
 
@@ -56,6 +57,19 @@ async def test_what_passes_is_tried_again(of):
     await of.apply(endpoint(model_data=MODEL))
     assert of.status().variants[0].trouble == "model data: s3 is out"
     await of.advance(0.75)
+    assert of.states() == ["InService"]
+
+
+async def test_what_is_not_at_hand_in_its_time_is_tried_again(of):
+    of.model_data.waits = asyncio.Event()
+    await of.apply(endpoint(model_data=MODEL, times=InstanceTimes(download_timeout=60)))
+    await of.advance(59)
+    assert of.states() == ["Pending"]
+    await of.advance(1)
+    trouble = of.status().variants[0].trouble
+    assert trouble == "model data: they are not at hand after 60 s"
+    of.model_data.waits.set()
+    await of.advance(1)
     assert of.states() == ["InService"]
 
 

@@ -1,0 +1,114 @@
+"""What is said of endpoints, in the shapes of the API's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from partway.gateway.control.endpoint_records import CHANGING, EndpointRecord
+from partway.gateway.control.planned import DeploymentPlan
+from partway.gateway.control.resources import Resource
+from partway.gateway.fleet.routing import RoutedVariant
+from partway.gateway.fleet.status import EndpointState, EndpointStatus
+
+#: The configuration that endpoints of the gateway's settings are said to have; there is none.
+OF_SETTINGS: Final = "partway-settings"
+
+#: Characters of a reason, as botocore's shape has it.
+_REASON: Final = 1024
+
+
+def described(
+    resource: Resource,
+    record: EndpointRecord,
+    state: tuple[EndpointState, str],
+    routed: Iterable[RoutedVariant],
+    arn: str,
+) -> dict[str, Any]:
+    """What DescribeEndpoint answers of an endpoint of the API.
+
+    Args:
+        resource: the endpoint.
+        record: how far it has come.
+        state: how it is, and why.
+        routed: its variants, as streams and requests find them.
+        arn: its ARN.
+    """
+    plan = record.plan
+    taking = {each.name: each for each in routed}
+    answer = {
+        "EndpointName": resource.name,
+        "EndpointArn": arn,
+        "EndpointConfigName": plan.config_name,
+        "ProductionVariants": _variants(plan, taking, resource.modified),
+        **_of_state(state),
+        "CreationTime": resource.created,
+        "LastModifiedTime": resource.modified,
+    }
+    if "AsyncInferenceConfig" in plan.config:
+        answer["AsyncInferenceConfig"] = plan.config["AsyncInferenceConfig"]
+    deployment = (record.coming or plan).deployment
+    if deployment:
+        answer["LastDeploymentConfig"] = deployment
+    if record.coming is not None and record.state in CHANGING:
+        answer["PendingDeploymentSummary"] = {
+            "EndpointConfigName": record.coming.config_name,
+            "ProductionVariants": _variants(record.coming, {}, record.began),
+            "StartTime": record.began,
+        }
+    return answer
+
+
+def described_of_settings(status: EndpointStatus, arn: str, created: float) -> dict[str, Any]:
+    """What DescribeEndpoint answers of an endpoint of the gateway's settings.
+
+    Args:
+        status: the fleet's.
+        arn: its ARN.
+        created: when the gateway began with it, in epoch seconds.
+    """
+    return {
+        "EndpointName": status.name,
+        "EndpointArn": arn,
+        "EndpointConfigName": OF_SETTINGS,
+        "ProductionVariants": [
+            {
+                "VariantName": each.name,
+                "CurrentWeight": each.weight,
+                "DesiredWeight": each.weight,
+                "CurrentInstanceCount": each.in_service,
+                "DesiredInstanceCount": each.desired,
+            }
+            for each in status.variants
+        ],
+        **_of_state((status.state, status.reason)),
+        "CreationTime": created,
+        "LastModifiedTime": max(created, status.since),
+    }
+
+
+def _of_state(state: tuple[EndpointState, str]) -> dict[str, str]:
+    answer = {"EndpointStatus": str(state[0])}
+    if state[1]:
+        answer["FailureReason"] = state[1][:_REASON]
+    return answer
+
+
+def _variants(plan: DeploymentPlan, taking: Mapping[str, RoutedVariant], since: float) -> list[Any]:
+    """The variants of a plan, with how many instances of each take streams and requests."""
+    summaries = []
+    for variant in plan.variants:
+        name, weight = variant["VariantName"], plan.weight_of(variant)
+        routed = taking.get(name)
+        image = plan.container_of(variant)["Image"]
+        summaries.append(
+            {
+                "VariantName": name,
+                "DeployedImages": [{"SpecifiedImage": image, "ResolutionTime": since}],
+                "CurrentWeight": weight if routed is None else routed.weight,
+                "DesiredWeight": weight,
+                "CurrentInstanceCount": 0 if routed is None else len(routed.instances),
+                "DesiredInstanceCount": plan.instances_of(variant),
+            }
+        )
+    return summaries

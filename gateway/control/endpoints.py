@@ -1,0 +1,291 @@
+"""The API's operations on endpoints: CreateEndpoint and its neighbours (clause 5)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.control.catalogue import Catalogue
+from partway.gateway.control.endpoint_answers import described, described_of_settings
+from partway.gateway.control.endpoint_keeper import EndpointKeeper
+from partway.gateway.control.endpoint_records import CHANGING, EndpointRecord
+from partway.gateway.control.errors import (
+    NotWrittenDown,
+    ResourceLimitExceeded,
+    ValidationException,
+)
+from partway.gateway.control.json_rpc import Answer, ControlOperation
+from partway.gateway.control.limits import MAX_RESOURCES
+from partway.gateway.control.listing import Listed, page_of
+from partway.gateway.control.planned import DeploymentPlan, Members
+from partway.gateway.control.resources import Kind, Resource, Resources
+from partway.gateway.control.tags import new_tags
+from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.status import EndpointState
+from partway.gateway.store.store import StoreError
+
+_KIND: Final[Kind] = "endpoint"
+
+#: What of a variant an update may retain, and where a plan has it.
+_RETAINED: Final = {"DesiredInstanceCount": "instances", "DesiredWeight": "weights"}
+
+
+class EndpointOperations:
+    """The operations on endpoints.
+
+    Args:
+        resources: models, configurations and endpoints.
+        catalogue: finds them, in AWS's words.
+        keeper: has the fleet run what they say.
+        router: knows which instances take streams and requests.
+        wall_clock: returns epoch seconds.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        catalogue: Catalogue,
+        keeper: EndpointKeeper,
+        router: Router,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._resources = resources
+        self._catalogue = catalogue
+        self._keeper = keeper
+        self._router = router
+        self._wall_clock = wall_clock
+        self._began = self._now()
+
+    @property
+    def operations(self) -> Mapping[str, ControlOperation]:
+        """The operations, by AWS's names of them."""
+        return {
+            "CreateEndpoint": self.create,
+            "DescribeEndpoint": self.describe,
+            "ListEndpoints": self.list,
+            "UpdateEndpoint": self.update,
+            "UpdateEndpointWeightsAndCapacities": self.update_weights_and_capacities,
+            "DeleteEndpoint": self.delete,
+        }
+
+    # --- Asking ----------------------------------------------------------------------------------
+
+    async def describe(self, members: Members, identity: Identity, _: str) -> Answer:
+        """How an endpoint is."""
+        name = members["EndpointName"]
+        self._catalogue.allowed(identity, "DescribeEndpoint", _KIND, name)
+        own = self._keeper.of_settings.get(name.lower())
+        answer = None if own is None else self._described_of_settings(own)
+        return answer or self._described(self._catalogue.existing(_KIND, name))
+
+    def _described(self, resource: Resource) -> dict[str, Any]:
+        return described(
+            resource,
+            self._keeper.record_of(resource),
+            self._keeper.state_of(resource),
+            self._router.table.get(resource.name, ()),
+            self._catalogue.arn(_KIND, resource.name),
+        )
+
+    def _described_of_settings(self, name: str) -> dict[str, Any] | None:
+        """An endpoint of the settings; None if the fleet does not have it yet."""
+        status = self._keeper.status(name)
+        if status is None:
+            return None
+        return described_of_settings(status, self._catalogue.arn(_KIND, name), self._began)
+
+    async def list(self, members: Members, identity: Identity, _: str) -> Answer:
+        """Which endpoints there are, those of the settings too."""
+        identity.check("sagemaker:ListEndpoints", "*")
+        return page_of("ListEndpoints", "Endpoints", self._listed(), members)
+
+    def _listed(self) -> Iterator[Listed]:
+        for resource in self._keeper.all():
+            state, _ = self._keeper.state_of(resource)
+            times = resource.created, resource.modified
+            yield self._listed_as(resource.name, *times, str(state))
+        for name in self._keeper.of_settings.values():
+            status = self._keeper.status(name)
+            if status is not None:
+                modified = max(self._began, status.since)
+                yield self._listed_as(name, self._began, modified, str(status.state))
+
+    def _listed_as(self, name: str, created: float, modified: float, status: str) -> Listed:
+        summary = {
+            "EndpointName": name,
+            "EndpointArn": self._catalogue.arn(_KIND, name),
+            "CreationTime": created,
+            "LastModifiedTime": modified,
+            "EndpointStatus": status,
+        }
+        return Listed(name, created, modified, summary, status)
+
+    # --- Changing --------------------------------------------------------------------------------
+
+    async def create(self, members: Members, identity: Identity, _: str) -> Answer:
+        """Create an endpoint by a configuration."""
+        name = members["EndpointName"]
+        arn = self._allowed(identity, "CreateEndpoint", members)
+        tags = new_tags(members, identity, arn)
+        async with self._changing():
+            is_there = self._resources.find(_KIND, name) is not None
+            if is_there or name.lower() in self._keeper.of_settings:
+                raise ValidationException(f'Cannot create already existing endpoint "{arn}".')
+            if sum(1 for _ in self._resources.all(_KIND)) >= MAX_RESOURCES:
+                raise ResourceLimitExceeded(
+                    f"The service limit 'Number of endpoints' is {MAX_RESOURCES}, with current "
+                    f"utilization of {MAX_RESOURCES} and a request delta of 1; delete what is not "
+                    "needed any more."
+                )
+            plan = self._plan_of(members)
+            endpoint = await self._keeper.endpoint_of(name, plan)
+            now = self._now()
+            resource = Resource(_KIND, name, now, now, {"EndpointName": name}, tags)
+            record = EndpointRecord(EndpointState.CREATING, None, plan, "", now)
+            await self._keeper.begin(resource, record, endpoint, anew=False)
+        return {"EndpointArn": arn}
+
+    async def update(self, members: Members, identity: Identity, _: str) -> Answer:
+        """Have an endpoint be what another configuration says."""
+        arn = self._allowed(identity, "UpdateEndpoint", members)
+        async with self._changing():
+            resource = self._changeable(members["EndpointName"])
+            plan = self._plan_of(members)
+            if members.get("RetainAllVariantProperties"):
+                excluded = members.get("ExcludeRetainedVariantProperties", ())
+                before = self._keeper.record_of(resource).plan
+                but = {each["VariantPropertyType"] for each in excluded}
+                plan = _retaining(plan, before, but)
+            await self._change(resource, plan, anew=True)
+        return {"EndpointArn": arn}
+
+    async def update_weights_and_capacities(
+        self, members: Members, identity: Identity, _: str
+    ) -> Answer:
+        """Have other numbers of instances, or other weights."""
+        name, action = members["EndpointName"], "UpdateEndpointWeightsAndCapacities"
+        arn = self._catalogue.allowed(identity, action, _KIND, name)
+        async with self._changing():
+            resource = self._changeable(name)
+            before = self._keeper.record_of(resource).plan
+            plan = _weighed(before, members["DesiredWeightsAndCapacities"], arn)
+            await self._change(resource, plan, anew=False)
+        return {"EndpointArn": arn}
+
+    async def _change(self, resource: Resource, plan: DeploymentPlan, *, anew: bool) -> None:
+        endpoint = await self._keeper.endpoint_of(resource.name, plan)
+        record = self._keeper.record_of(resource).changing_to(plan, self._now())
+        await self._keeper.begin(resource, record, endpoint, anew=anew)
+
+    async def delete(self, members: Members, identity: Identity, _: str) -> Answer:
+        """Delete an endpoint: it drains and stops, and is gone then."""
+        name = members["EndpointName"]
+        self._catalogue.allowed(identity, "DeleteEndpoint", _KIND, name)
+        async with self._changing():
+            resource = self._own(name)
+            # AWS deletes nothing in the midst of a change, and says so in these words. One that is
+            # only coming up again, behind a restart of the gateway's, is in the midst of none.
+            if self._keeper.record_of(resource).state in CHANGING | {EndpointState.DELETING}:
+                raise self._in_progress(name)
+            await self._keeper.end(resource)
+        return None
+
+    # --- What there is ---------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[None]:
+        """Change what there is, alone.
+
+        Raises:
+            FleetStopping: the gateway stops.
+            NotWrittenDown: the change cannot be written down; nothing is changed.
+        """
+        async with self._resources.changing():
+            self._keeper.check_takes_changes()
+            try:
+                yield
+            except StoreError as error:
+                raise NotWrittenDown(str(error)) from error
+
+    def _now(self) -> float:
+        return round(self._wall_clock(), 3)  # as AWS's: milliseconds
+
+    def _own(self, name: str) -> Resource:
+        """An endpoint that is the API's to change."""
+        if name.lower() in self._keeper.of_settings:
+            raise ValidationException(
+                f'Cannot change endpoint "{self._catalogue.arn(_KIND, name)}": it is of the '
+                "gateway's settings, where it must be changed."
+            )
+        return self._catalogue.existing(_KIND, name)
+
+    def _changeable(self, name: str) -> Resource:
+        """An endpoint that can be updated now."""
+        resource = self._own(name)
+        state, _ = self._keeper.state_of(resource)
+        if state is EndpointState.FAILED:
+            arn = self._catalogue.arn(_KIND, name)
+            raise ValidationException(f'Cannot update failed endpoint "{arn}".')
+        if state is not EndpointState.IN_SERVICE:
+            raise self._in_progress(name)
+        return resource
+
+    def _in_progress(self, name: str) -> ValidationException:
+        arn = self._catalogue.arn(_KIND, name)
+        return ValidationException(f'Cannot update in-progress endpoint "{arn}".')
+
+    def _allowed(self, identity: Identity, action: str, members: Members) -> str:
+        """An endpoint's ARN, for who may do something with it and with the configuration."""
+        arn = self._catalogue.allowed(identity, action, _KIND, members["EndpointName"])
+        config = members["EndpointConfigName"]
+        self._catalogue.allowed(identity, action, "endpoint-config", config)
+        return arn
+
+    def _plan_of(self, members: Members) -> DeploymentPlan:
+        """Copies of a configuration and of its models, with how it is to be deployed."""
+        config = self._catalogue.existing("endpoint-config", members["EndpointConfigName"]).members
+        names = [variant["ModelName"] for variant in config["ProductionVariants"]]
+        models = {name: self._catalogue.existing("model", name).members for name in names}
+        return DeploymentPlan(config, models, deployment=members.get("DeploymentConfig", {}))
+
+
+def _retaining(plan: DeploymentPlan, before: DeploymentPlan, but: set[str]) -> DeploymentPlan:
+    """A plan with the weights and numbers of instances that its variants have had.
+
+    Args:
+        plan: what is to be.
+        before: what has been.
+        but: properties that the new configuration decides.
+    """
+    kept: dict[str, dict[str, Any]] = {"instances": {}, "weights": {}}
+    for variant in before.variants:
+        name = variant["VariantName"]
+        if name in plan.variant_names:
+            kept["instances"][name] = before.instances_of(variant)
+            kept["weights"][name] = before.weight_of(variant)
+    changes = {where: kept[where] for what, where in _RETAINED.items() if what not in but}
+    return dataclasses.replace(plan, **changes)
+
+
+def _weighed(before: DeploymentPlan, desired: list[Members], arn: str) -> DeploymentPlan:
+    """A plan with other numbers of instances, or other weights.
+
+    Raises:
+        ValidationException: one of them is of no variant.
+    """
+    instances, weights = dict(before.instances), dict(before.weights)
+    for each in desired:
+        variant = each["VariantName"]
+        if variant not in before.variant_names:
+            known = ", ".join(before.variant_names)
+            raise ValidationException(
+                f'Could not find variant "{variant}" of endpoint "{arn}"; it has: {known}.'
+            )
+        if "DesiredInstanceCount" in each:
+            instances[variant] = each["DesiredInstanceCount"]
+        if "DesiredWeight" in each:
+            weights[variant] = each["DesiredWeight"]
+    return dataclasses.replace(before, instances=instances, weights=weights)

@@ -1,0 +1,69 @@
+"""Paths of this machine that callers of the API may name in the place of one in S3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+_FILE: Final = "file:"
+
+
+def is_local(location: str) -> bool:
+    """Whether a location is meant to be on this machine: an absolute path, or a ``file:`` URL."""
+    return location.startswith(("/", _FILE))
+
+
+class LocalRoots:
+    """The folders below which a caller may name files: a caller must not read the gateway's own.
+
+    Args:
+        roots: the folders; with none of them nothing may be named.
+    """
+
+    def __init__(self, roots: Iterable[Path] = ()) -> None:
+        self._roots = tuple(roots)
+
+    def allow(self, location: str) -> bool:
+        """Whether a location is a path that callers may name."""
+        try:
+            self.path_of(location)
+        except ValueError:
+            return False
+        return True
+
+    def path_of(self, location: str) -> Path:
+        """The path that a location names, with every link on the way followed.
+
+        Args:
+            location: an absolute path, or ``file:///…``.
+
+        Raises:
+            ValueError: it is not below one of the folders, wherever links lead; the message says
+                so, and what it must be.
+        """
+        named = _named(location)
+        try:
+            path = None if named is None else named.resolve()
+            roots = [root.resolve() for root in self._roots]
+        except (OSError, RuntimeError):  # links in a circle
+            path = None
+        if path is None or not any(path.is_relative_to(root) for root in roots):
+            raise ValueError(
+                f"{location!r} is a path of the gateway's machine; it must be below one of the "
+                "local_roots under [api] in the gateway's settings, and lead nowhere else by links"
+            )
+        return path
+
+
+def _named(location: str) -> Path | None:
+    """What a location names, as it is written; None if that is nothing on this machine."""
+    if location.startswith(_FILE):
+        parts = urlsplit(location)
+        if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+            return None
+        location = unquote(parts.path)
+    if not location.startswith("/") or "\0" in location:
+        return None
+    return Path(location)

@@ -1,0 +1,242 @@
+"""From an endpoint configuration and its models to what the fleet runs.
+
+What cannot be honoured is refused by name. The operations that create models and configurations
+refuse what they can see by themselves; here is refused what takes both, or this machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from partway.gateway.control.errors import ValidationException
+from partway.gateway.control.local_paths import LocalRoots, is_local
+from partway.gateway.fleet.endpoints import Endpoint, Image, InstanceTimes, Program, Variant
+from partway.gateway.fleet.images import is_image, resolve_image
+from partway.gateway.fleet.limits import MAX_INSTANCES
+from partway.gateway.streams.policy import StreamPolicy
+
+#: Members of the API's inputs and outputs, by their names.
+Members = Mapping[str, Any]
+
+#: Types of instances that have GPUs, but for those that have the makers' own accelerators.
+_WITH_GPUS: Final = ("ml.g", "ml.p")
+
+#: A container is told by it where to listen.
+_PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentPlan:
+    """What an endpoint is made of: copies, so that what they were made from may be deleted.
+
+    Attributes:
+        config: the members of its configuration.
+        models: those of the models that the configuration names, by the models' names.
+        instances: by variant, how many there are to be where the configuration says otherwise.
+        weights: likewise the weights.
+        deployment: how it was asked to be deployed, in the API's words.
+    """
+
+    config: Members = field(repr=False)
+    models: Mapping[str, Members] = field(repr=False)
+    instances: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    deployment: Members = field(default_factory=dict)
+
+    @property
+    def config_name(self) -> str:
+        """The configuration's name."""
+        name: str = self.config["EndpointConfigName"]
+        return name
+
+    @property
+    def variants(self) -> tuple[Members, ...]:
+        """The configuration's variants."""
+        return tuple(self.config["ProductionVariants"])
+
+    @property
+    def variant_names(self) -> tuple[str, ...]:
+        """The names of the variants."""
+        return tuple(each["VariantName"] for each in self.variants)
+
+    @property
+    def asks_for_gpus(self) -> bool:
+        """Whether any variant's instances are of a type that has GPUs."""
+        return any(_has_gpu(each) for each in self.variants)
+
+    def instances_of(self, variant: Members) -> int:
+        """How many instances a variant is to have."""
+        return self.instances.get(variant["VariantName"], variant.get("InitialInstanceCount", 1))
+
+    def weight_of(self, variant: Members) -> float:
+        """A variant's weight."""
+        return self.weights.get(variant["VariantName"], variant.get("InitialVariantWeight", 1.0))
+
+    def container_of(self, variant: Members) -> Members:
+        """The definition of the container that a variant's instances run.
+
+        Raises:
+            ValidationException: its model has not exactly one.
+        """
+        model = self.models[variant["ModelName"]]
+        containers = [model["PrimaryContainer"]] if "PrimaryContainer" in model else []
+        containers += model.get("Containers", ())
+        if len(containers) != 1:
+            raise ValidationException(
+                f"The model {variant['ModelName']!r} has {len(containers)} containers; it must "
+                "have one: several for each instance cannot be run."
+            )
+        container: Members = containers[0]
+        return container
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSurroundings:
+    """What endpoints of the API have from outside of their configurations.
+
+    Attributes:
+        policy: of their streams.
+        times: of their instances, where a configuration says nothing.
+        images: commands that stand for images.
+        roots: below which model data of this machine may be.
+        gpus: how many there are on this machine.
+    """
+
+    policy: StreamPolicy
+    times: InstanceTimes
+    images: Mapping[str, Program]
+    roots: LocalRoots
+    gpus: int = 0
+
+
+def planned(name: str, plan: DeploymentPlan, around: ApiSurroundings) -> Endpoint:
+    """What the fleet is to run for an endpoint.
+
+    Looks at the file system where model data are on this machine.
+
+    Args:
+        name: the endpoint's.
+        plan: what it is made of.
+        around: what it has from elsewhere.
+
+    Raises:
+        ValidationException: something of it cannot be honoured; the message names it.
+    """
+    if not any(plan.weight_of(each) for each in plan.variants):
+        raise ValidationException(
+            "The weight of each variant is 0; one at least must have a weight above 0."
+        )
+    variants = tuple(_variant_of(plan, each, around) for each in plan.variants)
+    return Endpoint(name, around.policy, variants)
+
+
+def _variant_of(plan: DeploymentPlan, variant: Members, around: ApiSurroundings) -> Variant:
+    container = plan.container_of(variant)
+    source = _source_of(variant["ModelName"], container, around)
+    hostname = container.get("ContainerHostname")
+    return Variant(
+        source=source,
+        name=variant["VariantName"],
+        instances=_checked_count(variant["VariantName"], plan.instances_of(variant)),
+        weight=plan.weight_of(variant),
+        model_data=model_data_of(container, around.roots),
+        environment=_environment_of(container),
+        gpus=min(1, around.gpus) if _has_gpu(variant) else 0,
+        container_hostname=hostname if isinstance(source, Image) else None,
+        times=_times_of(variant, around.times),
+    )
+
+
+def _checked_count(variant: str, count: int) -> int:
+    if not 1 <= count <= MAX_INSTANCES:
+        raise ValidationException(
+            f"{count} instances of the variant {variant!r} are asked for; there must be from 1 to "
+            f"{MAX_INSTANCES}."
+        )
+    return count
+
+
+def _source_of(model: str, container: Members, around: ApiSurroundings) -> Program | Image:
+    uri = container.get("Image", "")
+    if uri not in around.images and not is_image(uri):
+        raise ValidationException(
+            f"{uri!r} is the Image of the model {model!r}; it must be an image's name, such as "
+            "chat:1 or registry.example/chat:1."
+        )
+    return resolve_image(uri, around.images)
+
+
+def _has_gpu(variant: Members) -> bool:
+    kind: str = variant.get("InstanceType", "")
+    return kind.startswith(_WITH_GPUS)
+
+
+def _times_of(variant: Members, times: InstanceTimes) -> InstanceTimes:
+    startup = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", times.startup_timeout)
+    download = variant.get("ModelDataDownloadTimeoutInSeconds", times.download_timeout)
+    return dataclasses.replace(times, startup_timeout=startup, download_timeout=download)
+
+
+def _environment_of(container: Members) -> tuple[tuple[str, str], ...]:
+    environment: Mapping[str, str] = container.get("Environment", {})
+    if _PORT_VARIABLE in environment:
+        raise ValidationException(
+            f"The Environment has {_PORT_VARIABLE}; it must be left to the gateway, which says by "
+            "it where a container is to listen."
+        )
+    if faulty := sorted(name for name, value in environment.items() if "\0" in value):
+        raise ValidationException(
+            f"The value of {faulty[0]} in the Environment has a zero byte; it must have none."
+        )
+    return tuple(sorted(environment.items()))
+
+
+def model_data_of(container: Members, roots: LocalRoots) -> str | None:
+    """What a container's definition says of where its model data are, as the fleet takes it.
+
+    Args:
+        container: the definition.
+        roots: below which a path of this machine may be.
+
+    Raises:
+        ValidationException: they cannot be had from there.
+    """
+    url = container.get("ModelDataUrl")
+    source = container.get("ModelDataSource", {}).get("S3DataSource")
+    if url and source:
+        raise ValidationException(
+            "ModelDataUrl and ModelDataSource are both given; only one of the two must be."
+        )
+    if source is not None:
+        return _of_source(source, roots)
+    return _place(url, roots) if url else None
+
+
+def _of_source(source: Members, roots: LocalRoots) -> str:
+    match source["S3DataType"], source["CompressionType"]:
+        case "S3Prefix", "None":
+            place = _place(source["S3Uri"], roots)
+            return place if place.startswith("/") or place.endswith("/") else f"{place}/"
+        case _, "Gzip":
+            return _place(source["S3Uri"], roots)
+        case kind, compression:
+            raise ValidationException(
+                f"S3DataType {kind} with CompressionType {compression} cannot be served here; it "
+                "must be S3Prefix with None, or S3Object with Gzip."
+            )
+
+
+def _place(location: str, roots: LocalRoots) -> str:
+    if is_local(location):
+        try:
+            return str(roots.path_of(location))
+        except ValueError as error:
+            raise ValidationException(f"{error}.") from None
+    if not location.startswith("s3://"):
+        raise ValidationException(
+            f"{location!r} cannot be downloaded; model data must be at s3://BUCKET/KEY."
+        )
+    return location

@@ -1,0 +1,78 @@
+"""Paths of this machine: what callers of the API may name, wherever links lead."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.gateway.control.local_paths import LocalRoots, is_local
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A root, and a folder beside it."""
+    root, beside = tmp_path / "models", tmp_path / "models-of-others"
+    for each in (root, beside):
+        (each / "chat").mkdir(parents=True)
+    return root, beside
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("/srv/models", True),
+        ("file:///srv/models", True),
+        ("file:relative", True),
+        ("s3://bucket/key", False),
+        ("https://host/file", False),
+        ("models/chat", False),
+    ],
+)
+def test_what_is_meant_to_be_on_this_machine(location, expected):
+    assert is_local(location) is expected
+
+
+def test_what_is_below_a_root_may_be_named(folders):
+    root, _ = folders
+    roots = LocalRoots([root])
+    for location in (f"{root}/chat", f"file://{root}/chat", f"file://localhost{root}/%63hat"):
+        assert roots.path_of(location) == root / "chat"
+        assert roots.allow(location)
+    assert roots.path_of(f"{root}/not-there-yet") == root / "not-there-yet"
+    assert roots.path_of(str(root)) == root
+
+
+def test_without_roots_nothing_may_be_named(folders):
+    assert not LocalRoots().allow(str(folders[0]))
+
+
+def test_what_leads_elsewhere_may_not(folders):
+    root, beside = folders
+    (root / "out").symlink_to(beside)
+    (root / "circle").symlink_to(root / "circle")
+    roots = LocalRoots([root])
+    for location in (
+        "/etc/passwd",
+        str(beside),
+        f"{root}/../models-of-others",
+        f"{root}/out/chat",
+        f"{root}/circle",
+        f"file://elsewhere{root}/chat",
+        f"file://{root}/chat?x",
+        f"file:{root.name}",
+        f"{root}/\0",
+        f"file://{root}/%00",
+        "models/chat",
+        "file://[",
+    ):
+        assert not roots.allow(location), location
+    with pytest.raises(ValueError, match="must be below one of the local_roots"):
+        roots.path_of(str(beside))
+
+
+def test_a_root_may_be_a_link_itself(folders, tmp_path):
+    root, _ = folders
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    roots = LocalRoots([link])
+    assert roots.path_of(f"{link}/chat") == root / "chat"
+    assert roots.allow(str(root))

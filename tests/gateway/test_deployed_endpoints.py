@@ -1,0 +1,261 @@
+"""boto3 deploys to ``partway serve``: real containers, faults, and SIGKILL in each state."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from botocore.exceptions import ClientError, WaiterError
+
+from partway.gateway.client import connect
+from tests.conftest import ROOT
+from tests.gateway.control.aws_client import ARN
+from tests.gateway.control.deployments import Script, variant
+from tests.processes import ready_url
+
+#: Nothing here takes this long, in seconds, on a busy machine.
+PATIENCE = 60
+
+CONTAINER = ROOT / "tests" / "gateway" / "faulty_container.py"
+
+#: Images of containers that do as they are called. A start in vain is not to be tried for minutes.
+FILE = """
+data_dir = "{folder}/data"
+[instance]
+stop_timeout = 1
+[images]
+"good:1" = ["{python}", "-S", "{container}", "{folder}"]
+"stubborn:1" = ["{python}", "-S", "{container}", "stubborn", "{folder}"]
+"unready:1" = ["{python}", "-S", "{container}", "unready", "{folder}"]
+"crashing:1" = ["{python}", "-S", "{container}", "exit", "{folder}"]
+"missing:1" = "{folder}/there-is-no-such-program"
+[endpoints.own]
+image = "good:1"
+"""
+
+
+class Gateway:
+    """A gateway that is killed and started again, with its script of boto3's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        names = {"folder": folder, "container": CONTAINER, "python": sys.executable}
+        (folder / "partway.toml").write_text(FILE.format(**names))
+        self.process: subprocess.Popen[bytes]
+        self.url = ""
+
+    def start(self) -> Script:
+        # A program that fails at once is started anew twelve times in five minutes.
+        program = (
+            "import sys\n"
+            "from partway.gateway.fleet import group\n"
+            "group.RESTART_SHORTEST = group.RESTART_LONGEST = 0.01\n"
+            "from partway.gateway.cli.main import main\n"
+            "sys.exit(main(sys.argv[1:]))\n"
+        )
+        config = str(self.folder / "partway.toml")
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", program, "serve", "--port", "0", "--config", config],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={k: v for k, v in os.environ.items() if not k.startswith("PARTWAY_")},
+            )
+        self.url = ready_url(self.process, PATIENCE)
+        return Script(int(self.url.rpartition(":")[2]))
+
+    def containers(self) -> int:
+        return sum(
+            str(self.folder) in (each.info["cmdline"] or ())
+            and each.info["status"] != psutil.STATUS_ZOMBIE
+            for each in psutil.process_iter(["cmdline", "status"])
+        )
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        until(lambda: self.containers() == 0, "the end of the containers")
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for what nothing tells of."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop is enough: it is the other processes that matter."""
+    return "asyncio"
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path)
+    yield gateway
+    gateway.process.kill()
+    gateway.process.communicate()
+
+
+def states(script: Script, name: str = "mine") -> tuple[str, str]:
+    said = script.describe(name)
+    return said["EndpointStatus"], said["EndpointConfigName"]
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(ClientError) as caught:
+        call()
+    error = caught.value.response["Error"]
+    assert error["Code"] == "ValidationException"
+    return error["Message"]
+
+
+async def echoed(url: str, word: str) -> bytes | None:
+    """What the endpoint's container answers to a word."""
+    async with connect(url, "mine") as stream:
+        await stream.send_text(word)
+        part = await stream.receive()
+        return None if part is None else part.payload
+
+
+class Load:
+    """Streams that come one after the other, from several at a time, until they are to end."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._ended = asyncio.Event()
+        self.held = 0
+
+    async def run(self, several: int) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(several):
+                group.create_task(self._talk())
+
+    async def _talk(self) -> None:
+        while not self._ended.is_set():
+            assert await echoed(self._url, "hello") == b"hello"
+            self.held += 1
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+@pytest.mark.clause("5-4", "5-6", "5-7")
+async def test_from_the_model_to_the_deletion_under_load(gateway):
+    script = await asyncio.to_thread(gateway.start)
+
+    def deploy() -> None:
+        for name, image in (("first", "good:1"), ("second", "stubborn:1")):
+            script.model(name, image)
+        script.create("mine", "first")
+        assert states(script)[0] in {"Creating", "InService"}
+        script.in_service("mine")
+        script.client.delete_endpoint_config(EndpointConfigName="first")
+        script.client.delete_model(ModelName="first")
+
+    await asyncio.to_thread(deploy)
+    load = Load(gateway.url)
+    loading = asyncio.create_task(load.run(4))
+
+    def change() -> None:
+        script.update("mine", "second")
+        assert script.in_service("mine")["EndpointConfigName"] == "second"
+        for count in (3, 1):
+            script.scale("mine", count)
+            (said,) = script.describe("mine")["ProductionVariants"]
+            assert (said["CurrentInstanceCount"], said["DesiredInstanceCount"]) == (count, count)
+
+    await asyncio.to_thread(change)
+    load.end()
+    await asyncio.wait_for(loading, PATIENCE)
+    assert load.held > 0
+    await asyncio.to_thread(script.delete, "mine")
+    message = await asyncio.to_thread(refusal, lambda: script.describe("mine"))
+    assert message == f'Could not find endpoint "{ARN}endpoint/mine".'
+    assert await asyncio.to_thread(script.names) == ["own"]
+
+
+@pytest.mark.clause("5-6")
+def test_what_never_comes_into_service(gateway):
+    script = gateway.start()
+    script.model("good", "good:1")
+    script.model("missing", "missing:1")
+    script.model("crashing", "crashing:1")
+    script.model("unready", "unready:1")
+    script.create("mine", "good")
+    script.in_service("mine")
+    reasons = {"missing": "there-is-no-such-program", "crashing": "there is no model"}
+    for name, reason in reasons.items():
+        script.create(name, name)
+        with pytest.raises(WaiterError, match="terminal failure"):
+            script.in_service(name)
+        assert states(script, name) == ("Failed", name)
+        assert reason in script.describe(name)["FailureReason"]
+        failed = f'Cannot update failed endpoint "{ARN}endpoint/{name}".'
+        assert refusal(lambda name=name: script.update(name, "good")) == failed
+        script.client.delete_endpoint(EndpointName=name)
+        until(lambda name=name: name not in script.names(), "the end of what had failed")
+    for config, reason in reasons.items():  # and updates to it, which roll back
+        script.update("mine", config)
+        script.in_service("mine")
+        assert states(script) == ("InService", "good")
+        assert reason in script.describe("mine")["FailureReason"]
+    in_progress = f'Cannot update in-progress endpoint "{ARN}endpoint/mine".'
+    script.update("mine", "unready")
+    assert states(script) == ("Updating", "good")
+    assert refusal(lambda: script.update("mine", "good")) == in_progress
+    assert refusal(lambda: script.scale("mine", 2)) == in_progress
+    assert refusal(lambda: script.client.delete_endpoint(EndpointName="mine")) == in_progress
+    script.create("waiting", "unready")
+    assert states(script, "waiting")[0] == "Creating"
+    message = refusal(lambda: script.client.delete_endpoint(EndpointName="waiting"))
+    assert message == in_progress.replace("mine", "waiting")
+    assert "of the gateway's settings" in refusal(
+        lambda: script.client.delete_endpoint(EndpointName="own")
+    )
+
+
+def test_killed_in_each_state(gateway):
+    script = gateway.start()
+    for name in ("good", "unready", "stubborn"):
+        script.model(name, f"{name}:1")
+    script.config("two", variant("good", count=2))
+    script.create("mine", "two")
+    script.create("waiting", "unready")
+    script.create("leaving", "stubborn")
+    script.in_service("leaving")
+    script.in_service("mine")
+    script.update("mine", "unready")
+    script.client.delete_endpoint(EndpointName="leaving")
+    assert states(script) == ("Updating", "two")
+    assert states(script, "leaving")[0] == "Deleting"
+    gateway.kill()
+
+    (gateway.folder / "partway.toml").write_text(
+        (gateway.folder / "partway.toml").read_text().replace('"unready", ', "")
+    )
+    script = gateway.start()  # what was not ready is now
+    for name in ("mine", "waiting"):
+        assert script.in_service(name)["EndpointConfigName"] == "unready"
+    until(lambda: script.names() == ["mine", "own", "waiting"], "the end of what was deleted")
+    script.scale("mine", 2)
+    gateway.kill()
+
+    script = gateway.start()
+    (said,) = script.in_service("mine")["ProductionVariants"]
+    assert said["DesiredInstanceCount"] == 2
+    script.in_service("waiting")
+    assert gateway.containers() == 4  # two of mine, and one each
+    gateway.process.send_signal(signal.SIGTERM)
+    assert gateway.process.wait(PATIENCE) == 0
+    assert "Traceback" not in (gateway.folder / "log").read_text()
