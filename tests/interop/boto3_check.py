@@ -74,9 +74,7 @@ async def test_an_endpoints_life(
     python: str,
 ) -> None:
     url = environment["AWS_ENDPOINT_URL_SAGEMAKER"]
-    told = await ended(
-        python, str(EXAMPLE), url, environment=environment, directory=tmp_path
-    )
+    told = await ended(python, str(EXAMPLE), url, environment=environment, directory=tmp_path)
     assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
     shown = re.sub(r"none of \d+ requests", "none of # requests", told.output)
     assert shown.splitlines() == [
@@ -105,7 +103,7 @@ async def test_the_clis_page(
     told = await ended("sh", "-c", script, environment=variables, directory=tmp_path)
     assert told.status == 0, told.output + told.errors
     answers = [line for line in told.output.splitlines() if line[:1] not in "{} "]
-    assert answers == ["InService", "hellochat"]
+    assert answers == ["InService", "hello", "chat"]
 
     (ini,) = blocks("how-to/aws-cli.md", "ini")
     (tmp_path / ".aws").mkdir()
@@ -132,7 +130,7 @@ async def test_a_request_without_a_signature(environment: dict[str, str], tmp_pa
             "sagemaker create-endpoint --endpoint-name a --endpoint-config-name none",
             "ValidationException",
         ),
-        ("sagemaker-runtime invoke-endpoint --endpoint-name none out", "ValidationError"),
+        ("sagemaker-runtime invoke-endpoint --endpoint-name none --body x out", "ValidationError"),
     ],
 )
 async def test_what_the_cli_says_of_a_refusal(
