@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.aws_sdk import ROOT, ServedGateway
+from tests.interop.aws_sdk import KEY, ROOT, ServedGateway
 from tests.interop.served_api import (
     PRINCIPALS,
     SHOWN,
@@ -107,7 +107,14 @@ async def test_the_clis_page(
 
     (ini,) = blocks("how-to/aws-cli.md", "ini")
     (tmp_path / ".aws").mkdir()
-    (tmp_path / ".aws" / "config").write_text(ini.replace(SHOWN, gateway.http), "utf-8")
+    for shown, here in (
+        (SHOWN, gateway.http),
+        ("id = any", f"id = {KEY.access_key_id}"),
+        ("access_key = any", f"access_key = {KEY.secret_access_key}"),
+    ):
+        assert shown in ini
+        ini = ini.replace(shown, here)
+    (tmp_path / ".aws" / "config").write_text(ini, "utf-8")
     told = await ended("sh", "-c", profile, environment=variables, directory=tmp_path)
     assert (told.status, told.output.split()) == (0, ["{", '"Endpoints":', "[]", "}"]), told
 
