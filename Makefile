@@ -10,7 +10,7 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test explore test-text mutants mutants-whole good-servers tutorial lint format bench bench-codecs bench-http2 \
+.PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format bench bench-codecs bench-http2 bench-invoke \
 	bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat answers sdk-python boto3-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
@@ -43,6 +43,9 @@ mutants: $(VENV)/installed-test  ## good containers pass; broken ones, and broke
 mutants-whole: export MUTANTS = whole
 mutants-whole: mutants  ## the same, and each broken container is tried on every check
 
+mutated: $(VENV)/installed-test  ## 2,000 requests of scripts, changed at random: the control plane answers each
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/gateway/control/mutated_check.py
+
 good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs Go with gorilla, a JDK and Tomcat
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
 
@@ -57,6 +60,9 @@ bench-codecs: $(VENV)/installed-bench  ## the frame codecs that were weighed, be
 
 bench-http2: $(VENV)/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn's
 	$(BIN)/python -m benchmarks.http2 $(BENCH_ARGS)
+
+bench-invoke: $(VENV)/installed-bench  ## its InvokeEndpoint beside HAProxy and nginx, where there are any
+	$(BIN)/python -m benchmarks.invoke $(BENCH_ARGS)
 
 bench-container: $(VENV)/installed-bench  ## the container runtime beside websockets' server
 	$(BIN)/python -m benchmarks.container_load $(BENCH_ARGS)

@@ -44,6 +44,34 @@ backend container
 """
 
 
+#: nginx likewise: one worker, connections with the container kept.
+_NGINX = """\
+daemon off;
+worker_processes 1;
+pid {folder}/pid;
+error_log stderr;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    upstream container {{ server {container}; keepalive 64; }}
+    server {{
+        listen {address};
+        keepalive_requests 1000000000;
+        location / {{
+            proxy_pass http://container;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+        }}
+    }}
+}}
+"""
+
+
 class StartError(Exception):
     """A process did not come to listen."""
 
@@ -134,6 +162,13 @@ def echo_container() -> Iterator[Peer]:
 
 
 @contextmanager
+def invoke_container() -> Iterator[Peer]:
+    """The container that all proxies of requests stand in front of."""
+    with _listening([sys.executable, "-m", "benchmarks.invoke_container"]) as peer:
+        yield peer
+
+
+@contextmanager
 def codec_relay(codec: str, container: Peer) -> Iterator[Peer]:
     """One of :mod:`benchmarks.codec_relays`."""
     command = [sys.executable, "-m", "benchmarks.codec_relays", codec]
@@ -186,6 +221,24 @@ def haproxy(container: Peer) -> Iterator[Peer | None]:
         config = Path(folder) / "haproxy.cfg"
         config.write_text(_HAPROXY.format(fd=listener.fileno(), container=container.address))
         with started([command, "-db", "-f", str(config)], [listener.fileno()]) as process:
+            yield until_it_listens(process, lambda: address if _answers(address) else None)
+
+
+@contextmanager
+def nginx(container: Peer) -> Iterator[Peer | None]:
+    """nginx before a container of requests, or None where it is not installed."""
+    command = find("nginx", "/usr/sbin")
+    if command is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+        config = Path(folder) / "nginx.conf"
+        config.write_text(
+            _NGINX.format(folder=folder, container=container.address, address=address)
+        )
+        with started([command, "-c", str(config), "-p", folder]) as process:
             yield until_it_listens(process, lambda: address if _answers(address) else None)
 
 

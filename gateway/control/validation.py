@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ _FAULTS: Final = 100
 #: Epoch seconds of the years 1 to 9999, as Python and botocore have times.
 _EARLIEST: Final = -62_135_596_800
 _LATEST: Final = 253_402_300_800
+
+_LARGEST: Final = sys.float_info.max
 
 #: What a value must be, as AWS names it.
 _TYPES: Final[Mapping[Form, str]] = {
@@ -202,6 +204,8 @@ def _check_type(shape: Shape, value: Any, path: str) -> None:
         SerializationException: it is.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    # Of an integer that is larger Python makes no float, not even to look whether it is finite.
+    finite = number and -_LARGEST <= value <= _LARGEST
     match shape.form:
         case "structure" | "map":
             right = isinstance(value, dict)
@@ -212,12 +216,12 @@ def _check_type(shape: Shape, value: Any, path: str) -> None:
         case "boolean":
             right = isinstance(value, bool)
         case "integer":
-            right = number and math.isfinite(value) and value == int(value)
+            right = finite and value == int(value)
             right = right and (not shape.bound or -shape.bound <= value < shape.bound)
         case "number":
-            right = number and math.isfinite(value)
+            right = finite
         case "timestamp":
-            right = number and _EARLIEST <= value < _LATEST
+            right = finite and _EARLIEST <= value < _LATEST
     if not right:
         raise SerializationException(
             f"{_found(value)} can not be converted to {_TYPES[shape.form]} at '{path}'"

@@ -1,4 +1,5 @@
-"""A container that does what a stream tells it, of nothing but the standard library: it echoes, and
+"""A container that does what a stream tells it, of nothing but the standard library: it echoes,
+requests too, and
 
 - ``who`` is answered with its process's number,
 - ``exit`` ends it with status 3 in the midst of the stream,
@@ -45,6 +46,13 @@ class Container:
                 while self.ping is SLOW:  # until who asks has gone
                     await reader.readexactly(1)
                 writer.write(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % self.ping)
+            elif head.startswith(b"POST /invocations "):
+                while head:  # connections are kept
+                    length = head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0]
+                    body = await reader.readexactly(int(length))
+                    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+                    writer.write(head + body)
+                    head = await reader.readuntil(b"\r\n\r\n")
             else:
                 writer.write(switching(head))
                 while await self.answer(reader, writer):

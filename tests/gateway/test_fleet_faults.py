@@ -272,18 +272,23 @@ async def test_what_one_that_ends_has_forked_ends_too(fleet_of):
 
 
 async def test_changes_under_load_cut_no_stream_and_refuse_none(fleet_of):
-    """Three instances, one, three, and another version, while streams are open and others come."""
+    """Three instances, one, three, and another version, while streams are open and others come.
+
+    Requests come too, and not one of them fails.
+    """
     fleet = await fleet_of(instances=3)
     await fleet.serves(3)
     open_streams = await soon(asyncio.gather(*(fleet.stream() for _ in range(OPEN_STREAMS))))
     changed = asyncio.Event()
     passing = [asyncio.create_task(_until(changed, fleet)) for _ in range(PASSING_STREAMS)]
+    asking = [asyncio.create_task(_ask_until(changed, fleet)) for _ in range(PASSING_STREAMS)]
     for instances, environment in ((1, ()), (3, ()), (3, (("VERSION", "2"),))):
         fleet.change(instances=instances, environment=environment)
         await eventually(lambda: fleet.state == "InService" and fleet.starting == 0)
         assert await soon(asyncio.gather(*(say(each, "on") for each in open_streams)))
     changed.set()
     assert min(await soon(asyncio.gather(*passing))) > 3
+    assert min(await soon(asyncio.gather(*asking))) > 3
     newest = {(await fleet.stream()).pid for _ in range(6)}
     assert newest.isdisjoint(each.pid for each in open_streams)
     assert fleet.states["InService"] == 3
@@ -301,6 +306,23 @@ async def _until(changed, fleet):
         await leave(stream)
         stream.abort()
         count += 1
+    return count
+
+
+async def _ask_until(changed, fleet):
+    """Requests one after the other, each answered; returns how many."""
+    count = 0
+    client = await fleet.gateway.connect()
+    while not changed.is_set():
+        body = b"request %d" % count
+        client.send(
+            b"POST /endpoints/%b/invocations HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b"
+            % (ENDPOINT.encode(), len(body), body)
+        )
+        response = await client.response()
+        assert (response.status, response.body) == (200, body)
+        count += 1
+    client.abort()
     return count
 
 

@@ -47,8 +47,16 @@ class Key(NamedTuple):
 KEY = Key("AKIDPARTWAYINTEROP01", "interop/secret+of/nobody0123456789abcdef")
 TEMPORARY = Key("ASIAPARTWAYINTEROP02", "temporary/secret+0123456789abcdefghijklm", "a/token+of==")
 LIMITED = Key("AKIDPARTWAYINTEROP03", "limited/secret+0123456789abcdefghijklmnop")
+DEPLOYING = Key("AKIDPARTWAYINTEROP04", "deploying/secret+0123456789abcdefghijk")
 
 PRINCIPALS = f"""
+[[principals]]
+name = "deploying"
+actions = ["sagemaker:*"]
+[[principals.keys]]
+access_key_id = "{DEPLOYING.access_key_id}"
+secret_access_key = "{DEPLOYING.secret_access_key}"
+
 [[principals]]
 name = "interop"
 [[principals.keys]]

@@ -18,9 +18,12 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
+from botocore.credentials import Credentials
 
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, PING, TEXT, close, frame
+from tests.gateway.control.deployments import Script, variant
 from tests.interop.aws_sdk import (
+    DEPLOYING,
     KEY,
     LIMITED,
     PRINCIPALS,
@@ -260,6 +263,45 @@ async def test_instances_that_the_gateway_has_started(client: SdkClient) -> None
         await stream.end_input()
         assert await stream.rest() == []
         await stream.close()
+
+
+async def test_an_endpoint_that_boto3_updates_meanwhile(
+    client: SdkClient, gateway: ServedGateway
+) -> None:
+    """Each stream is with the variant that it asked for, and goes on while others take over."""
+    script = Script(urlsplit(gateway.http).port or 0, Credentials(*DEPLOYING[:2]))
+
+    def deploy() -> None:
+        script.model("echo", "echo")
+        script.config("two", variant("echo", "a"), variant("echo", "b"))
+        script.create("deployed", "two")
+        script.in_service("deployed")
+
+    async def talk(target: str, stream: SdkStream) -> None:
+        assert await stream.head() == target
+        await stream.send(b"hi", "UTF8", "COMPLETE")
+        assert await stream.receive() == Part(b"hi", "UTF8", "COMPLETE")
+
+    await asyncio.to_thread(deploy)
+    open_ones = {each: await client.begin("deployed", target_variant=each) for each in "ab"}
+    for target, stream in open_ones.items():
+        await talk(target, stream)
+    updating = asyncio.create_task(asyncio.to_thread(script.update_whole, "deployed", "two"))
+    while not updating.done():
+        for target in "ab":
+            stream = await client.begin("deployed", target_variant=target)
+            await talk(target, stream)
+            await stream.end_input()
+            assert await stream.rest() == []
+            await stream.close()
+    assert (await updating)["EndpointStatus"] == "InService"
+    for stream in open_ones.values():
+        await stream.send(b"still here", "UTF8", "COMPLETE")
+        assert await stream.receive() == Part(b"still here", "UTF8", "COMPLETE")
+        await stream.end_input()
+        assert await stream.rest() == []
+        await stream.close()
+    await asyncio.to_thread(script.delete, "deployed")
 
 
 @pytest.mark.clause("2.1-1", "2.1-2", "2.1-4", "2.2-1", "2.2-2", "2.3-1", "2.5-1")

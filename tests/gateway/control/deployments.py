@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from botocore.client import BaseClient
+from botocore.credentials import Credentials
 
-from tests.gateway.control.aws_client import sagemaker
+from tests.gateway.control.aws_client import KEY, sagemaker
 
 #: Waiters ask so often, and so many times: half a minute, which nothing here takes.
 _DELAY = 0.05
@@ -31,8 +32,8 @@ class Script:
         client: boto3's.
     """
 
-    def __init__(self, port: int) -> None:
-        self.client: BaseClient = sagemaker(port)
+    def __init__(self, port: int, key: Credentials = KEY) -> None:
+        self.client: BaseClient = sagemaker(port, key)
 
     def model(self, name: str, image: str, **container: Any) -> None:
         """Make a model and a configuration of one instance, both by its name."""
@@ -52,6 +53,11 @@ class Script:
     def update(self, name: str, config: str, **members: Any) -> None:
         """Begin to update an endpoint."""
         self.client.update_endpoint(EndpointName=name, EndpointConfigName=config, **members)
+
+    def update_whole(self, name: str, config: str) -> dict[str, Any]:
+        """Update an endpoint, and wait until that is done; returns what is said of it then."""
+        self.update(name, config)
+        return self.in_service(name)
 
     def scale(self, name: str, count: int, variant: str = "AllTraffic") -> None:
         """Have another number of instances, and wait for them."""

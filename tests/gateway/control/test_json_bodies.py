@@ -21,7 +21,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(), JSON), st.booleans())
 def test_objects_come_as_they_were_sent(members, ascii_only):
     body = json.dumps(members, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")

@@ -1,0 +1,150 @@
+"""InvokeEndpoint beside HAProxy and nginx: the same requests, the same container, in one run.
+
+``python -m benchmarks.invoke`` prints a table in markdown. It fails when something does not run or
+an answer is wrong, never for being slow. How to read it: ``docs/discussion/benchmarks.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvloop
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from benchmarks import peers
+from benchmarks.invoke_load import Asked, load
+from benchmarks.peers import Peer
+from benchmarks.process_meter import Meter
+
+_PATH = "/endpoints/echo/invocations"
+_KEY, _SECRET = "AKIAIOSFODNN7EXAMPLE", "a-secret-of-the-benchmark"
+_PRINCIPALS = f"""
+[[principals]]
+name = "load"
+[[principals.keys]]
+access_key_id = "{_KEY}"
+secret_access_key = "{_SECRET}"
+"""
+
+
+@dataclass
+class Row:
+    """One way to the container, and what the rounds have found of it."""
+
+    name: str
+    peer: Peer | None
+    path: str = _PATH
+    signed: bool = False
+    rates: list[float] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)
+    delays: list[float] = field(default_factory=list)
+
+
+def _request(row: Row, body: bytes) -> bytes:
+    assert row.peer is not None, "it runs"
+    url = f"http://{row.peer.address}{row.path}"
+    request = AWSRequest("POST", url, {"Content-Type": "application/json"}, body)
+    if row.signed:
+        SigV4Auth(Credentials(_KEY, _SECRET), "sagemaker", "us-east-1").add_auth(request)
+    headers = {"Host": row.peer.address, **dict(request.headers), "Content-Length": len(body)}
+    lines = [f"POST {row.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+async def _measure(row: Row, args: argparse.Namespace, rate: float | None) -> tuple[Asked, float]:
+    """A load on a row, and the CPU seconds of a request."""
+    assert row.peer is not None, "it runs"
+    body = b"x" * args.size
+    request = _request(row, body)
+    await load(row.peer.address, request, body, args.clients, 0.5, rate)
+    meter = Meter(row.peer.pid)
+    before = meter.cpu_seconds()
+    asked = await load(row.peer.address, request, body, args.clients, args.seconds, rate)
+    return asked, (meter.cpu_seconds() - before) / len(asked.delays)
+
+
+async def _rounds(rows: list[Row], args: argparse.Namespace) -> None:
+    """The rows take turns, so that what disturbs the machine disturbs all of them."""
+    running = [row for row in rows if row.peer is not None]
+    for _ in range(args.repeat):
+        for row in running:
+            asked, cost = await _measure(row, args, None)
+            row.rates.append(asked.rate)
+            row.costs.append(cost)
+    half = min(statistics.median(row.rates) for row in running) / 2
+    for _ in range(args.repeat):
+        for row in running:
+            asked, _ = await _measure(row, args, half)
+            row.delays.append(asked.percentile(0.99))
+
+
+def _table(rows: list[Row], direct: Row, haproxy: Row) -> str:
+    lines = [
+        "| | requests/s | CPU µs a request | CPU × HAProxy | p99 at half load, ms | × direct |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if row.peer is None:
+            lines.append(f"| {row.name} | unmeasured | | | | |")
+            continue
+        cost = f"{statistics.median(row.costs) * 1e6:.0f}" if row is not direct else ""
+        ratio = ""
+        if haproxy.peer is not None and row is not direct:
+            pairs = zip(row.costs, haproxy.costs, strict=True)
+            ratio = f"{statistics.median(own / theirs for own, theirs in pairs):.1f}"
+        pairs = zip(row.delays, direct.delays, strict=True)
+        slower = statistics.median(own / theirs for own, theirs in pairs)
+        lines.append(
+            f"| {row.name} | {statistics.median(row.rates):.0f} | {cost} | {ratio} "
+            f"| {statistics.median(row.delays) * 1e3:.2f} | {slower:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+@contextmanager
+def _principals() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "principals.toml"
+        file.write_text(_PRINCIPALS)
+        file.chmod(0o600)
+        yield file
+
+
+def run(args: argparse.Namespace) -> str:
+    """Start everything, put the load on each row in turn, and give the table."""
+    with ExitStack() as stack:
+        container = stack.enter_context(peers.invoke_container())
+        direct = Row("direct, no proxy", container, "/invocations")
+        haproxy = Row("HAProxy", stack.enter_context(peers.haproxy(container)), "/invocations")
+        nginx = Row("nginx", stack.enter_context(peers.nginx(container)), "/invocations")
+        plain = Row("gateway", stack.enter_context(peers.gateway(container)))
+        file = stack.enter_context(_principals())
+        signing = peers.gateway(container, "--auth", "sigv4", "--principals", str(file))
+        signed = Row("gateway, signed", stack.enter_context(signing), signed=True)
+        rows = [direct, haproxy, nginx, plain, signed]
+        uvloop.run(_rounds(rows, args))
+        return _table(rows, direct, haproxy)
+
+
+def main() -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser("benchmarks.invoke", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
+    parser.add_argument("--repeat", type=int, default=5, help="rounds")
+    parser.add_argument("--clients", type=int, default=16, help="connections")
+    parser.add_argument("--size", type=int, default=640, help="bytes of a body")
+    print(run(parser.parse_args()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
