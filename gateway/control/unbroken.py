@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from partway.gateway.clock import Clock
 from partway.gateway.control.limits import CHANGE_END_TIMEOUT
 from partway.gateway.waiting import time_limit
+from partway.log_lines import LogLine
+from partway.protocol.errors import ApiError, InternalServerError
 
 _T = TypeVar("_T")
+
+log = logging.getLogger("partway.gateway")
 
 
 class UnbrokenWork:
@@ -29,12 +34,15 @@ class UnbrokenWork:
         task = asyncio.create_task(work, name="a change that is asked for")
         self._under_way.add(task)
         task.add_done_callback(self._over)
-        return await asyncio.shield(task)
+        try:
+            await asyncio.wait((task,))  # which, unlike an await of the task, does not cancel it
+        except asyncio.CancelledError:
+            task.add_done_callback(_log_failure)
+            raise
+        return task.result()
 
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
-        if not task.cancelled():
-            task.exception()  # its caller has it, if there still is one
 
     async def aclose(self) -> None:
         """Wait for what is under way; what is not over in time is cancelled."""
@@ -48,3 +56,12 @@ class UnbrokenWork:
             for task in left:
                 task.cancel()
             await asyncio.wait(left)
+
+
+def _log_failure(task: asyncio.Task[Any]) -> None:
+    """Say what has failed where nobody waits for it any more; a refusal is its caller's alone."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and (
+        not isinstance(error, ApiError) or isinstance(error, InternalServerError)
+    ):
+        log.error(LogLine("a change failed whose client had left"), exc_info=error)

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
+from partway.gateway.control.errors import NotWrittenDown
 from partway.gateway.control.limits import CHANGE_END_TIMEOUT
 from partway.gateway.control.unbroken import UnbrokenWork
+from partway.protocol.errors import AccessDenied
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.peers import eventually
 
@@ -46,13 +48,16 @@ async def test_work_whose_caller_leaves_is_done_all_the_same_and_waited_for():
     assert done.is_set()
 
 
-async def test_the_error_of_work_whose_caller_has_left_is_nobodys():
+@pytest.mark.parametrize(
+    ("error", "logged"), [(KeyError("a"), 1), (NotWrittenDown("full"), 1), (AccessDenied("a"), 0)]
+)
+async def test_a_fault_of_work_whose_caller_has_left_is_logged(caplog, error, logged):
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def change():
         began.set()
         await go_on.wait()
-        raise KeyError("a")
+        raise error
 
     work = UnbrokenWork(FakeClock())
     caller = asyncio.create_task(work.run(change()))
@@ -60,7 +65,8 @@ async def test_the_error_of_work_whose_caller_has_left_is_nobodys():
     caller.cancel()
     await asyncio.wait((caller,))
     go_on.set()
-    await work.aclose()  # a test fails whose tasks have errors that nobody takes
+    await work.aclose()
+    assert [record.exc_info[1] for record in caplog.records] == [error] * logged
 
 
 async def test_what_does_not_end_is_cancelled():
