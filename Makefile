@@ -44,8 +44,8 @@ mutants: $(VENV)/installed-test  ## good containers pass; broken ones, and broke
 mutants-whole: export MUTANTS = whole
 mutants-whole: mutants  ## the same, and each broken container is tried on every check
 
-mutated: $(VENV)/installed-test  ## 2,000 requests of scripts, changed at random: the control plane answers each
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/gateway/control/mutated_check.py
+mutated: $(VENV)/installed-test  ## 4,000 requests of scripts and of AWS's clients, changed at random: each is answered
+	$(BIN)/python -m pytest -n 2 --one-loop $(PYTEST_ARGS) tests/gateway/control/mutated_check.py tests/wire/mutated_aws_requests_check.py
 
 good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs Go with gorilla, a JDK and Tomcat
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
@@ -95,7 +95,7 @@ interop-boto3: boto3-python $(VENV)/installed-test  ## boto3 and the AWS CLI; CL
 boto3-python:
 	@[ -x "$(CLIENTS_PYTHON)" ] || { \
 		echo "make interop-boto3 needs an interpreter with boto3 and the AWS CLI:" >&2; \
-		echo "  python3 -m venv clients && clients/bin/pip install boto3 awscli" >&2; \
+		echo "  python3 -m venv clients && clients/bin/pip install awscli==1.46.3 boto3==1.44.5" >&2; \
 		echo "  make interop-boto3 CLIENTS_PYTHON=clients/bin/python" >&2; exit 1; }
 
 interop-sagemaker: sagemaker-python $(VENV)/installed-test  ## the SageMaker Python SDK, versions 2 and 3
