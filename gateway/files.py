@@ -12,15 +12,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:
     """Open a file to be read: a regular one, for nothing says when another one has its next byte.
 
     A pipe whose writer never comes would hold the process for ever, and a device has no end.
 
+    Args:
+        path: the file.
+        follows: whether it may be a link, to a regular file.
+
     Raises:
         OSError: it cannot be opened, or is a pipe, a device or a socket.
     """
-    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 (the caller's to close)
+    opener = _without_waiting if follows else _the_file_itself
+    file = open(path, "rb", opener=opener)  # noqa: SIM115 (the caller's to close)
     mode = os.fstat(file.fileno()).st_mode
     if stat.S_ISREG(mode):
         return file
@@ -32,6 +37,11 @@ def open_regular(path: Path) -> BinaryIO:
 def _without_waiting(path: str, flags: int) -> int:
     """Open a file, not waiting for the writer of a pipe; for a regular one it is the same."""
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _the_file_itself(path: str, flags: int) -> int:
+    """Open a file likewise, not where a link leads to."""
+    return _without_waiting(path, flags | os.O_NOFOLLOW)
 
 
 def read_bounded(path: Path, most: int) -> bytes:

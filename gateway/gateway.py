@@ -20,6 +20,7 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoints import EndpointOperations
+from partway.gateway.control.logs import LogOperations
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Resources
 from partway.gateway.fleet.data_directory import DataDirectory
@@ -115,16 +116,18 @@ class Gateway:
         router = Router(wall_clock=wall_clock)
         self.fleet = Fleet(router, self._provisions.means)
         fleet_metrics = FleetMetrics(self.fleet.describe, self.streams.metrics.registry)
+        arns = Arns(settings.region, settings.account)
         invocations = Invocations(
             router,
             self._connections,
             self.requests,
             RequestMetrics(self.streams.metrics.registry),
-            settings.account,
+            arns,
             settings.max_invocation_body,
         )
-        arns = Arns(settings.region, settings.account)
         self._resources = Resources(self.store)
+        folder = None if data is None else data.logs
+        logs = LogOperations(folder, self.fleet.describe, arns, LoopClock())
         self.endpoints = EndpointKeeper(
             self._resources, self.fleet, settings, LoopClock(), wall_clock
         )
@@ -139,10 +142,11 @@ class Gateway:
             *(self._resources, arns, wall_clock, LoopClock()),
             further=operations.operations,
             is_local=self.endpoints.allows_path,
+            beside=logs.routes,
         )
         self.routes = (
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
-            *BidirectionalStream(router, self.streams, wall_clock, dialler).routes,
+            *BidirectionalStream(router, self.streams, wall_clock, dialler, arns).routes,
             *InvokeEndpoint(invocations).routes,
             *ResponseStream(invocations, self.streams).routes,
             *further_routes,

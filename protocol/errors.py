@@ -166,7 +166,6 @@ class ContainerError(ApiError):
         original_status: the container's own HTTP status, 0 if it gave none.
         original_message: the beginning of the container's own body.
         for_operator: what happened, where that names the container's place; else the message.
-        log_stream: the ARN of the instance's log; empty where no log service has it.
         passing: whether what happened may be over by itself; not so a wrong certificate.
     """
 
@@ -180,14 +179,13 @@ class ContainerError(ApiError):
         original_message: str = "",
         for_operator: str | None = None,
         *,
-        log_stream: str = "",
         passing: bool = True,
     ) -> None:
         super().__init__(
             message,
             OriginalStatusCode=original_status,
             OriginalMessage=original_message,
-            LogStreamArn=log_stream,
+            LogStreamArn="",  # of whoever knows the instance's log
             ErrorCode="ModelError",
         )
         self._for_operator = for_operator

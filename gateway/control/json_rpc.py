@@ -12,6 +12,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.control.errors import UnknownOperation
 from partway.gateway.control.json_bodies import members_of
 from partway.gateway.control.limits import MAX_CONTROL_BODY
+from partway.gateway.control.query_errors import FORM, UnknownQuery, aws_query
 from partway.gateway.plain_text import cut, safe
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import Exchange
@@ -60,6 +61,8 @@ class InputCheck(Protocol):
 
 def aws_json(error: ApiError) -> ErrorResponse:
     """AWS's JSON 1.1 protocol: name and message in the body, 400 for all but faults (clause 5)."""
+    if isinstance(error, UnknownQuery):
+        return aws_query(error)
     name = _NAMES.get(error.name, error.name)
     status = max(error.status, HTTPStatus.BAD_REQUEST)
     if status < HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -113,7 +116,8 @@ def unknown_operation_route(known: Iterable[Route]) -> Route:
 
     async def refuse(exchange: Exchange, *_: object) -> None:
         target = exchange.headers.get("x-amz-target", "")
-        raise UnknownOperation(
+        refusal = UnknownQuery if _is(exchange, FORM) and not target else UnknownOperation
+        raise refusal(
             f"{cut(safe(target), _SHOWN)!r} is an operation that is not known here; X-Amz-Target "
             f"must be one of: {targets}"
             if target
@@ -121,6 +125,12 @@ def unknown_operation_route(known: Iterable[Route]) -> Route:
         )
 
     return Route("UnknownOperation", _POST, _ROOT, refuse, Access.ANYONE, errors=aws_json)
+
+
+def _is(exchange: Exchange, *content_types: str) -> bool:
+    """Whether a request's body says that it is of one of these types."""
+    said = exchange.headers.get("content-type", "")
+    return said.partition(";")[0].strip().lower() in content_types
 
 
 class _Call:
@@ -132,7 +142,7 @@ class _Call:
         self._inputs = inputs
 
     async def __call__(self, exchange: Exchange, identity: Identity, _: Mapping[str, str]) -> None:
-        _check_content_type(exchange.headers.get("content-type", ""))
+        _check_content_type(exchange)
         members = members_of(await exchange.body(MAX_CONTROL_BODY))
         checked = await self._inputs.checked(self._name, members)
         answer = await self._operation(checked, identity, exchange.request_id)
@@ -140,12 +150,13 @@ class _Call:
         exchange.respond(HTTPStatus.OK, body, _JSON)
 
 
-def _check_content_type(value: str) -> None:
+def _check_content_type(exchange: Exchange) -> None:
     """Refuse what is not JSON: any web page can have text sent, without asking for leave.
 
     Raises:
         UnknownOperation: AWS's error for it.
     """
-    if value.partition(";")[0].strip().lower() not in _CONTENT_TYPES:
+    if not _is(exchange, *_CONTENT_TYPES):
+        value = exchange.headers.get("content-type", "")
         shown = repr(cut(safe(value), _SHOWN)) if value else "no Content-Type"
         raise UnknownOperation(f"{shown} was given; Content-Type must be {CONTENT_TYPE}")

@@ -42,6 +42,26 @@ MAX_PAGE_TOKEN: Final = 1024
 #: For a change whose caller has left to come to its end when the gateway stops: one write to disk.
 CHANGE_END_TIMEOUT: Final = 5.0
 
+#: Messages of the events in one answer, with 26 bytes for each, and how many events (AWS: 1 MB and
+#: 10,000).
+LOG_PAGE_BYTES: Final = 1 * MIB
+LOG_PAGE_EVENTS: Final = 10_000
+
+#: Lines, and their bytes, that are looked at for one answer, whether they are in it or not; what
+#: comes then is in the next one (AWS: some seconds' worth): a quarter of a second's work.
+LOG_SCANNED_LINES: Final = 50_000
+LOG_SCANNED_BYTES: Final = 8 * MIB
+
+#: Log groups and streams in one page of a list (AWS: 50).
+LOG_LIST_PAGE: Final = 50
+
+#: Requests for logs that read files at a time, each on a thread; others wait for their turn (AWS:
+#: 10 a second for ``GetLogEvents``).
+LOG_READS: Final = 4
+
+#: For one of them with its wait (seconds), should the disk hang.
+LOG_READ_TIMEOUT: Final = 15.0
+
 #: A store that has not taken what became of an endpoint, as where the disk is full, is tried again
 #: so much later (seconds).
 STORE_RETRY_INTERVAL: Final = 5.0

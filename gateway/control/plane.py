@@ -45,6 +45,7 @@ class ControlPlane:
         clock: measures what is left of work when the gateway stops.
         further: operations on endpoints, by AWS's names of them.
         is_local: whether a path of this machine may stand for a place in S3.
+        beside: routes of another service's operations, which are answered here too.
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class ControlPlane:
         clock: Clock,
         further: Mapping[str, ControlOperation] = _NO_OPERATIONS,
         is_local: LocalRule = no_local_paths,
+        beside: tuple[Route, ...] = (),
     ) -> None:
+        self._beside = beside
         catalogue = Catalogue(resources, arns, wall_clock)
         operations = {
             **ModelOperations(catalogue).operations,
@@ -73,7 +76,7 @@ class ControlPlane:
     @property
     def routes(self) -> tuple[Route, ...]:
         """The routes of all operations, and that of those that are not known here."""
-        routes = operation_routes(_TARGETS, self.operations, self)
+        routes = (*operation_routes(_TARGETS, self.operations, self), *self._beside)
         return (*routes, unknown_operation_route(routes))
 
     async def checked(self, operation: str, members: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -180,6 +180,7 @@ class Place:
         policy: what the endpoint's streams may do.
         variant: the name of the instance's variant.
         tls: whom to believe that the instance is who it says; None without TLS.
+        has_log: whether what the instance prints is kept here.
     """
 
     endpoint: str
@@ -187,6 +188,7 @@ class Place:
     policy: StreamPolicy
     variant: str = DEFAULT_VARIANT
     tls: Trust | None = None
+    has_log: bool = False
 
     @property
     def url(self) -> str:

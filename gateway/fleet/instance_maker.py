@@ -25,13 +25,13 @@ class Means:
 
     Attributes:
         launcher: the launcher of a source.
-        output: opens what takes an instance's output, by its id.
+        output: opens what takes an instance's output, by its id and its endpoint's name.
         model_data: has model data on disk, by what names it; raises ModelDataError.
         around: what all instances live by.
     """
 
     launcher: Callable[[Source], Launcher]
-    output: Callable[[str], CapturedOutput]
+    output: Callable[[str, str], CapturedOutput]
     model_data: Callable[[str], Awaitable[HeldData]]
     around: InstanceContext
 
@@ -67,7 +67,7 @@ class InstanceMaker:
             on_change: told when its state or its health is another, and when its life is over.
         """
         name = f"{self._endpoint.name}-{variant.name}-{secrets.token_hex(4)}"
-        output = self._means.output(name)
+        output = self._means.output(name, self._endpoint.name)
 
         async def order() -> Order:
             folder = await self._model_dir(variant)
@@ -126,4 +126,5 @@ class InstanceMaker:
 
 def _place(endpoint: Endpoint, variant: Variant, address: Address) -> Place:
     tls = variant.source.tls if isinstance(variant.source, Attached) else None
-    return Place(endpoint.name, address, endpoint.policy, variant.name, tls)
+    has_log = not isinstance(variant.source, Attached)
+    return Place(endpoint.name, address, endpoint.policy, variant.name, tls, has_log)

@@ -102,6 +102,10 @@ LAST_OUTPUT_BYTES: Final = 32 * KIB
 #: (the kubelet's ``containerLogMaxSize``: 10 MiB, of which it keeps five).
 OUTPUT_FILE_BYTES: Final = 5 * MIB
 
+#: The times beside a log, 16 bytes for each write: with so many the log is renamed too, though it
+#: may be smaller. Lines of 80 bytes and more, each written by itself, fill the log first.
+OUTPUT_TIMES_BYTES: Final = 1 * MIB
+
 #: Instances whose logs are kept after their end, those that wrote last.
 OUTPUTS_KEPT: Final = 50
 

@@ -9,19 +9,10 @@ from typing import BinaryIO, Final
 
 from partway.gateway.files import open_regular
 from partway.gateway.fleet.limits import MAX_LOG_LINE
+from partway.gateway.fleet.printed_files import log_files
 
 #: Read at once.
 _BLOCK: Final = 64 * 1024
-
-
-def log_files(folder: Path, instance: str) -> tuple[Path, Path]:
-    """Where an instance's output is, and where its older output is.
-
-    Args:
-        folder: of the logs.
-        instance: its id.
-    """
-    return folder / f"{instance}.log", folder / f"{instance}.log.1"
 
 
 class LogTail:

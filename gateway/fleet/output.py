@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,13 +24,17 @@ from partway.gateway.fleet.limits import (
     LAST_LINES,
     LAST_OUTPUT_BYTES,
     OUTPUT_CLOSE_TIMEOUT,
-    OUTPUT_FILE_BYTES,
     OUTPUT_FLUSH_BYTES,
     OUTPUT_FLUSH_INTERVAL,
     OUTPUT_WAITING_BYTES,
     OUTPUTS_KEPT,
 )
-from partway.gateway.fleet.log_tail import log_files
+from partway.gateway.fleet.printed_files import (
+    PrintedFiles,
+    instance_of,
+    log_files,
+    times_files,
+)
 from partway.gateway.plain_text import cut, safe
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
@@ -44,8 +48,9 @@ _CONTROL_SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 class InstanceOutput:
     """What one instance prints; made by :meth:`OutputFolder.open`."""
 
-    def __init__(self, instance: str, folder: OutputFolder) -> None:
+    def __init__(self, instance: str, endpoint: str, folder: OutputFolder) -> None:
         self.instance = instance
+        self.endpoint = endpoint
         self.closed = False
         self._folder = folder
         self._tail = bytearray()
@@ -101,21 +106,28 @@ class OutputFolder:
 
     A log that has reached :data:`~partway.gateway.fleet.limits.OUTPUT_FILE_BYTES` is renamed to
     ``INSTANCE.log.1``, in the place of the one before, and a new one is begun. Logs are opened for
-    each write: they hold no descriptor, and whoever removes one has it begun anew.
+    each write: they hold no descriptor, and whoever removes one has it begun anew. Beside each are
+    its times (:mod:`partway.gateway.fleet.printed_files`).
 
     Args:
         path: the folder, made if it is missing; None to write nothing.
         clock: measures the time from one write to the next; the running loop's by default.
+        wall_clock: returns epoch seconds.
     """
 
-    def __init__(self, path: Path | None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        clock: Clock | None = None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self._path = path
         self._clock = clock
         self._open: set[str] = set()
         self._waiting: dict[InstanceOutput, None] = {}
         self._timer: Timer | None = None
         self._writing: asyncio.Task[None] | None = None
-        self._writer = _Writer(path) if path is not None else None
+        self._writer = _Writer(path, wall_clock) if path is not None else None
         self._closed = False
 
     @property
@@ -123,14 +135,15 @@ class OutputFolder:
         """Whether what is printed is written to files."""
         return self._writer is not None and not self._closed
 
-    def open(self, instance: str) -> InstanceOutput:
+    def open(self, instance: str, endpoint: str = "") -> InstanceOutput:
         """Make what takes the output of one instance.
 
         Args:
             instance: its id, of letters, digits and hyphens.
+            endpoint: the name of the one that it is an instance of.
         """
         self._open.add(instance)
-        return InstanceOutput(instance, self)
+        return InstanceOutput(instance, endpoint, self)
 
     def has_output(self, output: InstanceOutput) -> None:
         """Note that something of an instance waits; for :class:`InstanceOutput` alone."""
@@ -173,11 +186,13 @@ class OutputFolder:
     def _write(self) -> None:
         """Begin to write what waits; at most one such task is there."""
         self._stop_timer()
-        said = {output.instance: output.take_waiting() for output in self._waiting}
+        said = {
+            output.instance: (output.endpoint, output.take_waiting()) for output in self._waiting
+        }
         self._waiting.clear()
         self._writing = asyncio.create_task(self._written(said), name="output of instances")
 
-    async def _written(self, said: dict[str, bytes]) -> None:
+    async def _written(self, said: _Said) -> None:
         assert self._writer is not None
         try:
             await self._writer.write(said, frozenset(self._open))
@@ -192,21 +207,25 @@ class OutputFolder:
             self._timer = None
 
 
-#: What is to be written of each instance, which ones live, and who is told when it is done.
-_Job: TypeAlias = tuple[dict[str, bytes], frozenset[str], Callable[[], None]]
+#: Of each instance the name of its endpoint, and what is to be written.
+_Said: TypeAlias = dict[str, tuple[str, bytes]]
+
+#: What is to be written, which instances live, and who is told when it is done.
+_Job: TypeAlias = tuple[_Said, frozenset[str], Callable[[], None]]
 
 
 class _Writer:
     """Writes logs, on a thread of its own: a disk that hangs holds nobody else up."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wall_clock: Callable[[], float]) -> None:
         self._folder = folder
+        self._wall_clock = wall_clock
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._known: set[str] = set()
+        self._files: dict[str, PrintedFiles] = {}
         self._dropped: dict[str, int] = {}
 
-    async def write(self, said: dict[str, bytes], living: frozenset[str]) -> None:
+    async def write(self, said: _Said, living: frozenset[str]) -> None:
         """Append to the logs of instances, and remove those of instances that ended long ago."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
@@ -234,19 +253,21 @@ class _Writer:
             finally:
                 tell()
 
-    def _write(self, said: dict[str, bytes], living: frozenset[str]) -> None:
-        for instance, data in said.items():
+    def _write(self, said: _Said, living: frozenset[str]) -> None:
+        now = int(self._wall_clock() * 1000)
+        for instance, (endpoint, data) in said.items():
             try:
-                if instance not in self._known:
+                if instance not in self._files:
                     self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                     self._remove_old({*living, *said})
-                    self._known.add(instance)
-                _append(*log_files(self._folder, instance), data)
+                    self._files[instance] = PrintedFiles(self._folder, instance, endpoint)
+                self._files[instance].append(data, now)
             except OSError as error:
                 self._not_written(instance, len(data), error)
             else:
                 self._written(instance)
-        self._known &= {*living, *said}
+        for gone in self._files.keys() - {*living, *said}:
+            del self._files[gone]
         for gone in self._dropped.keys() - {*living, *said}:
             del self._dropped[gone]
 
@@ -271,36 +292,14 @@ class _Writer:
 
     def _remove_old(self, living: set[str]) -> None:
         """Remove the logs of instances that have ended, but for those that wrote last."""
+        folder = self._folder
         ages: dict[str, float] = {}
-        for path in self._folder.glob("*.log*"):
-            instance = path.name.partition(".")[0]
-            if instance not in living and path in log_files(self._folder, instance):
+        for path in folder.iterdir():
+            instance = instance_of(path.name)
+            if instance is not None and instance not in living:
                 with suppress(FileNotFoundError):
                     ages[instance] = max(ages.get(instance, 0), path.stat().st_mtime)
         newest_first = sorted(ages, key=lambda instance: ages[instance], reverse=True)
         for instance in newest_first[OUTPUTS_KEPT:]:
-            for path in log_files(self._folder, instance):
+            for path in (*log_files(folder, instance), *times_files(folder, instance)):
                 path.unlink(missing_ok=True)
-
-
-def _append(path: Path, older: Path, data: bytes) -> None:
-    """Write to a log, or to a new one if that one is full."""
-    descriptor = _opened(path)
-    try:
-        if os.fstat(descriptor).st_size >= OUTPUT_FILE_BYTES:
-            path.replace(older)
-            os.close(descriptor)
-            descriptor = -1
-            descriptor = _opened(path)
-        rest = memoryview(data)
-        while rest:  # a disk that has no more room may take a part of it
-            rest = rest[os.write(descriptor, rest) :]
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)
-
-
-def _opened(path: Path) -> int:
-    # Neither what a link leads to nor a pipe that nobody reads, which would hold all others up.
-    no_other = os.O_NOFOLLOW | os.O_NONBLOCK
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | no_other, 0o600)

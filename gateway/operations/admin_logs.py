@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.log_tail import LogTail, log_files
+from partway.gateway.fleet.log_tail import LogTail
+from partway.gateway.fleet.printed_files import INSTANCE_ID, log_files
 from partway.gateway.limits import (
     LOG_FOLLOW_INTERVAL,
     LOG_LINES,
@@ -20,9 +20,6 @@ from partway.gateway.limits import (
 from partway.gateway.plain_text import cut, safe
 from partway.gateway.waiting import set_or_over
 from partway.protocol.errors import InputValidationError
-
-#: An instance's id, which is part of a file's name here.
-_ID: Final = re.compile("[A-Za-z0-9][A-Za-z0-9-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class LogsAsked:
         if follow not in ("0", "1"):
             raise _wrong("follow", follow, "0 or 1")
         instance = query.get("instance")
-        if instance is not None and _ID.fullmatch(instance) is None:
+        if instance is not None and INSTANCE_ID.fullmatch(instance) is None:
             raise _wrong("instance", instance, "an instance's id: letters, digits and hyphens")
         return cls(endpoint, instance, int(lines), follow == "1")
 

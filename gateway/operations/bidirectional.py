@@ -11,9 +11,11 @@ from contextlib import ExitStack
 from typing import TypeAlias
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
 from partway.gateway.fleet.dialler import Dialler
+from partway.gateway.fleet.log_names import naming_its_log
 from partway.gateway.fleet.routing import Lease, Router
 from partway.gateway.operations.asked import check_variant, container_target
 from partway.gateway.operations.event_stream_front import EventStreamFront, event_check
@@ -47,6 +49,7 @@ class BidirectionalStream:
         streams: where a stream is admitted and kept.
         wall_clock: returns epoch seconds, for the signatures of events.
         dialler: opens the connections with containers.
+        arns: makes the names of logs.
     """
 
     def __init__(
@@ -55,11 +58,13 @@ class BidirectionalStream:
         streams: Streams,
         wall_clock: Callable[[], float],
         dialler: Dialler,
+        arns: Arns,
     ) -> None:
         self._router = router
         self._streams = streams
         self._wall_clock = wall_clock
         self._dialler = dialler
+        self._arns = arns
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -86,7 +91,8 @@ class BidirectionalStream:
         with ExitStack() as held:
             with self._streams.opening(identity.principal):
                 lease = held.enter_context(self._router.lease(endpoint, asked.variant))
-                session = await self._open(exchange, front, lease, target)
+                with naming_its_log(self._arns, lease):
+                    session = await self._open(exchange, front, lease, target)
                 self._streams.started(session, identity.principal, lambda: identity.stands(chain))
             session.start()
             lease.ends_by(session.drain)

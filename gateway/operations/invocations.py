@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Final, NamedTuple
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.arns import Arns
+from partway.gateway.fleet.log_names import naming_its_log
 from partway.gateway.fleet.routing import Lease, Router
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.connections import ContainerConnections
@@ -60,7 +62,7 @@ class Invocations:
         connections: by which instances are asked.
         under_way: where a request is admitted.
         metrics: where a request is counted.
-        account: the account's twelve digits, as AWS's words have it.
+        arns: makes the names of logs; its account is in AWS's words.
         most_bytes: of a request's body.
     """
 
@@ -70,7 +72,7 @@ class Invocations:
         connections: ContainerConnections,
         under_way: RequestsUnderWay,
         metrics: RequestMetrics,
-        account: str,
+        arns: Arns,
         most_bytes: int,
     ) -> None:
         self.most_bytes = most_bytes
@@ -78,7 +80,7 @@ class Invocations:
         self._connections = connections
         self._under_way = under_way
         self._metrics = metrics
-        self._account = account
+        self._arns = arns
 
     @asynccontextmanager
     async def answered(
@@ -118,7 +120,7 @@ class Invocations:
             exchange.noted["endpoint"] = endpoint
             status, answer = 0, None
             try:
-                with _in_the_clients_words():
+                with naming_its_log(self._arns, lease), _in_the_clients_words():
                     request = await self._request(exchange, headers)
                     answer = await self._asked(held, exchange, lease, request)
                     head = await answer.head()
@@ -145,7 +147,7 @@ class Invocations:
         try:
             return self._router.lease(endpoint, variant, session, is_stream=is_stream)
         except UnknownEndpoint:
-            words = f"Endpoint {endpoint} of account {self._account} not found."
+            words = f"Endpoint {endpoint} of account {self._arns.account} not found."
             raise UnknownEndpoint(words) from None
 
     async def _request(self, exchange: Exchange, headers: Mapping[str, str]) -> ContainerRequest:

@@ -51,7 +51,8 @@ def test_name_status_and_body(error, name, status, body):
 
 
 def test_every_error_has_a_name_and_a_status_of_its_own():
-    errors = list(concrete())
+    # Those of a service that has names of its own may be loaded here too, by other tests.
+    errors = [error for error in concrete() if error.__module__ == ApiError.__module__]
     named = [error for error in errors if "name" in vars(error)]
     assert len({error.name for error in named}) == len(named) >= 6
     assert all(400 <= error.status < 600 for error in errors)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.gateway import Gateway
@@ -69,7 +70,7 @@ async def gateway_for(
     Arguments of what it yields: ``policy`` of the endpoint, another ``container``, or an
     ``address`` (or a ``container_port`` of this machine) in place of one, ``container_tls`` if it
     speaks TLS, ``tls`` for a port with TLS and a CA of its own, further ``routes``, the
-    ``dialler``, the ``store``, and further members of :class:`Settings`.
+    ``dialler``, the ``store``, the ``data`` directory, and further members of :class:`Settings`.
     """
     async with AsyncExitStack() as running:
 
@@ -84,6 +85,7 @@ async def gateway_for(
             routes: tuple[Route, ...] = (),
             dialler: Dialler = dial_container,
             store: Store | None = None,
+            data: DataDirectory | None = None,
             **settings: Any,
         ) -> RunningGateway:
             where = address or Address("127.0.0.1", container_port or container.port)
@@ -104,7 +106,7 @@ async def gateway_for(
                 context, ca = server_context(files), files.ca
                 settings.setdefault("tls_port", 0)
             gateway = Gateway(
-                Settings(**settings), context, wall_clock, routes, dialler, store=store
+                Settings(**settings), context, wall_clock, routes, dialler, data, store
             )
             listening = await gateway.start()
             started = RunningGateway(gateway, listening.port, container, EVENT_CLIENTS)

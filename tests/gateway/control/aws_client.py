@@ -49,9 +49,14 @@ def _session() -> Session:
 
 
 def sagemaker(port: int, key: Credentials = KEY) -> BaseClient:
-    """What ``boto3.client("sagemaker", endpoint_url=…)`` is; to be used on another thread."""
+    """The client of SageMaker's API."""
+    return aws("sagemaker", port, key)
+
+
+def aws(service: str, port: int, key: Credentials = KEY) -> BaseClient:
+    """What ``boto3.client(service, endpoint_url=…)`` is; to be used on another thread."""
     return _session().create_client(
-        "sagemaker",
+        service,
         endpoint_url=f"http://127.0.0.1:{port}",
         aws_access_key_id=key.access_key,
         aws_secret_access_key=key.secret_key,

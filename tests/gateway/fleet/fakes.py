@@ -184,7 +184,7 @@ class FakeFleet:
             Means(lambda _: self.launcher, self._output, self.model_data.acquire, around),
         )
 
-    def _output(self, instance):
+    def _output(self, instance, _endpoint):
         return self.outputs.setdefault(instance, FakeOutput())
 
     async def apply(self, endpoint):

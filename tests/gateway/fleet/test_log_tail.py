@@ -17,7 +17,8 @@ from hypothesis import strategies as some
 from partway.gateway.files import open_regular
 from partway.gateway.fleet import log_tail
 from partway.gateway.fleet.limits import MAX_LOG_LINE
-from partway.gateway.fleet.log_tail import LogTail, log_files
+from partway.gateway.fleet.log_tail import LogTail
+from partway.gateway.fleet.printed_files import log_files
 
 ID = "echo-AllTraffic-1a2b3c"
 

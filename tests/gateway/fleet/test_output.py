@@ -49,7 +49,8 @@ async def written(folder: OutputFolder, clock: FakeClock) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    """The logs in a folder; each has its times beside it."""
+    return sorted(path.name for path in folder.iterdir() if ".times" not in path.name)
 
 
 def dropped(logs: Path, reason: str) -> str:
@@ -219,7 +220,7 @@ async def test_what_a_slow_disk_does_not_take_is_left_out_and_counted(
         assert slow.wait(30)
         return write(descriptor, data)
 
-    monkeypatch.setattr("partway.gateway.fleet.output.os.write", write_slowly)
+    monkeypatch.setattr("partway.gateway.fleet.printed_files.os.write", write_slowly)
     output = folder.open("a")
     output.feed(b"first")
     clock.advance(OUTPUT_FLUSH_INTERVAL)
@@ -243,7 +244,7 @@ async def test_what_a_slow_disk_does_not_take_is_left_out_and_counted(
 async def test_a_disk_that_hangs_holds_the_end_up_for_a_time(folder, clock, monkeypatch, caplog):
     hangs = threading.Event()
     monkeypatch.setattr(
-        "partway.gateway.fleet.output.os.write", lambda _, data: hangs.wait(30) and len(data)
+        "partway.gateway.fleet.printed_files.os.write", lambda _, data: hangs.wait(30) and len(data)
     )
     folder.open("a").feed(b"first")
     closing = asyncio.create_task(folder.aclose())
@@ -259,7 +260,7 @@ async def test_a_disk_that_hangs_holds_the_end_up_for_a_time(folder, clock, monk
 async def test_a_disk_that_takes_parts_gets_the_rest(folder, logs, clock, monkeypatch):
     write = os.write
     monkeypatch.setattr(
-        "partway.gateway.fleet.output.os.write", lambda at, data: write(at, data[:2])
+        "partway.gateway.fleet.printed_files.os.write", lambda at, data: write(at, data[:2])
     )
     folder.open("a").feed(b"seven!!")
     await written(folder, clock)
@@ -275,7 +276,7 @@ async def test_a_full_disk_is_said_once_and_taken_up_again(
     caplog.set_level("INFO")
     output = folder.open("a")
     with monkeypatch.context() as patch:
-        patch.setattr("partway.gateway.fleet.output.os.write", full)
+        patch.setattr("partway.gateway.fleet.printed_files.os.write", full)
         for _ in range(3):
             output.feed(b"lost")
             await written(folder, clock)

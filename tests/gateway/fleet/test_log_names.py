@@ -1,0 +1,53 @@
+"""partway.gateway.fleet.log_names: in AWS's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.gateway.arns import Arns
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Place
+from partway.gateway.fleet.log_names import log_arn, naming_its_log, stream_name
+from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant, Router
+from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.errors import ContainerError, ServiceUnavailable
+
+ARNS = Arns("us-east-1", "012345678901")
+ARN = "arn:aws:logs:us-east-1:012345678901:log-group:"
+
+
+def test_a_stream_is_named_by_variant_and_instance():
+    assert stream_name("a-b", "a-b-All-Traffic-1a2b3c4d") == (
+        "All-Traffic/a-b-All-Traffic-1a2b3c4d"
+    )
+
+
+def test_arns():
+    assert log_arn(ARNS, "/g", "v/i") == f"{ARN}/g:log-stream:v/i"
+    assert log_arn(ARNS, "/g") == f"{ARN}/g:log-stream:"
+    assert log_arn(ARNS) == f"{ARN}:log-stream:"
+
+
+def lease(*, has_log):
+    place = Place("Echo", Address("h", 1), StreamPolicy(), "V", has_log=has_log)
+    router = Router()
+    instance = RoutedInstance("Echo-V-1a2b3c4d", place)
+    router.update({"Echo": (RoutedVariant("V", 1.0, (instance,)),)})
+    return router.lease("Echo")
+
+
+@pytest.mark.clause("4-3")
+@pytest.mark.parametrize(
+    ("has_log", "expected"),
+    [(True, f"{ARN}/aws/sagemaker/Endpoints/Echo:log-stream:V/Echo-V-1a2b3c4d"), (False, "")],
+)
+def test_an_instances_error_says_where_its_log_is(has_log, expected):
+    with pytest.raises(ContainerError) as raised, naming_its_log(ARNS, lease(has_log=has_log)):
+        raise ContainerError("the container refused", 500)
+    assert raised.value.members["LogStreamArn"] == expected
+
+
+def test_another_error_says_nothing_of_it():
+    with pytest.raises(ServiceUnavailable) as raised, naming_its_log(ARNS, lease(has_log=True)):
+        raise ServiceUnavailable("draining")
+    assert "LogStreamArn" not in raised.value.members
