@@ -97,13 +97,15 @@ async def test_the_clis_page(
     environment: dict[str, str], gateway: ServedGateway, tmp_path: Path
 ) -> None:
     where, life, profile = blocks("how-to/aws-cli.md", "sh")
-    assert where.count(SHOWN) == 2
+    assert where.count(SHOWN) == 3
     variables = {name: value for name, value in environment.items() if "ENDPOINT" not in name}
     script = f"set -e\n{where.replace(SHOWN, gateway.http)}\n{life}"
     told = await ended("sh", "-c", script, environment=variables, directory=tmp_path)
     assert told.status == 0, told.output + told.errors
-    answers = [line for line in told.output.splitlines() if line[:1] not in "{} "]
+    answers = [line for line in told.output.splitlines() if line[:1] not in "{}[] "]
     assert answers == ["InService", "hello", "chat"]
+    assert len(re.findall(r'"AllTraffic/chat-AllTraffic-\w+"', told.output)) == 2, told.output
+    assert "listening on " in told.output
 
     (ini,) = blocks("how-to/aws-cli.md", "ini")
     (tmp_path / ".aws").mkdir()
