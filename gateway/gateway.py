@@ -125,7 +125,7 @@ class Gateway:
             arns,
             settings.max_invocation_body,
         )
-        self._resources = Resources(self.store)
+        self._resources = Resources(self.store, LoopClock())
         folder = None if data is None else data.logs
         logs = LogOperations(folder, self.fleet.describe, arns, LoopClock())
         self.endpoint_keeper = EndpointKeeper(
@@ -141,7 +141,7 @@ class Gateway:
         self._control = ControlPlane(
             *(self._resources, arns, wall_clock, LoopClock()),
             further=operations.operations,
-            is_local=self.endpoint_keeper.allows_path,
+            is_local=self.endpoint_keeper.planning.allows_path,
             beside=logs.routes,
         )
         self.routes = (
@@ -209,7 +209,7 @@ class Gateway:
             raise
         self._repeated.open()
         self.fleet.start(each for each in endpoints if not each.is_attached)
-        self.fleet.start(self.endpoint_keeper.found)
+        self.endpoint_keeper.run_found()
         self._leftovers = asyncio.create_task(
             self._see_to_leftovers(), name="removal of leftover containers"
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from partway.gateway.access.authentication import Identity
@@ -87,6 +88,19 @@ class Catalogue:
         identity.check(f"sagemaker:{action}", arn)
         return arn
 
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[None]:
+        """Change what there is, alone.
+
+        Raises:
+            NotWrittenDown: the change cannot be written down; nothing is changed.
+        """
+        try:
+            async with self._resources.changing():
+                yield
+        except StoreError as error:
+            raise NotWrittenDown(str(error)) from error
+
     def check_can_be_made(self, kind: Kind, name: str, *, is_taken: bool = False) -> None:
         """Refuse one resource too many, and a second one of its name.
 
@@ -125,10 +139,10 @@ class Catalogue:
             raise ValidationException(
                 f"The {NOUNS[kind]} has {size} bytes; it must have at most {MAX_RESOURCE_BYTES}."
             )
-        async with self._resources.changing():
+        async with self.changing():
             self.check_can_be_made(kind, name)
             now = round(self._wall_clock(), 3)  # as AWS's: milliseconds
-            await self._put(Resource(kind, name, now, now, members, tags))
+            await self._resources.put(Resource(kind, name, now, now, members, tags))
 
     async def tag(
         self, kind: Kind, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -144,10 +158,10 @@ class Catalogue:
             ValidationException: there is no such resource, or its tags are not to be changed so.
             NotWrittenDown: they cannot be written down.
         """
-        async with self._resources.changing():
+        async with self.changing():
             resource = self.existing(kind, name)
             tags = change(resource.tags)
-            await self._put(dataclasses.replace(resource, tags=tags))
+            await self._resources.put(dataclasses.replace(resource, tags=tags))
         return tags
 
     async def delete(self, kind: Kind, name: str) -> None:
@@ -157,15 +171,5 @@ class Catalogue:
             ValidationException: there is no such resource.
             NotWrittenDown: that cannot be written down; it is still there.
         """
-        async with self._resources.changing():
-            resource = self.existing(kind, name)
-            try:
-                await self._resources.delete(resource)
-            except StoreError as error:
-                raise NotWrittenDown(str(error)) from error
-
-    async def _put(self, resource: Resource) -> None:
-        try:
-            await self._resources.put(resource)
-        except StoreError as error:
-            raise NotWrittenDown(str(error)) from error
+        async with self.changing():
+            await self._resources.delete(self.existing(kind, name))

@@ -165,9 +165,7 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
         "ModelName": _DONE,
         **_below("PrimaryContainer", _CONTAINER),
         **_below("Containers", _CONTAINER),
-        "Containers": Covered(
-            Handling.DONE, "one; several are refused: they are not run"
-        ),
+        "Containers": Covered(Handling.DONE, "one; several are refused: they are not run"),
         "InferenceExecutionConfig": _refused("it is about several containers, which are not run"),
         "ExecutionRoleArn": _ROLE,
         "Tags": _DONE,

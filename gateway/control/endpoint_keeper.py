@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.control.endpoint_records import CHANGING, SETTLED, EndpointRecord
-from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.limits import STORE_RETRY_INTERVAL
-from partway.gateway.control.local_paths import LocalRoots
-from partway.gateway.control.planned import ApiSurroundings, DeploymentPlan, planned
+from partway.gateway.control.limits import PLANS_AT_ONCE, RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
+from partway.gateway.control.planning import Planning
 from partway.gateway.control.resources import Resource, Resources
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
-from partway.gateway.fleet.gpus import gpus_of_this_machine
-from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.settings import Settings
 from partway.gateway.store.store import StoreError
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
+from partway.protocol.errors import ApiError
 
 log = logging.getLogger("partway.control")
 
@@ -35,6 +33,9 @@ class EndpointKeeper:
 
     An endpoint of the settings goes before one of the API that has its name, which stays written
     down and is run again when the settings have the name no more.
+
+    Attributes:
+        planning: says what the fleet is to run, by the settings of now.
 
     Args:
         resources: where they are written down.
@@ -52,18 +53,19 @@ class EndpointKeeper:
         clock: Clock,
         wall_clock: Callable[[], float],
     ) -> None:
+        self.planning = Planning(settings, clock)
         self._resources = resources
         self._fleet = fleet
-        self._settings = settings
         self._clock = clock
         self._wall_clock = wall_clock
-        self._gpus: int | None = None
         self._of_settings = _names(settings)
         #: Updates that go on when what served before does again, or cannot.
         self._to_go_on: set[str] = set()
         self._to_run_again: set[str] = set()
         self._found: list[Endpoint] = []
-        #: Why endpoints that were in service cannot be run.
+        self._runs_found = False
+        self._restoring: asyncio.Task[None] | None = None
+        #: Why endpoints of another gateway's cannot be run; other settings may change that.
         self._not_planned: dict[str, str] = {}
         self._changed: set[str] = set()
         self._news = asyncio.Event()
@@ -94,6 +96,9 @@ class EndpointKeeper:
     def record_of(self, resource: Resource) -> EndpointRecord:
         """How far an endpoint has come, also where that is not written down yet."""
         record = EndpointRecord.of(resource)
+        why = self._not_planned.get(resource.name)
+        if record.state is EndpointState.CREATING and why is not None:
+            return dataclasses.replace(record, state=EndpointState.FAILED, reason=why)
         if record.state not in CHANGING or resource.name in self._to_go_on:
             return record
         status = self._fleet.status(resource.name)
@@ -116,35 +121,6 @@ class EndpointKeeper:
         return status.state, record.reason
 
     # --- What there is to be ---------------------------------------------------------------------
-
-    async def endpoint_of(self, name: str, plan: DeploymentPlan) -> Endpoint:
-        """What the fleet is to run.
-
-        Raises:
-            ValidationException: something of the plan cannot be honoured.
-        """
-        if self._gpus is None and plan.asks_for_gpus:
-            self._gpus = len(await gpus_of_this_machine())
-        settings = self._settings
-        around = ApiSurroundings(
-            settings.policy,
-            settings.times,
-            settings.images,
-            LocalRoots(settings.local_roots),
-            self._gpus or 0,
-        )
-        try:
-            async with time_limit(self._clock, MODEL_DATA_LOOK_TIMEOUT):
-                return await asyncio.to_thread(planned, name, plan, around)
-        except TimeoutError:  # model data of this machine, on a file system that is away
-            raise ValidationException(
-                f"Where the model data are is not known after {MODEL_DATA_LOOK_TIMEOUT:g} s; their "
-                "file system must be mounted anew, or they copied elsewhere."
-            ) from None
-
-    def allows_path(self, location: str) -> bool:
-        """Whether callers may name a path of this machine."""
-        return LocalRoots(self._settings.local_roots).allow(location)
 
     def check_takes_changes(self) -> None:
         """Refuse changes when the gateway stops.
@@ -210,13 +186,19 @@ class EndpointKeeper:
     # --- The gateway's start and its settings ----------------------------------------------------
 
     async def start(self) -> None:
-        """Find out what is to run, and note what becomes of the endpoints from now on."""
+        """Find out what is to run, and note what becomes of the endpoints from now on.
+
+        What is not found in RESTORE_TIMEOUT, as on a file system that is away, is run later.
+        """
         self._noting = asyncio.create_task(self._note(), name="records of endpoints")
-        for resource in list(self._resources.all(_KIND)):
+        for resource in self._resources.all(_KIND):
             if self._is_set_aside(resource.name):
                 self._say_set_aside(resource.name)
-            elif (endpoint := await self._restored(resource)) is not None:
-                self._found.append(endpoint)
+        names = [each.name for each in self.all()]
+        self._restoring = asyncio.create_task(self._restore(names), name="endpoints of before")
+        with suppress(TimeoutError):
+            async with time_limit(self._clock, RESTORE_TIMEOUT):
+                await asyncio.wait((self._restoring,))
 
     @property
     def found(self) -> list[Endpoint]:
@@ -228,6 +210,11 @@ class EndpointKeeper:
         }
         return [each for each in self._found if each.name in wanted]
 
+    def run_found(self) -> None:
+        """Have the fleet begin with what has been found, and run at once what is found later."""
+        self._fleet.start(self.found)
+        self._runs_found = True
+
     def give_way(self, settings: Settings) -> None:
         """Make endpoints by other settings from now on, and leave to these what they name.
 
@@ -235,7 +222,7 @@ class EndpointKeeper:
             settings: what the fleet is about to follow; :meth:`run_again` comes behind that.
         """
         before, self._of_settings = self._of_settings, _names(settings)
-        self._settings = settings
+        self.planning.settings = settings
         for resource in self._resources.all(_KIND):
             key = resource.name.lower()
             if key in self._of_settings and key not in before:
@@ -246,41 +233,66 @@ class EndpointKeeper:
                 self._to_run_again.add(resource.name)
 
     async def run_again(self) -> None:
-        """Run those endpoints of the API whose names the settings have no more."""
-        names, self._to_run_again = self._to_run_again, set()
-        for name in sorted(names):
-            resource = self.find(name)
-            endpoint = None if resource is None else await self._restored(resource)
-            if endpoint is not None:
-                log.info(LogLine("endpoint of the API is run again", endpoint=name))
-                self._run(endpoint, anew=False)
+        """Run what other settings let be: names that they have no more, and what could not be."""
+        if self._restoring is not None:
+            await asyncio.wait((self._restoring,))
+        names = self._to_run_again | self._not_planned.keys()
+        self._to_run_again = set()
+        await self._restore(sorted(names))
 
     async def aclose(self) -> None:
         """Note nothing more; to be called once the fleet has stopped."""
         if self._retry is not None:
             self._retry.cancel()
-        if self._noting is not None:
-            self._noting.cancel()
-            await asyncio.wait((self._noting,))
+        tasks = [task for task in (self._noting, self._restoring) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
-    async def _restored(self, resource: Resource) -> Endpoint | None:
-        """What is to run for an endpoint of another gateway's; None if nothing is."""
+    async def _restore(self, names: Iterable[str]) -> None:
+        """Run endpoints of another gateway's: none waits for one whose file system is away."""
+        turns = asyncio.Semaphore(PLANS_AT_ONCE)
+
+        async def in_turn(name: str) -> None:
+            async with turns:
+                await self._restore_one(name)
+
+        async with asyncio.TaskGroup() as restoring:
+            for name in names:
+                restoring.create_task(in_turn(name))
+
+    async def _restore_one(self, name: str) -> None:
+        resource = self.find(name)
+        if resource is None:
+            return
         record = EndpointRecord.of(resource)
-        if record.state is EndpointState.DELETING:
-            self._note_later(resource.name)
-            return None
-        if record.state is EndpointState.FAILED:
-            return None
-        if record.state is EndpointState.UPDATING:
-            self._to_go_on.add(resource.name)
+        if record.state in (EndpointState.DELETING, EndpointState.FAILED):
+            self._note_later(name)
+            return
         try:
-            return await self.endpoint_of(resource.name, record.plan)
-        except ValidationException as error:
+            endpoint, why = await self.planning.endpoint_of(name, record.plan), ""
+        except ApiError as error:
+            endpoint, why = None, error.message
+        # From here on nothing is waited for, so that it is run as it is written. A change that is
+        # being written now replaces or removes, behind that, what runs then.
+        now = self.find(name)
+        if now is None or now.kept != resource.kept:
+            return  # whoever has changed it has seen to what runs
+        if record.state is EndpointState.UPDATING:
+            self._to_go_on.add(name)
+        if endpoint is None:
             line = "endpoint of the API cannot be run"
-            log.warning(LogLine(line, endpoint=resource.name, reason=error.message))
-            self._not_planned[resource.name] = error.message
-            self._note_later(resource.name)
-            return None
+            log.warning(LogLine(line, endpoint=name, reason=why))
+            self._not_planned[name] = why
+            self._note_later(name)
+            return
+        self._not_planned.pop(name, None)
+        if self._runs_found:
+            log.info(LogLine("endpoint of the API is run again", endpoint=name))
+            self._run(endpoint, anew=False)
+        else:
+            self._found.append(endpoint)
 
     @staticmethod
     def _say_set_aside(name: str) -> None:
@@ -302,8 +314,7 @@ class EndpointKeeper:
             names, self._changed = self._changed, set()
             for name in sorted(names):
                 try:
-                    async with self._resources.changing():
-                        await self._note_one(name)
+                    await self._note_one(name)
                 except StoreError as error:
                     self._changed.add(name)
                     self._try_again(name, str(error))
@@ -323,40 +334,47 @@ class EndpointKeeper:
         resource = self.find(name)
         if resource is None:
             return
+        if name in self._to_go_on and EndpointRecord.of(resource).state is EndpointState.UPDATING:
+            await self._go_on(resource)
+            return
+        async with self._resources.changing():
+            resource = self.find(name)
+            if resource is not None:
+                await self._write_state(resource)
+
+    async def _write_state(self, resource: Resource) -> None:
         written = EndpointRecord.of(resource)
-        status = self._fleet.status(resource.name)
         if written.state is EndpointState.DELETING:
-            if status is None:
+            if self._fleet.status(resource.name) is None:
                 await self._resources.delete(resource)
                 self._to_go_on.discard(resource.name)
-        elif resource.name in self._to_go_on:
-            await self._go_on(resource, written, status)
-        elif written.state is EndpointState.CREATING and resource.name in self._not_planned:
-            reason = self._not_planned[resource.name]
-            failed = EndpointRecord(
-                EndpointState.FAILED, None, written.coming, reason, written.began
-            )
-            await self._put(resource, failed)
+        elif resource.name in self._not_planned:
+            return  # other settings may have it run yet
         elif (record := self.record_of(resource)) != written:
             await self._put(resource, record)
 
-    async def _go_on(
-        self, resource: Resource, record: EndpointRecord, status: EndpointStatus | None
-    ) -> None:
+    async def _go_on(self, resource: Resource) -> None:
         """Go on with an update that another gateway began, once what served before does again."""
+        name, record = resource.name, EndpointRecord.of(resource)
+        status = self._fleet.status(name)
         is_back = status is not None and status.state in SETTLED
-        if resource.name not in self._not_planned and not is_back:
+        if name not in self._not_planned and not is_back:
             return
         assert record.coming is not None, "it was to be updated to it"
         try:
-            endpoint = await self.endpoint_of(resource.name, record.coming)
-        except ValidationException as error:
-            await self._put(resource, record.rolled_back(error.message))
-            self._to_go_on.discard(resource.name)
-        else:
-            self._to_go_on.discard(resource.name)
-            self._not_planned.pop(resource.name, None)
-            self._run(endpoint, anew=True)
+            endpoint, why = await self.planning.endpoint_of(name, record.coming), ""
+        except ApiError as error:
+            endpoint, why = None, error.message
+        async with self._resources.changing():
+            if self.find(name) is not resource:  # somebody has changed it, its tags perhaps
+                self._note_later(name)
+                return
+            if endpoint is None:
+                await self._put(resource, record.rolled_back(why))
+            self._to_go_on.discard(name)
+            if endpoint is not None:
+                self._not_planned.pop(name, None)
+                self._run(endpoint, anew=True)
 
     async def _put(self, resource: Resource, record: EndpointRecord) -> None:
         await self._resources.put(record.in_place_of(resource, self._now()))

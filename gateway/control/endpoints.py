@@ -12,7 +12,7 @@ from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.endpoint_answers import described, described_of_settings
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoint_records import CHANGING, EndpointRecord
-from partway.gateway.control.errors import NotWrittenDown, ValidationException
+from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.json_rpc import Answer, ControlOperation
 from partway.gateway.control.listing import Listed, page_of
 from partway.gateway.control.planned import DeploymentPlan, Members
@@ -20,7 +20,6 @@ from partway.gateway.control.resources import Kind, Resource, Resources
 from partway.gateway.control.tags import new_tags
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState
-from partway.gateway.store.store import StoreError
 
 _KIND: Final[Kind] = "endpoint"
 
@@ -125,10 +124,12 @@ class EndpointOperations:
         name = members["EndpointName"]
         arn = self._allowed(identity, "CreateEndpoint", members)
         tags = new_tags(members, identity, arn)
+        self._check_can_be_made(name)
+        plan = self._plan_of(members)
+        # Which may look at a file system that is away: nobody else's change waits for it.
+        endpoint = await self._keeper.planning.endpoint_of(name, plan)
         async with self._changing():
             self._check_can_be_made(name)
-            plan = self._plan_of(members)
-            endpoint = await self._keeper.endpoint_of(name, plan)
             now = self._now()
             resource = Resource(_KIND, name, now, now, {"EndpointName": name}, tags)
             record = EndpointRecord(EndpointState.CREATING, None, plan, "", now)
@@ -138,15 +139,15 @@ class EndpointOperations:
     async def update(self, members: Members, identity: Identity, _: str) -> Answer:
         """Have an endpoint be what another configuration says."""
         arn = self._allowed(identity, "UpdateEndpoint", members)
-        async with self._changing():
-            resource = self._changeable(members["EndpointName"])
+        excluded = members.get("ExcludeRetainedVariantProperties", ())
+        but = {each["VariantPropertyType"] for each in excluded}
+
+        def change(before: DeploymentPlan) -> DeploymentPlan:
             plan = self._plan_of(members)
-            if members.get("RetainAllVariantProperties"):
-                excluded = members.get("ExcludeRetainedVariantProperties", ())
-                before = self._keeper.record_of(resource).plan
-                but = {each["VariantPropertyType"] for each in excluded}
-                plan = _retaining(plan, before, but)
-            await self._change(resource, plan, anew=True)
+            retains = members.get("RetainAllVariantProperties")
+            return _retaining(plan, before, but) if retains else plan
+
+        await self._change(members["EndpointName"], change, anew=True)
         return {"EndpointArn": arn}
 
     async def update_weights_and_capacities(
@@ -155,17 +156,32 @@ class EndpointOperations:
         """Have other numbers of instances, or other weights."""
         name, action = members["EndpointName"], "UpdateEndpointWeightsAndCapacities"
         arn = self._catalogue.allowed(identity, action, _KIND, name)
-        async with self._changing():
-            resource = self._changeable(name)
-            before = self._keeper.record_of(resource).plan
-            plan = _weighed(before, members["DesiredWeightsAndCapacities"], arn)
-            await self._change(resource, plan, anew=False)
+        desired = members["DesiredWeightsAndCapacities"]
+        await self._change(name, lambda before: _weighed(before, desired, arn), anew=False)
         return {"EndpointArn": arn}
 
-    async def _change(self, resource: Resource, plan: DeploymentPlan, *, anew: bool) -> None:
-        endpoint = await self._keeper.endpoint_of(resource.name, plan)
-        record = self._keeper.record_of(resource).changing_to(plan, self._now())
-        await self._keeper.begin(resource, record, endpoint, anew=anew)
+    async def _change(
+        self, name: str, change: Callable[[DeploymentPlan], DeploymentPlan], *, anew: bool
+    ) -> None:
+        """Have an endpoint be something else.
+
+        Args:
+            name: the endpoint's.
+            change: makes what it is to be of what it is.
+            anew: whether its instances are all to be new ones.
+        """
+        resource = self._changeable(name)
+        plan = change(self._keeper.record_of(resource).plan)
+        endpoint = await self._keeper.planning.endpoint_of(
+            resource.name, plan
+        )  # nobody else waits for it
+        async with self._changing():
+            resource = self._changeable(name)
+            record = self._keeper.record_of(resource)
+            if change(record.plan) != plan:  # another change was begun meanwhile, and is done
+                raise self._in_progress(name)
+            changed = record.changing_to(plan, self._now())
+            await self._keeper.begin(resource, changed, endpoint, anew=anew)
 
     async def delete(self, members: Members, identity: Identity, _: str) -> Answer:
         """Delete an endpoint: it drains and stops, and is gone then."""
@@ -190,12 +206,9 @@ class EndpointOperations:
             FleetStopping: the gateway stops.
             NotWrittenDown: the change cannot be written down; nothing is changed.
         """
-        async with self._resources.changing():
+        async with self._catalogue.changing():
             self._keeper.check_takes_changes()
-            try:
-                yield
-            except StoreError as error:
-                raise NotWrittenDown(str(error)) from error
+            yield
 
     def _now(self) -> float:
         return round(self._wall_clock(), 3)  # as AWS's: milliseconds

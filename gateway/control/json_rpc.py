@@ -59,6 +59,11 @@ class InputCheck(Protocol):
         """
 
 
+def changes_something(operation: str) -> bool:
+    """Whether an operation does more than answer."""
+    return not operation.startswith(_READING)
+
+
 def aws_json(error: ApiError) -> ErrorResponse:
     """AWS's JSON 1.1 protocol: name and message in the body, 400 for all but faults (clause 5)."""
     if isinstance(error, UnknownQuery):
@@ -98,7 +103,7 @@ def operation_routes(
             leave=Leave.OF_OPERATION,
             service=service,
             control=True,
-            changes=not name.startswith(_READING),
+            changes=changes_something(name),
         )
         for name, operation in operations.items()
     )

@@ -39,6 +39,21 @@ LIST_PAGE: Final = 10
 #: Characters of a list's NextToken: those that are made have 300.
 MAX_PAGE_TOKEN: Final = 1024
 
+#: Endpoints that are planned at a time when a gateway starts; each may look at a file system, on
+#: one of the 256 threads for files.
+PLANS_AT_ONCE: Final = 64
+
+#: For them to be planned before the gateway listens (seconds); a file system that is away has more
+#: time, but nobody else waits for it.
+RESTORE_TIMEOUT: Final = 5.0
+
+#: Changes that are under way, with those whose callers have left; each has its input in memory, of
+#: 1 MiB at most (etcd: 5,000 proposals of 1.5 MiB; here they are of a few scripts).
+MAX_CHANGES: Final = 64
+
+#: For the changes before one to be written down (seconds), as long as a store has for a disk.
+CHANGE_WAIT_TIMEOUT: Final = 30.0
+
 #: For a change whose caller has left to come to its end when the gateway stops: one write to disk.
 CHANGE_END_TIMEOUT: Final = 5.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -26,12 +27,18 @@ class LocalRoots:
         self._roots = tuple(roots)
 
     def allow(self, location: str) -> bool:
-        """Whether a location is a path that callers may name."""
+        """Whether a location is below a folder as both are written.
+
+        Looks at no file: one on a file system that is away would hold up whoever asks.
+        :meth:`path_of` says where links lead.
+        """
         try:
-            self.path_of(location)
-        except ValueError:
+            named = _named(location)
+        except ValueError:  # a URL that is none
             return False
-        return True
+        if named is None:
+            return False
+        return any(_flat(named).is_relative_to(_flat(root)) for root in self._roots)
 
     def path_of(self, location: str) -> Path:
         """The path that a location names, with every link on the way followed.
@@ -55,6 +62,11 @@ class LocalRoots:
                 "local_roots under [api] in the gateway's settings, and lead nowhere else by links"
             )
         return path
+
+
+def _flat(path: Path) -> Path:
+    """A path without what leads up again."""
+    return Path(os.path.normpath(path))
 
 
 def _named(location: str) -> Path | None:

@@ -16,6 +16,7 @@ from partway.gateway.control.endpoint_configs import EndpointConfigOperations
 from partway.gateway.control.json_rpc import (
     Answer,
     ControlOperation,
+    changes_something,
     operation_routes,
     unknown_operation_route,
 )
@@ -70,7 +71,8 @@ class ControlPlane:
         self._inputs = CheckedInputs(ServiceShapes(_SERVICE, _VERSION, operations), is_local)
         #: By AWS's names of them; what they take has been checked.
         self.operations: Mapping[str, ControlOperation] = {
-            name: partial(self._whole, operation) for name, operation in operations.items()
+            name: partial(self._whole, operation) if changes_something(name) else operation
+            for name, operation in operations.items()
         }
 
     @property

@@ -67,6 +67,12 @@ class DeploymentPlan:
         """Whether any variant's instances are of a type that has GPUs."""
         return any(_has_gpu(each) for each in self.variants)
 
+    @property
+    def names_files(self) -> bool:
+        """Whether model data are on this machine: :func:`planned` looks at its file systems."""
+        places = (place for each in self.variants for place in _places(self.container_of(each)))
+        return any(is_local(place) for place in places)
+
     def instances_of(self, variant: Members) -> int:
         """How many instances a variant is to have."""
         return self.instances.get(variant["VariantName"], variant.get("InitialInstanceCount", 1))
@@ -213,6 +219,12 @@ def model_data_of(container: Members, roots: LocalRoots) -> str | None:
     if source is not None:
         return _of_source(source, roots)
     return _place(url, roots) if url else None
+
+
+def _places(container: Members) -> tuple[str, ...]:
+    """All that a container's definition says of where its model data are."""
+    source = container.get("ModelDataSource", {}).get("S3DataSource", {})
+    return container.get("ModelDataUrl", ""), source.get("S3Uri", "")
 
 
 def _of_source(source: Members, roots: LocalRoots) -> str:

@@ -8,7 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from partway.gateway.store.store import Record, Removal, Store
+from partway.gateway.clock import Clock
+from partway.gateway.control.limits import CHANGE_WAIT_TIMEOUT
+from partway.gateway.store.store import Record, Removal, Store, StoreError
+from partway.gateway.waiting import time_limit
 
 #: What there is of resources, as it is in their ARNs.
 Kind: TypeAlias = Literal["model", "endpoint-config", "endpoint"]
@@ -46,9 +49,11 @@ class Resources:
 
     Args:
         store: where they are written down.
+        clock: measures how long a change waits for those before it.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._clock = clock
         self._store = store
         self._known: dict[Kind, dict[str, Resource]] = {kind: {} for kind in KINDS}
         self._changing = asyncio.Lock()
@@ -73,9 +78,23 @@ class Resources:
 
     @asynccontextmanager
     async def changing(self) -> AsyncIterator[None]:
-        """Keep others from changing anything meanwhile: what was looked at still holds then."""
-        async with self._changing:
+        """Keep others from changing anything meanwhile: what was looked at still holds then.
+
+        Raises:
+            StoreError: it is not its turn in time: a disk hangs, on which others write.
+        """
+        try:
+            async with time_limit(self._clock, CHANGE_WAIT_TIMEOUT):
+                await self._changing.acquire()
+        except TimeoutError:
+            raise StoreError(
+                f"the changes before this one have not been written for {CHANGE_WAIT_TIMEOUT:g} s; "
+                "look at the disk of the store, or at the server of its file system"
+            ) from None
+        try:
             yield
+        finally:
+            self._changing.release()
 
     async def put(self, resource: Resource) -> None:
         """Write a resource down, in the place of the one with its name, if there is one.

@@ -8,10 +8,10 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from partway.gateway.clock import Clock
-from partway.gateway.control.limits import CHANGE_END_TIMEOUT
+from partway.gateway.control.limits import CHANGE_END_TIMEOUT, MAX_CHANGES
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
-from partway.protocol.errors import ApiError, InternalServerError
+from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable
 
 _T = TypeVar("_T")
 
@@ -30,7 +30,16 @@ class UnbrokenWork:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Return what the work returns; it goes on where its caller is cancelled."""
+        """Return what the work returns; it goes on where its caller is cancelled.
+
+        Raises:
+            ServiceUnavailable: MAX_CHANGES are under way; the work is not begun.
+        """
+        if len(self._under_way) >= MAX_CHANGES:
+            work.close()
+            raise ServiceUnavailable(
+                f"{MAX_CHANGES} changes are under way; try again when some of them are done"
+            )
         task = asyncio.create_task(work, name="a change that is asked for")
         self._under_way.add(task)
         task.add_done_callback(self._over)

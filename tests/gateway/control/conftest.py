@@ -32,7 +32,7 @@ class AskedPlane:
     def __init__(self) -> None:
         self.now = 1_700_000_000.0
         self.store = MemoryStore()
-        self.resources = Resources(self.store)
+        self.resources = Resources(self.store, FakeClock())
         arns = Arns("eu-west-1", ACCOUNT)
         self.plane = ControlPlane(self.resources, arns, lambda: self.now, FakeClock())
 

@@ -48,7 +48,7 @@ class ApiGateway:
         self.settings = settings or Settings(images={"echo": CHAT, "chat": Program(("other",))})
         self.of = FakeFleet()
         self.now = 1000.0
-        self.resources = Resources(self.store)
+        self.resources = Resources(self.store, self.of.clock)
         self.keeper = EndpointKeeper(
             self.resources, self.of.fleet, self.settings, self.of.clock, self._time
         )
@@ -68,7 +68,7 @@ class ApiGateway:
             await self._fill()
         self.of.fleet.start(self.settings.endpoints)
         await self.keeper.start()
-        self.of.fleet.start(self.keeper.found)
+        self.keeper.run_found()
         await turns()
         return self
 

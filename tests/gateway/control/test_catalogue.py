@@ -18,6 +18,7 @@ from partway.gateway.control.limits import MAX_RESOURCE_BYTES
 from partway.gateway.control.resources import Resources
 from partway.gateway.store.memory import MemoryStore
 from partway.gateway.store.store import StoreError
+from tests.gateway.streams.fakes import FakeClock
 
 WORDS = [
     ("model", "model", "model/echo"),
@@ -27,7 +28,7 @@ WORDS = [
 
 
 def catalogue_of(store=None):
-    resources = Resources(store or MemoryStore())
+    resources = Resources(store or MemoryStore(), FakeClock())
     return Catalogue(resources, Arns("us-east-1", "000000000000"), lambda: 1700000000.12345)
 
 

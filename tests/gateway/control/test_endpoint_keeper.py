@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import threading
 
 import pytest
 
-from partway.gateway.control.limits import STORE_RETRY_INTERVAL
+from partway.gateway.control import planning
+from partway.gateway.control.limits import RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
+from partway.gateway.control.planned import DeploymentPlan, planned
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
+from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT, MODEL_DATA_STOP_TIMEOUT
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.control.kept_endpoints import ApiGateway
 from tests.gateway.fleet.fakes import turns
+from tests.wire.peers import eventually
 
 
 @pytest.fixture
@@ -242,9 +247,93 @@ async def test_what_cannot_be_run_any_more_says_why(started, state, tmp_path):
     config = "one" if state == "Updating" else "two"
     said = await after.until("InService" if state == "Updating" else "Failed", config)
     assert "local_roots" in said["FailureReason"]
-    if state == "InService":  # and is run again by settings that allow it
-        again = await started(after, settings=local)
-        await again.until("InService", "two")
+    if state == "Updating":
+        return
+    assert (await states(after))[0] == state  # nothing of it is written: that may change
+    after.keeper.give_way(local)
+    await after.keeper.run_again()
+    said = await after.until("InService", "two")
+    assert "FailureReason" not in said
+    assert await states(after) == ("InService", "two", None)
+
+
+async def hanging(monkeypatch, started, *names):
+    """A gateway whose endpoints of these names have their model data on a file system that is away.
+
+    Returns:
+        It before it is started, and what brings the file system back.
+    """
+    gateway = await started()
+    for name in (*names, "sound"):
+        await gateway.create(name)
+        await gateway.until("InService", "one", name)
+    await gateway.written()
+    await gateway.aclose()
+    back = threading.Event()
+
+    def looked_at(name, *rest):
+        assert name not in names or back.wait(30), "nobody has brought the file system back"
+        return planned(name, *rest)
+
+    monkeypatch.setattr(planning, "planned", looked_at)
+    monkeypatch.setattr(DeploymentPlan, "names_files", True)
+    return ApiGateway(gateway.store), back
+
+
+async def test_a_file_system_that_is_away_holds_up_its_own_endpoints_alone(started, monkeypatch):
+    """All of those are looked at at once, on threads of their own."""
+    names = [f"away{number}" for number in range(12)]
+    after, back = await hanging(monkeypatch, started, *names)
+    starting = asyncio.create_task(after.start())
+    await eventually(lambda: len(after.keeper._found) == 1)
+    after.of.clock.advance(RESTORE_TIMEOUT)
+    await starting
+    await after.until("InService", "one", "sound")
+    assert await after.state("away0") == ("Creating", "one")
+    back.set()
+    for name in names:
+        await after.until("InService", "one", name)
+    await after.aclose()
+
+
+async def test_what_is_not_found_in_time_is_tried_again_with_the_settings(started, monkeypatch):
+    after, back = await hanging(monkeypatch, started, "away")
+    starting = asyncio.create_task(after.start())
+    await eventually(lambda: len(after.keeper._found) == 1)
+    after.of.clock.advance(MODEL_DATA_LOOK_TIMEOUT)
+    await turns()
+    after.of.clock.advance(MODEL_DATA_STOP_TIMEOUT)
+    await starting
+    said = await after.until("Failed", "one", "away")
+    assert "must be mounted anew" in said["FailureReason"]
+    back.set()
+    after.keeper.give_way(after.settings)
+    await after.keeper.run_again()
+    await after.until("InService", "one", "away")
+    await after.aclose()
+
+
+async def test_one_that_is_deleted_while_it_is_planned_again_stays_deleted(started, monkeypatch):
+    gateway = await started()
+    await gateway.create()
+    await gateway.until("InService", "one")
+    await gateway.written()
+    after = await started(gateway, settings=with_endpoints(gateway, of_settings()))
+    after.keeper.give_way(with_endpoints(gateway))
+    after.of.fleet.remove("mine")
+    await eventually(lambda: after.of.fleet.status("mine") is None)
+    find_out = after.keeper.planning.endpoint_of
+
+    async def meanwhile(name, plan):
+        endpoint = await find_out(name, plan)
+        await after.call("DeleteEndpoint")
+        return endpoint
+
+    monkeypatch.setattr(after.keeper.planning, "endpoint_of", meanwhile)
+    await after.keeper.run_again()
+    assert await after.written() is None
+    assert after.of.fleet.status("mine") is None
+    assert after.running() == []
 
 
 # --- Settings ------------------------------------------------------------------------------------

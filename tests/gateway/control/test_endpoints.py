@@ -36,6 +36,21 @@ async def refusal(call):
     return caught.value.message
 
 
+def slow_once(gateway, monkeypatch):
+    """Have the next plan wait; returns events for that it does, and that it may go on."""
+    planning, asked, answers = gateway.keeper.planning, asyncio.Event(), asyncio.Event()
+    at_once = planning.endpoint_of
+
+    async def slowly(name, plan):
+        monkeypatch.setattr(planning, "endpoint_of", at_once)
+        asked.set()
+        await answers.wait()
+        return await at_once(name, plan)
+
+    monkeypatch.setattr(planning, "endpoint_of", slowly)
+    return asked, answers
+
+
 # --- Creating ------------------------------------------------------------------------------------
 
 
@@ -148,6 +163,37 @@ async def test_updates_that_are_asked_for_at_the_same_time_are_made_one_after_th
     assert isinstance(second, ValidationException)
     gateway.of.launcher.held.set()
     await gateway.until("InService", "two")
+
+
+async def test_nobody_waits_for_a_file_system_that_another_change_looks_at(gateway, monkeypatch):
+    await gateway.create()
+    await gateway.until("InService", "one")
+    asked, answers = slow_once(gateway, monkeypatch)
+    slow = asyncio.create_task(gateway.update("two"))
+    await asked.wait()
+    await gateway.create("other")
+    await gateway.weigh({"VariantName": "AllTraffic", "DesiredWeight": 2.0})
+    await gateway.until("InService", "one")
+    answers.set()
+    await slow
+    await gateway.until("InService", "two")
+
+
+async def test_a_change_of_what_has_changed_meanwhile_is_refused(gateway, monkeypatch):
+    """What it was made of is another: it would take back what the other one has done."""
+    await gateway.create()
+    await gateway.until("InService", "one")
+    asked, answers = slow_once(gateway, monkeypatch)
+    slow = asyncio.create_task(
+        gateway.weigh({"VariantName": "AllTraffic", "DesiredInstanceCount": 2})
+    )
+    await asked.wait()
+    await gateway.weigh({"VariantName": "AllTraffic", "DesiredWeight": 5.0})
+    await gateway.until("InService", "one")
+    answers.set()
+    assert "Cannot update in-progress endpoint" in await refusal(slow)
+    (variant,) = (await gateway.describe())["ProductionVariants"]
+    assert (variant["CurrentInstanceCount"], variant["CurrentWeight"]) == (1, 5.0)
 
 
 async def test_an_update_that_fails_leaves_what_served_and_says_why(gateway):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+
 import pytest
 
 from partway.gateway.control.local_paths import LocalRoots, is_local
@@ -47,13 +50,11 @@ def test_without_roots_nothing_may_be_named(folders):
 
 def test_what_leads_elsewhere_may_not(folders):
     root, beside = folders
-    (root / "out").symlink_to(beside)
     roots = LocalRoots([root])
     for location in (
         "/etc/passwd",
         str(beside),
         f"{root}/../models-of-others",
-        f"{root}/out/chat",
         f"file://elsewhere{root}/chat",
         f"file://{root}/chat?x",
         f"file:{root.name}",
@@ -63,8 +64,22 @@ def test_what_leads_elsewhere_may_not(folders):
         "file://[",
     ):
         assert not roots.allow(location), location
+        with pytest.raises(ValueError, match=r"below|URL"):
+            roots.path_of(location)
+
+
+def test_links_are_followed_only_where_a_file_may_be_looked_at(folders, monkeypatch):
+    """What is written is looked at on the loop's thread, which no file system may hold up."""
+    root, beside = folders
+    (root / "out").symlink_to(beside)
+    roots = LocalRoots([root])
     with pytest.raises(ValueError, match="must be below one of the local_roots"):
-        roots.path_of(str(beside))
+        roots.path_of(f"{root}/out/chat")
+    for looking in ("stat", "lstat", "readlink", "getcwd"):
+        monkeypatch.setattr(os, looking, lambda *_, **__: pytest.fail("a file is looked at"))
+    allowed = [roots.allow(f"{root}/{below}") for below in ("out/chat", "chat", "../elsewhere")]
+    monkeypatch.undo()
+    assert allowed == [True, True, False]
 
 
 def test_a_root_may_be_a_link_itself(folders, tmp_path):
@@ -73,7 +88,7 @@ def test_a_root_may_be_a_link_itself(folders, tmp_path):
     link.symlink_to(root)
     roots = LocalRoots([link])
     assert roots.path_of(f"{link}/chat") == root / "chat"
-    assert roots.allow(str(root))
+    assert roots.allow(f"{link}/chat")
 
 
 def test_links_in_a_circle_lead_nowhere(folders):
@@ -82,5 +97,5 @@ def test_links_in_a_circle_lead_nowhere(folders):
     (root / "circle").symlink_to(beside / "circle")
     (beside / "circle").symlink_to(root / "circle")
     roots = LocalRoots([root])
-    location = f"{root}/circle"
-    assert not roots.allow(location) or roots.path_of(location).is_relative_to(root)
+    with suppress(ValueError):
+        assert roots.path_of(f"{root}/circle").is_relative_to(root)

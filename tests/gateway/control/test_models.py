@@ -7,6 +7,7 @@ import pytest
 from partway.gateway.control.errors import ValidationException
 from partway.protocol.errors import AccessDenied
 from tests.gateway.control.conftest import ARN, ROLE, Limited
+from tests.gateway.streams.fakes import FakeClock
 
 CONTAINER = {
     "Image": "registry.example/echo:1",
@@ -125,7 +126,7 @@ async def test_each_operation_asks_leave_for_what_it_is_done_with(ask):
 async def test_what_was_made_is_there_for_the_next_gateway(ask):
     await ask.model("Echo", container=CONTAINER)
     before = await ask("DescribeModel", ModelName="Echo")
-    ask.resources.__init__(ask.store)
+    ask.resources.__init__(ask.store, FakeClock())
     assert list(ask.resources.all("model")) == []
     await ask.resources.load()
     assert await ask("DescribeModel", ModelName="Echo") == before

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from partway.gateway.control.limits import CHANGE_WAIT_TIMEOUT
 from partway.gateway.control.resources import Resource, Resources
 from partway.gateway.store.memory import MemoryStore
 from partway.gateway.store.store import StoreError
+from tests.gateway.streams.fakes import FakeClock
+from tests.wire.peers import eventually
 
 MODEL = Resource("model", "Echo", 1.5, 2.5, {"ModelName": "Echo"}, {"team": "a"}, {"x": [1]})
 
 
 async def resources_of(store):
-    resources = Resources(store)
+    resources = Resources(store, FakeClock())
     await resources.load()
     return resources
 
@@ -52,4 +57,22 @@ async def test_what_cannot_be_written_down_is_not_said_either(monkeypatch):
             await resources.put(Resource("model", "other", 1.0, 1.0))
         with pytest.raises(StoreError):
             await resources.delete(MODEL)
+    assert list(resources.all("model")) == [MODEL]
+
+
+async def test_a_change_waits_for_those_before_it_for_so_long():
+    clock = FakeClock()
+    resources = Resources(MemoryStore(), clock)
+
+    async def change():
+        async with resources.changing():
+            await resources.put(MODEL)
+
+    async with resources.changing():
+        later = asyncio.create_task(change())
+        await eventually(lambda: bool(clock.armed))
+        clock.advance(CHANGE_WAIT_TIMEOUT)
+        with pytest.raises(StoreError, match="have not been written for 30 s"):
+            await later
+    await change()
     assert list(resources.all("model")) == [MODEL]

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from partway.gateway.control.errors import NotWrittenDown
-from partway.gateway.control.limits import CHANGE_END_TIMEOUT
+from partway.gateway.control.limits import CHANGE_END_TIMEOUT, MAX_CHANGES
 from partway.gateway.control.unbroken import UnbrokenWork
-from partway.protocol.errors import AccessDenied
+from partway.protocol.errors import AccessDenied, ServiceUnavailable
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.peers import eventually
 
@@ -46,6 +46,27 @@ async def test_work_whose_caller_leaves_is_done_all_the_same_and_waited_for():
     go_on.set()
     await closing
     assert done.is_set()
+
+
+async def test_there_are_no_more_changes_than_that_be_their_callers_there_or_not():
+    go_on, done = asyncio.Event(), []
+
+    async def change():
+        await go_on.wait()
+        done.append(1)
+
+    work = UnbrokenWork(FakeClock())
+    callers = [asyncio.create_task(work.run(change())) for _ in range(MAX_CHANGES)]
+    await asyncio.sleep(0)
+    for caller in callers[1:]:
+        caller.cancel()
+    with pytest.raises(ServiceUnavailable, match="changes are under way; try again"):
+        await work.run(change())
+    go_on.set()
+    await callers[0]
+    await work.aclose()
+    await work.run(change())
+    assert len(done) == MAX_CHANGES + 1
 
 
 @pytest.mark.parametrize(
