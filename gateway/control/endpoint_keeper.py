@@ -180,8 +180,9 @@ class EndpointKeeper:
         try:
             self._fleet.apply(endpoint, anew=anew)
         except FleetStopping:
-            self._to_go_on.add(endpoint.name)  # the next gateway does
-        self._note_later(endpoint.name)
+            self._to_go_on.add(endpoint.name)  # the next gateway does, and this one not again
+        else:
+            self._note_later(endpoint.name)
 
     # --- The gateway's start and its settings ----------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from partway.gateway.clock import Clock
 from partway.gateway.control.limits import CHANGE_END_TIMEOUT, MAX_CHANGES
+from partway.gateway.serving.audit import ChangeGoesOn
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable
@@ -33,6 +34,7 @@ class UnbrokenWork:
         """Return what the work returns; it goes on where its caller is cancelled.
 
         Raises:
+            ChangeGoesOn: the caller is cancelled; with the work's task.
             ServiceUnavailable: MAX_CHANGES are under way; the work is not begun.
         """
         if len(self._under_way) >= MAX_CHANGES:
@@ -47,7 +49,7 @@ class UnbrokenWork:
             await asyncio.wait((task,))  # which, unlike an await of the task, does not cancel it
         except asyncio.CancelledError:
             task.add_done_callback(_log_failure)
-            raise
+            raise ChangeGoesOn(task) from None
         return task.result()
 
     def _over(self, task: asyncio.Task[Any]) -> None:
