@@ -1,4 +1,4 @@
-"""Planning: file systems are looked at on threads, for so long, and only where a plan names files."""
+"""Planning: files are looked at on threads, for so long, and only where a plan names any."""
 
 from __future__ import annotations
 
@@ -77,5 +77,5 @@ async def test_without_a_thread_it_is_for_later(monkeypatch):
         raise OSError("256 threads work on files already")
 
     monkeypatch.setattr(planning_module, "on_thread", no_thread)
-    with pytest.raises(ServiceUnavailable, match="256 threads.*try again later"):
+    with pytest.raises(ServiceUnavailable, match=r"256 threads.*try again later"):
         await Planning(Settings(), FakeClock()).endpoint_of("mine", with_data("/models"))
