@@ -6,7 +6,8 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from partway.gateway.access.authentication import (
@@ -86,6 +87,8 @@ class Gateway:
         data: where logs of instances and model data are kept; None to keep none.
         store: where what is made while the gateway runs is written down; the caller closes it after
             :meth:`drain`. None to keep it in memory alone.
+        kept_out: what no caller may name of this machine, beside what the settings name and
+            ``data``.
 
     Raises:
         PrincipalsError: the file of principals cannot be read, or is malformed.
@@ -100,6 +103,7 @@ class Gateway:
         dialler: Dialler = dial_container,
         data: DataDirectory | None = None,
         store: Store | None = None,
+        kept_out: Iterable[Path] = (),
     ) -> None:
         self.settings = settings
         self.store = MemoryStore() if store is None else store
@@ -129,7 +133,8 @@ class Gateway:
         folder = None if data is None else data.logs
         logs = LogOperations(folder, self.fleet.describe, arns, LoopClock())
         self.endpoints = EndpointKeeper(
-            self._resources, self.fleet, settings, LoopClock(), wall_clock
+            *(self._resources, self.fleet, settings, LoopClock(), wall_clock),
+            kept_out=(*kept_out, *_own_files(settings, data)),
         )
         operations = EndpointOperations(
             self._resources,
@@ -285,6 +290,12 @@ class Gateway:
                 self._leftovers.cancel()
                 await asyncio.wait((self._leftovers,))
             await self._provisions.aclose()
+
+
+def _own_files(settings: Settings, data: DataDirectory | None) -> Iterable[Path]:
+    """What the gateway reads and keeps that holds secrets."""
+    files = (settings.principals, settings.tls_key, None if data is None else data.path)
+    return [each for each in files if each is not None]
 
 
 def _authenticator(

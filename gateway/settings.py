@@ -37,6 +37,7 @@ from partway.gateway.configuration.expected import (
 from partway.gateway.configuration.messages import SettingsError, error_of
 from partway.gateway.configuration.reader import Document, checked, read_toml
 from partway.gateway.dialling import is_loopback
+from partway.gateway.endpoint_settings.callers import OF_THE_PLATFORM, Variables, check_roots
 from partway.gateway.endpoint_settings.flags import endpoint_of_flag
 from partway.gateway.endpoint_settings.reading import (
     Surroundings,
@@ -131,6 +132,9 @@ class ApiTable:
     """``[api]``: what callers of the API may have of this machine."""
 
     local_roots: Annotated[tuple[FolderPath, ...], array("an array of folders' paths")] = ()
+    environment: Annotated[tuple[Variables, ...], array("an array of variables' names")] = (
+        OF_THE_PLATFORM
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +202,7 @@ class Settings(_TopLevel):
         endpoints: the endpoints.
         images: commands that stand for images, by the images' names.
         local_roots: folders below which callers of the API may name files.
+        api_environment: patterns of the variables that callers of the API may give to programs.
         policy: of the streams of endpoints that are not of the settings.
         times: of those endpoints' instances.
     """
@@ -205,6 +210,7 @@ class Settings(_TopLevel):
     endpoints: tuple[Endpoint, ...] = ()
     images: Mapping[str, Program] = field(default_factory=dict)
     local_roots: tuple[Path, ...] = ()
+    api_environment: tuple[str, ...] = OF_THE_PLATFORM
     policy: StreamPolicy = field(default_factory=StreamPolicy)
     times: InstanceTimes = field(default_factory=InstanceTimes)
 
@@ -317,10 +323,12 @@ def load(
         endpoints=tuple(endpoints.values()),
         images=around.images,
         local_roots=tuple(_placed(root, folder) for root in file.api.local_roots),
+        api_environment=file.api.environment,
         policy=around.policy,
         times=around.times,
     )
     settings.check()
+    check_roots(settings.local_roots)
     return settings
 
 

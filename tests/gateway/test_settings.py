@@ -106,7 +106,7 @@ def test_flag_over_environment_over_toml_over_default(
 
 
 #: What tables become: they have no variable of their own.
-TABLES = {"endpoints", "images", "local_roots", "policy", "times"}
+TABLES = {"api_environment", "endpoints", "images", "local_roots", "policy", "times"}
 
 
 def test_every_setting_is_in_the_table():
@@ -161,6 +161,13 @@ def test_what_endpoints_of_the_api_have_from_the_file(toml):
     assert loaded.policy == StreamPolicy(lifetime=7)
     assert loaded.times == InstanceTimes(startup_timeout=5, stop_timeout=3)
     assert load({}, {}).local_roots == ()
+
+
+def test_what_callers_of_the_api_may_give_to_programs(toml):
+    assert load({}, {}).api_environment == ("SAGEMAKER_*",)
+    config = toml('[api]\nenvironment = ["TOKEN", "LD_*"]\n')
+    assert load({}, {}, config).api_environment == ("TOKEN", "LD_*")
+    assert load({}, {}, toml("[api]\nenvironment = []\n")).api_environment == ()
 
 
 def test_no_two_settings_have_the_same_variable():
