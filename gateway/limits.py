@@ -109,6 +109,10 @@ STREAM_LIFETIME: Final = 1800.0
 #: "Inference options": 60 s for a regular response, 8 minutes for one that streams).
 RESPONSE_LIFETIME: Final = 480.0
 
+#: Longest life of a request of InvokeEndpoint, from its admission to its answer's last byte: what
+#: dribbles keeps its place no longer than a response stream.
+REQUEST_LIFETIME: Final = 480.0
+
 # --- Opening a stream ----------------------------------------------------------------------------
 
 #: A container accepts a connection within 250 ms (clauses 1.1-2, 4-6).

@@ -285,7 +285,12 @@ def check_claim(
     """The first part of :func:`verify`: all that a request's body has no part in.
 
     Args:
-        request: as of :func:`verify`, and so are the others.
+        request: as it came.
+        claim: :func:`read_claim` of it.
+        credentials: the key that the claim names.
+        region: the one that this gateway answers for.
+        now: epoch seconds.
+        service: whose operation the request asks for.
 
     Raises:
         InvalidSignature: something that has to be signed is not, or scope or date do not fit.

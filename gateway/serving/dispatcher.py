@@ -23,8 +23,8 @@ from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.gathered_bytes import GatheredBytes
 from partway.gateway.serving.heads import check_head
-from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.payloads import PayloadRule
+from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.routes import Access, Leave, Route, find
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerError, InternalServerError
