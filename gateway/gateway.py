@@ -42,6 +42,7 @@ from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.crowd import Crowd
 from partway.gateway.serving.dispatcher import Dispatcher
+from partway.gateway.serving.gathered_bytes import GatheredBytes
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.http2 import Http2Server
 from partway.gateway.serving.listener import Listener
@@ -165,6 +166,7 @@ class Gateway:
             settings.allow_origins,
             self.streams.metrics.refused,
             trusted,
+            GatheredBytes(settings.max_gathered_bytes, settings.gathered_bytes_of_one),
         )
         self._http1 = Http1Server(dispatcher)
         self._http2 = Http2Server(
