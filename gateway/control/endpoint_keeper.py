@@ -7,6 +7,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from partway.gateway.clock import Clock, Timer
@@ -43,6 +44,7 @@ class EndpointKeeper:
         settings: of the gateway.
         clock: measures the time until a store that is full is tried again.
         wall_clock: returns epoch seconds.
+        kept_out: files and folders that no caller may name, below a root or not.
     """
 
     def __init__(
@@ -52,8 +54,9 @@ class EndpointKeeper:
         settings: Settings,
         clock: Clock,
         wall_clock: Callable[[], float],
+        kept_out: Iterable[Path] = (),
     ) -> None:
-        self.planning = Planning(settings, clock)
+        self.planning = Planning(settings, clock, kept_out)
         self._resources = resources
         self._fleet = fleet
         self._clock = clock

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from pathlib import Path
 
 from partway.gateway.clock import Clock
 from partway.gateway.control.errors import ValidationException
@@ -26,11 +28,13 @@ class Planning:
     Args:
         settings: of the gateway.
         clock: measures how long a file system has for its answer.
+        kept_out: files and folders that no caller may name, below a root or not.
     """
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, kept_out: Iterable[Path] = ()) -> None:
         self.settings = settings
         self._clock = clock
+        self._kept_out = tuple(kept_out)
         self._gpus: int | None = None
         self._counting = asyncio.Lock()
 
@@ -50,8 +54,9 @@ class Planning:
             settings.policy,
             settings.times,
             settings.images,
-            LocalRoots(settings.local_roots),
+            self._local_roots,
             self._gpus or 0,
+            settings.api_environment,
         )
         if not plan.names_files:
             return planned(name, plan, around)
@@ -70,4 +75,8 @@ class Planning:
 
     def allows_path(self, location: str) -> bool:
         """Whether callers may name a path of this machine, by what is written."""
-        return LocalRoots(self.settings.local_roots).allow(location)
+        return self._local_roots.allow(location)
+
+    @property
+    def _local_roots(self) -> LocalRoots:
+        return LocalRoots(self.settings.local_roots, self._kept_out)

@@ -99,3 +99,27 @@ def test_links_in_a_circle_lead_nowhere(folders):
     roots = LocalRoots([root])
     with suppress(ValueError):
         assert roots.path_of(f"{root}/circle").is_relative_to(root)
+
+
+def test_what_is_the_gateways_own_may_not(folders):
+    """Neither what is in it, nor a folder that it is in: a container sees all that is below."""
+    root, _ = folders
+    data, key = root / "gateway" / "data", root / "keys" / "tls.pem"
+    for each in (data, key.parent, root / "key"):
+        each.mkdir(parents=True)
+    key.touch()
+    (root / "link").symlink_to(data)
+    roots = LocalRoots([root], kept_out=[root / "link", key])
+    for location in (
+        str(root),
+        str(data),
+        f"{data}/models",
+        str(data.parent),
+        f"{root}/link",
+        str(key),
+        str(key.parent),
+    ):
+        with pytest.raises(ValueError, match=r"the gateway's own.*it must be elsewhere"):
+            roots.path_of(location)
+    for location in (f"{root}/chat", f"{root}/key", f"{root}/gateway/database"):
+        roots.path_of(location)
