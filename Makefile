@@ -11,7 +11,8 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
 .PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format bench bench-codecs bench-http2 bench-invoke \
-	bench-container bench-speech bench-text browser interop interop-js interop-pipecat answers sdk-python pipecat-python \
+	bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
+	answers sdk-python boto3-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -43,8 +44,8 @@ mutants: $(VENV)/installed-test  ## good containers pass; broken ones, and broke
 mutants-whole: export MUTANTS = whole
 mutants-whole: mutants  ## the same, and each broken container is tried on every check
 
-mutated: $(VENV)/installed-test  ## 2,000 requests of scripts, changed at random: the control plane answers each
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/gateway/control/mutated_check.py
+mutated: $(VENV)/installed-test  ## 4,000 requests of scripts and of AWS's clients, changed at random: each is answered
+	$(BIN)/python -m pytest -n 2 --one-loop $(PYTEST_ARGS) tests/gateway/control/mutated_check.py tests/wire/mutated_aws_requests_check.py
 
 good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs Go with gorilla, a JDK and Tomcat
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
@@ -87,6 +88,26 @@ sdk-python:
 		echo "make interop, make answers and make engine need an interpreter with AWS's SDK, Python 3.12 or newer:" >&2; \
 		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
+
+interop-boto3: boto3-python $(VENV)/installed-test  ## boto3 and the AWS CLI; CLIENTS_PYTHON is an interpreter that has them
+	CLIENTS_PYTHON=$(abspath $(CLIENTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/boto3_check.py
+
+boto3-python:
+	@[ -x "$(CLIENTS_PYTHON)" ] || { \
+		echo "make interop-boto3 needs an interpreter with boto3 and the AWS CLI:" >&2; \
+		echo "  python3 -m venv clients && clients/bin/pip install awscli==1.46.3 boto3==1.44.5" >&2; \
+		echo "  make interop-boto3 CLIENTS_PYTHON=clients/bin/python" >&2; exit 1; }
+
+interop-sagemaker: sagemaker-python $(VENV)/installed-test  ## the SageMaker Python SDK, versions 2 and 3
+	SAGEMAKER_PYTHON=$(abspath $(SAGEMAKER_PYTHON)) SAGEMAKER_CORE_PYTHON=$(abspath $(SAGEMAKER_CORE_PYTHON)) \
+		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/sagemaker_sdk_check.py
+
+sagemaker-python:
+	@[ -x "$(SAGEMAKER_PYTHON)" ] && [ -x "$(SAGEMAKER_CORE_PYTHON)" ] || { \
+		echo "make interop-sagemaker needs an interpreter for each version of the SDK, half a gigabyte:" >&2; \
+		echo "  python3 -m venv sdk2 && sdk2/bin/pip install 'sagemaker==2.257.7'" >&2; \
+		echo "  python3 -m venv sdk3 && sdk3/bin/pip install 'sagemaker-core==2.27.0'" >&2; \
+		echo "  make interop-sagemaker SAGEMAKER_PYTHON=sdk2/bin/python SAGEMAKER_CORE_PYTHON=sdk3/bin/python" >&2; exit 1; }
 
 interop-pipecat: pipecat-python $(VENV)/installed-test  ## pipecat at SageMaker's own host name; PIPECAT_PYTHON is an interpreter that has it
 	PIPECAT_PYTHON=$(abspath $(PIPECAT_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/pipecat_check.py

@@ -245,6 +245,23 @@ class Settings(_TopLevel):
             raise SettingsError("--tls-cert and --tls-key go together: give both, or neither")
         if self.tls_port is None and (self.tls_cert is not None or self.tls_names):
             raise SettingsError("a certificate needs a port: add --tls-port, as in --tls-port 8443")
+        _check_names(self.endpoints)
+
+
+def _check_names(endpoints: Iterable[Endpoint]) -> None:
+    """Refuse endpoints of one ARN: leave for the one would be leave for the other.
+
+    Raises:
+        SettingsError: the names of two differ only in case, and ARNs have them in lower case.
+    """
+    names: dict[str, str] = {}
+    for endpoint in endpoints:
+        other = names.setdefault(endpoint.name.lower(), endpoint.name)
+        if other != endpoint.name:
+            raise SettingsError(
+                f"endpoints {other} and {endpoint.name}: their names differ only in case, so both "
+                "would have the same ARN; one of them must have another name"
+            )
 
 
 def _share(of_all: int) -> int:

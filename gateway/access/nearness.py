@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -10,7 +10,11 @@ from partway.gateway.dialling import is_loopback
 from partway.protocol.errors import AccessDenied
 
 #: What proxies add (RFC 7239, RFC 9110 §7.6.3): who asks is behind them, wherever that may be.
-_OF_PROXIES: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+_OF_PROXIES: Final = frozenset(
+    {"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"}
+)
+#: And whatever begins so: ``-For``, ``-Host``, ``-Proto``, ``-Port`` and more.
+_FORWARDED: Final = "x-forwarded-"
 
 _WHAT_TO_DO: Final = (
     "without authentication the gateway is changed from its own machine alone, at 127.0.0.1 or "
@@ -21,32 +25,42 @@ _WHAT_TO_DO: Final = (
 
 def check_nearness(
     peer: str,
+    version: str,
     raw_headers: Iterable[tuple[str, str]],
-    headers: Mapping[str, str],
     proxies: Container[object],
 ) -> None:
     """Refuse who asks from elsewhere, where nobody is asked for their name.
 
     A web page whose own name is made to point here (DNS rebinding) comes from loopback too, but its
-    requests have that name for their host.
+    requests have that name for their host. A page of the gateway's own origin may be a container's,
+    which chooses the media type of its answers: no page is let in, wherever it is from.
 
     Args:
         peer: the address that the request's connection comes from.
+        version: of the request's HTTP.
         raw_headers: the request's, as they came.
-        headers: the same by case-insensitive name.
         proxies: addresses of proxies: what comes from them is somebody else's, unseen.
 
     Raises:
         AccessDenied: it comes from elsewhere, or may.
     """
-    hosts = [value for name, value in raw_headers if name.lower() in ("host", ":authority")]
+    fields = [(name.lower(), value) for name, value in raw_headers]
+    hosts = [value for name, value in fields if name in ("host", ":authority")]
     # As a socket of both IPs tells an address of IPv4.
     if not is_loopback(peer.removeprefix("::ffff:")):
         raise AccessDenied(f"this request comes from another machine; {_WHAT_TO_DO}")
-    if peer in proxies or any(name in headers for name in _OF_PROXIES):
+    if peer in proxies or any(_is_of_proxy(name) for name, _ in fields):
         raise AccessDenied(f"this request comes through a proxy; {_WHAT_TO_DO}")
+    if version not in ("1.1", "2"):  # proxies that are told nothing else still ask by 1.0
+        raise AccessDenied(f"this request's HTTP is older than 1.1, as a proxy's; {_WHAT_TO_DO}")
+    if any(name == "origin" for name, _ in fields):
+        raise AccessDenied(f"this request comes from a web page; {_WHAT_TO_DO}")
     if not hosts or not all(map(_names_loopback, hosts)):
         raise AccessDenied(f"this request's Host must be this machine's loopback; {_WHAT_TO_DO}")
+
+
+def _is_of_proxy(name: str) -> bool:
+    return name in _OF_PROXIES or name.startswith(_FORWARDED)
 
 
 def _names_loopback(authority: str) -> bool:

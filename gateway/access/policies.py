@@ -29,14 +29,14 @@ def is_action(pattern: str) -> bool:
 def is_resource(pattern: str) -> bool:
     """Whether a pattern is one of resources: ``*``, or an ARN's six parts.
 
-    SageMaker's must be in lower case, as the names in its ARNs are: another would fit nothing.
+    SageMaker's must be in lower case, its name too, as its ARNs are: another would fit nothing.
     """
     if pattern in EVERYTHING:
         return True
     arn = _ARN.fullmatch(pattern)
     if arn is None or len(pattern) > _MAX_ARN:
         return False
-    return arn["service"] != "sagemaker" or pattern == pattern.lower()
+    return arn["service"].lower() != "sagemaker" or pattern == pattern.lower()
 
 
 class Policy:

@@ -245,7 +245,7 @@ async def _serve(
         if stop.is_set():
             return 0
         if not gateway.fleet.describe():
-            log.warning("no endpoint is set, so every stream is refused: add --endpoint NAME=URL")
+            log.warning("no endpoint yet: add --endpoint NAME=URL, or create one with boto3")
         for url, authority in zip(urls, ("", "" if tls is None else tls.authority), strict=False):
             print(f"listening on {url}{authority}", flush=True)
         if tls is not None:

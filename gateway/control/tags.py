@@ -109,14 +109,15 @@ class TagOperations:
     def _allowed(
         self, identity: Identity, action: str, members: Mapping[str, Any]
     ) -> tuple[Kind, str]:
-        """Kind and name of a resource that is named by its ARN."""
+        """Kind and name of a resource that is named by its ARN, in whatever case."""
         arn: str = members["ResourceArn"]
-        identity.check(f"sagemaker:{action}", arn)
         _, _, resource = arn.rpartition(":")
+        before, _, name = resource.partition("/")
         for kind in KINDS:
-            before, _, name = resource.partition("/")
-            if before == kind and name and self._catalogue.arn(kind, name) == arn.lower():
+            if before.lower() == kind and name and self._catalogue.arn(kind, name) == arn.lower():
+                self._catalogue.allowed(identity, action, kind, name)
                 return kind, name
+        identity.check(f"sagemaker:{action}", arn)  # who may do nothing learns nothing
         kinds = ", ".join(KINDS)
         raise ValidationException(
             f'Could not find resource "{arn}"; it must be of this account and region, and one of: '

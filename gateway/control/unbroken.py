@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from partway.gateway.clock import Clock
 from partway.gateway.control.limits import CHANGE_END_TIMEOUT
+from partway.gateway.serving.audit import ChangeGoesOn
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, InternalServerError
@@ -30,7 +31,11 @@ class UnbrokenWork:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Return what the work returns; it goes on where its caller is cancelled."""
+        """Return what the work returns; it goes on where its caller is cancelled.
+
+        Raises:
+            ChangeGoesOn: the caller is cancelled; with the work's task.
+        """
         task = asyncio.create_task(work, name="a change that is asked for")
         self._under_way.add(task)
         task.add_done_callback(self._over)
@@ -38,7 +43,7 @@ class UnbrokenWork:
             await asyncio.wait((task,))  # which, unlike an await of the task, does not cancel it
         except asyncio.CancelledError:
             task.add_done_callback(_log_failure)
-            raise
+            raise ChangeGoesOn(task) from None
         return task.result()
 
     def _over(self, task: asyncio.Task[Any]) -> None:

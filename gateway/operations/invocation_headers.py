@@ -31,6 +31,13 @@ CLOSED_SESSION: Final = "X-Amzn-SageMaker-Closed-Session-Id"
 #: In place of a session's id: begin one.
 BEGIN_SESSION: Final = "NEW_SESSION"
 
+#: Of each answer: the container chooses its media type, and a browser is to make no page of this
+#: origin of it, nor one of bytes whose type is another.
+NO_PAGE: Final[Mapping[str, str]] = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox",
+}
+
 _LONG, _SHORT = 1024, 64
 _SESSION_ID = r"[a-zA-Z0-9](?:-*[a-zA-Z0-9])*"
 _MAX_SESSION: Final = 256

@@ -12,6 +12,7 @@ from partway.gateway.operations.invocation_headers import (
     CLOSED_SESSION,
     CUSTOM_ATTRIBUTES,
     NEW_SESSION,
+    NO_PAGE,
     SESSION,
     TARGET_VARIANT,
     begun_session,
@@ -72,6 +73,7 @@ class InvokeEndpoint:
             back = handed_back(invoked.head.headers, _HANDED_BACK)
             self._keep_sessions(identity, endpoint, invoked, back)
             back["x-Amzn-Invoked-Production-Variant"] = invoked.lease.variant
+            back |= NO_PAGE
             await _pass_on(exchange, invoked, back)
 
     def _keep_sessions(

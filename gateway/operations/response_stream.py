@@ -19,6 +19,7 @@ from partway.gateway.operations.invocation_headers import (
     CUSTOM_ATTRIBUTES,
     EXPLANATIONS,
     INVOKE_HEADERS,
+    NO_PAGE,
     SESSION,
     TARGET_MODEL,
     TARGET_VARIANT,
@@ -124,5 +125,6 @@ def _head(invoked: Invoked) -> dict[str, str]:
     return {
         "Content-Type": CONTENT_TYPE,
         "x-Amzn-Invoked-Production-Variant": invoked.lease.variant,
+        **NO_PAGE,
         **handed_back(invoked.head.headers, _HANDED_BACK),
     }

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.plain_text import cut
@@ -19,6 +20,18 @@ from partway.protocol.limits import LOGGED_CHARACTERS
 log = logging.getLogger("partway.audit")
 # Whatever the level of the log: changes are few, and what is quiet elsewhere is to be seen here.
 log.setLevel(logging.INFO)
+
+
+class ChangeGoesOn(asyncio.CancelledError):
+    """Who asked for a change is cancelled, and the change is made all the same.
+
+    Args:
+        change: what makes it.
+    """
+
+    def __init__(self, change: asyncio.Task[Any]) -> None:
+        super().__init__()
+        self.change = change
 
 
 class AskedLeave:
@@ -54,13 +67,17 @@ class AskedLeave:
         if self._route.leave is Leave.OF_OPERATION and not self._asked:
             raise AssertionError(f"{self._route.name} must ask for its sender's leave, and has not")
 
-    def tell(self, exchange: Exchange, outcome: str) -> None:
-        """Log what was asked for, and what came of it.
+    def tell(self, exchange: Exchange, error: BaseException | None = None) -> None:
+        """Log what was asked for, and what came of it, if it is a change.
 
         Of what strangers ask for there is no line: they could fill the log with them. That they
         were refused is in the dispatcher's, which are bounded.
+
+        Args:
+            exchange: the request.
+            error: what its operation ended with; None if it did what was asked for.
         """
-        if self._sender is None:
+        if self._sender is None or not self._route.changes:
             return
         actions = dict.fromkeys(action for action, _ in self._asked) or [self._route.action]
         resources = dict.fromkeys(resource for _, resource in self._asked)
@@ -72,14 +89,37 @@ class AskedLeave:
                 resource=cut(" ".join(resources), LOGGED_CHARACTERS) or None,
                 request_id=exchange.request_id,
                 peer=exchange.peer,
-                outcome=outcome,
+                outcome=self._outcome(error),
             )
         )
+
+    def tell_later(self, exchange: Exchange, change: asyncio.Task[Any]) -> None:
+        """Log the same when the change is over, which goes on without its client."""
+
+        def over(change: asyncio.Task[Any]) -> None:
+            cancelled = asyncio.CancelledError() if change.cancelled() else None
+            self.tell(exchange, cancelled or change.exception())
+
+        change.add_done_callback(over)
+
+    def _outcome(self, error: BaseException | None) -> str:
+        match error:
+            case None:
+                return "done"
+            case ApiError():
+                return error.name
+            case ConnectionError() | asyncio.CancelledError():
+                # Operations ask for leave before all else.
+                return "broken off" if self._asked else "not begun"
+            case _:
+                return InternalServerError.name
 
 
 @contextmanager
 def audited(route: Route, exchange: Exchange) -> Iterator[AskedLeave]:
     """Log what comes of a request, if it is one for a change; and see that leave is asked for.
+
+    There is one line, when the change is over: behind the request's end, where its client leaves.
 
     Args:
         route: the request's.
@@ -89,18 +129,14 @@ def audited(route: Route, exchange: Exchange) -> Iterator[AskedLeave]:
         What notes the leave that is asked for.
     """
     asked = AskedLeave(route)
-    outcome = InternalServerError.name
     try:
         yield asked
         if route.access is not Access.ANYONE:
             asked.check()
-        outcome = "done"
-    except ApiError as error:
-        outcome = error.name
+    except ChangeGoesOn as left:
+        asked.tell_later(exchange, left.change)
         raise
-    except (ConnectionError, asyncio.CancelledError):
-        outcome = "client left"
+    except BaseException as error:
+        asked.tell(exchange, error)
         raise
-    finally:
-        if route.changes:
-            asked.tell(exchange, outcome)
+    asked.tell(exchange)

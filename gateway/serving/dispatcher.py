@@ -119,7 +119,7 @@ class Dispatcher:
             service=route.service,
         )
         if route.control and identity.principal is None:
-            check_nearness(exchange.peer, headers, exchange.headers, self._proxies)
+            check_nearness(exchange.peer, exchange.version, headers, self._proxies)
         check_origin(exchange.headers, self._allow_origins, encrypted=exchange.encrypted)
         return identity
 

@@ -150,7 +150,6 @@ class Load:
         self._ended.set()
 
 
-@pytest.mark.clause("5-4", "5-6", "5-7")
 async def test_from_the_model_to_the_deletion_under_load(gateway):
     script = await asyncio.to_thread(gateway.start)
 
@@ -185,7 +184,6 @@ async def test_from_the_model_to_the_deletion_under_load(gateway):
     assert await asyncio.to_thread(script.names) == ["own"]
 
 
-@pytest.mark.clause("5-6")
 def test_what_never_comes_into_service(gateway):
     script = gateway.start()
     script.model("good", "good:1")

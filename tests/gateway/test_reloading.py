@@ -102,14 +102,18 @@ async def test_a_file_that_is_being_written_is_not_read_half(of, following):
     assert running(of) == ["a", "a", "b"]
 
 
-async def test_a_file_with_a_fault_changes_nothing(of, following, caplog):
-    following.path.write_text(TWO + "lifetme = 3\n")
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [("lifetme = 3\n", "lifetme"), ('[endpoints.A]\ncommand = "serve"\n', "endpoints a and A")],
+)
+async def test_a_file_with_a_fault_changes_nothing(of, following, caplog, fault, named):
+    following.path.write_text(TWO + fault)
     following.reload()
     await taken(following)
     assert running(of) == ["a"]
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith("changed settings are not taken reason=")
-    assert "lifetme" in said
+    assert named in said
 
 
 async def test_a_file_that_is_gone_changes_nothing(of, following, caplog):

@@ -231,6 +231,10 @@ def test_a_certificate_and_its_key(toml):
             "--account: '12' was given; it must be the 12 digits of an AWS account",
         ),
         ({"host": "0.0.0.0"}, "add --auth sigv4, or --insecure"),
+        (
+            {"endpoints": ["echo=http://a:1", "chat=http://b:1", "Echo=http://c:1"]},
+            "endpoints echo and Echo: their names differ only in case, so both would have the same",
+        ),
     ],
 )
 def test_what_does_not_go_together(flags, what):
@@ -351,6 +355,16 @@ def test_containers_behind_tls_and_their_roots(toml, ca):
 def test_roots_that_are_of_no_use(toml, table, flags, what):
     config = toml(f"[endpoints.a]\n{table}")
     assert wrong(flags, {}, config).endswith(what.replace("FOLDER", str(config.parent)))
+
+
+@pytest.mark.parametrize("flags", [{}, {"endpoints": ["ECHO=http://c:1"]}])
+def test_no_two_endpoints_have_the_same_arn(toml, flags):
+    other = "" if flags else "[endpoints.ECHO]\nurl = 'http://b:1'\n"
+    config = toml(f"[endpoints.echo]\nurl = 'http://a:1'\n{other}")
+    assert wrong(flags, {}, config) == (
+        "endpoints echo and ECHO: their names differ only in case, so both would have the same "
+        "ARN; one of them must have another name"
+    )
 
 
 def test_an_endpoint_of_the_command_line_takes_the_place_of_its_namesake(toml):

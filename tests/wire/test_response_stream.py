@@ -88,6 +88,8 @@ async def test_the_whole_of_it(streaming, container):
         "x-amzn-sagemaker-content-type": "text/plain",
         "x-amzn-sagemaker-custom-attributes": "trace=1",
     }
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"] == "sandbox"
     invocation.send(chunked([b"Hello ", b"W\xff\x00rld"]))
     assert await client.parts() == [b"Hello ", b"W\xff\x00rld"]
     assert b"".join(client.raw) == part(b"Hello ") + part(b"W\xff\x00rld")

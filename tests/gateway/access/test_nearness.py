@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from multidict import CIMultiDict
 
 from partway.gateway.access.nearness import check_nearness
 from partway.protocol.errors import AccessDenied
@@ -11,10 +10,12 @@ from partway.protocol.errors import AccessDenied
 LOCALHOST = ("Host", "localhost:8090")
 
 
-def refusal(*headers: tuple[str, str], peer: str = "127.0.0.1", proxies=()) -> str:
+def refusal(
+    *headers: tuple[str, str], peer: str = "127.0.0.1", version: str = "1.1", proxies=()
+) -> str:
     """What is said to a request's sender; empty where nothing is."""
     try:
-        check_nearness(peer, headers, CIMultiDict(headers), proxies)
+        check_nearness(peer, version, headers, proxies)
     except AccessDenied as error:
         return error.message
     return ""
@@ -57,10 +58,24 @@ def test_a_request_without_a_host_may_be_for_anybody():
 
 
 @pytest.mark.parametrize(
-    "header", ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Real-IP", "Via"]
-)
+    "header",
+    ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Real-IP", "Via", "X-Forwarded-Proto",
+     "X-Forwarded-Port", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP"],
+)  # fmt: skip
 def test_what_a_proxy_says_it_brings_comes_from_elsewhere(header):
     assert "comes through a proxy" in refusal(LOCALHOST, (header, "127.0.0.1"))
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"), [("0.9", True), ("1.0", True), ("1.1", False), ("2", False)]
+)
+def test_proxies_that_are_told_nothing_ask_by_an_older_http(version, refused):
+    assert ("older than 1.1" in refusal(LOCALHOST, version=version)) is refused
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:8090", "https://localhost", "null", ""])
+def test_no_page_is_let_in_not_even_of_the_gateways_own_origin(origin):
+    assert "comes from a web page" in refusal(LOCALHOST, ("origin", origin))
 
 
 def test_a_proxy_of_this_machine_that_says_nothing():

@@ -109,7 +109,8 @@ def test_what_an_action_is(pattern, good):
         ("", False), ("**", False), ("echo", False), ("arn:aws:sagemaker:endpoint/x", False),
         ("arn:aws:sagemaker:*", False), (ARN, True), (ARN + "x y", False), (ARN + "x\n", False),
         (ARN + "x" * 512, False), (ARN + "Echo", False),
-        (ARN + "\N{KELVIN SIGN}", False),
+        (ARN + "\N{KELVIN SIGN}", False), ("arn:aws:SageMaker:*:*:model/Echo", False),
+        ("arn:aws:SageMaker:*:*:model/*", False),
     ],
 )  # fmt: skip
 def test_what_a_resource_is(pattern, good):

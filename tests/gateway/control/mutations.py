@@ -81,7 +81,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 #: What stands in the place of a value.
-_JUNK: list[Any] = [
+JUNK: list[Any] = [
     None, True, False, 0, -1, 1, 1.5, 2**31, 2**63, 10**400, -1e308, 1e400, "", "a", "é",
     "\0", "\ud800", "a" * 64, "a" * 70_000, "-", "a/b", "../..", "/etc/passwd",
     "file:///etc/passwd", "s3://", "\r\nX: y", "MultiModel", [], {}, [None], [[[]]], [{}], {"": {}},
@@ -112,10 +112,10 @@ def mutations(count: int, seed: int) -> Iterator[Mutated]:
         operation, members = draw.choice(REQUESTS)
         members = copy.deepcopy(members)
         for _ in range(draw.choice([0, 1, 1, 1, 2, 3])):
-            _change_json(draw, members)
+            change_json(draw, members)
         body = json.dumps(members).encode()
         if draw.random() < 0.2:
-            body = _change_bytes(draw, body)
+            body = change_bytes(draw, body)
         yield Mutated(*_head(draw, operation), body)
 
 
@@ -142,10 +142,11 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _places(value[key])
 
 
-def _change_json(draw: random.Random, members: dict[str, Any]) -> None:
+def change_json(draw: random.Random, members: dict[str, Any]) -> None:
+    """Change something of a request's members at random."""
     places = list(_places(members))
     if not places:
-        members[draw.choice(["ModelName", "x"])] = copy.deepcopy(draw.choice(_JUNK))
+        members[draw.choice(["ModelName", "x"])] = copy.deepcopy(draw.choice(JUNK))
         return
     container, key = draw.choice(places)
     match draw.randrange(6):
@@ -159,10 +160,11 @@ def _change_json(draw: random.Random, members: dict[str, Any]) -> None:
             _, other = draw.choice(REQUESTS)
             container[key] = copy.deepcopy(draw.choice(list(other.values())))
         case _:
-            container[key] = copy.deepcopy(draw.choice(_JUNK))
+            container[key] = copy.deepcopy(draw.choice(JUNK))
 
 
-def _change_bytes(draw: random.Random, body: bytes) -> bytes:
+def change_bytes(draw: random.Random, body: bytes) -> bytes:
+    """The bytes with a change at random."""
     at = draw.randrange(len(body) + 1)
     match draw.randrange(5):
         case 0:

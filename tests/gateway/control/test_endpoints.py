@@ -39,7 +39,6 @@ async def refusal(call):
 # --- Creating ------------------------------------------------------------------------------------
 
 
-@pytest.mark.clause("5-6")
 async def test_an_endpoint_is_seen_being_created_before_its_creation_is_answered(gateway):
     gateway.of.launcher.held = asyncio.Event()
     answer = await gateway.call(
@@ -67,7 +66,6 @@ async def test_an_endpoint_is_seen_being_created_before_its_creation_is_answered
     assert said["ProductionVariants"][0]["DeployedImages"][0]["SpecifiedImage"] == "echo"
 
 
-@pytest.mark.clause("5-6")
 async def test_names_that_are_taken_and_names_that_are_not(gateway):
     await gateway.create()
     taken = f'Cannot create already existing endpoint "{ARN}".'
@@ -100,7 +98,6 @@ async def test_what_never_comes_into_service_has_failed_and_can_only_be_deleted(
 # --- Updating ------------------------------------------------------------------------------------
 
 
-@pytest.mark.clause("5-6")
 async def test_an_update_comes_up_beside_what_serves(gateway):
     await gateway.create()
     await gateway.until("InService", "one")
@@ -117,7 +114,6 @@ async def test_an_update_comes_up_beside_what_serves(gateway):
     assert gateway.commands() == ["other", "other"]
 
 
-@pytest.mark.clause("5-6")
 async def test_two_changes_at_once(gateway):
     gateway.of.launcher.held = asyncio.Event()
     await gateway.create()
@@ -254,7 +250,6 @@ async def test_what_an_update_retains(gateway, members, count, weight):
 # --- Deleting ------------------------------------------------------------------------------------
 
 
-@pytest.mark.clause("5-6")
 async def test_an_endpoint_is_gone_when_its_instances_are(gateway):
     await gateway.create()
     await gateway.until("InService", "one")

@@ -15,7 +15,7 @@ from partway.gateway.store.memory import MemoryStore
 from partway.gateway.store.store import StoreError
 from tests.gateway.control.aws_client import ARN, PRINCIPALS, READING, sagemaker, send, signed
 from tests.wire.conftest import container, gateway_for
-from tests.wire.peers import RunningGateway
+from tests.wire.peers import RunningGateway, eventually, soon
 from tests.wire.plain_requests import FORMS
 
 __all__ = ["container", "gateway_for"]
@@ -193,6 +193,19 @@ async def test_it_answers_over_each_http(gateway_for, form):
     assert (status, json.loads(answer)["__type"]) == (400, "ValidationException")
 
 
+async def test_a_proxy_that_is_told_nothing_else_is_known_by_its_http(gateway_for):
+    gateway = await gateway_for()
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    writer.write(
+        b"POST / HTTP/1.0\r\nHost: localhost\r\nX-Amz-Target: SageMaker.ListModels\r\n"
+        b"Content-Type: application/x-amz-json-1.1\r\nContent-Length: 2\r\n\r\n{}"
+    )
+    head, _, body = (await soon(reader.read(), "the answer")).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.startswith(b"HTTP/1.0 400 ")
+    assert json.loads(body)["__type"] == "AccessDeniedException"
+
+
 async def test_what_was_made_is_there_for_the_next_gateway(gateway_for):
     store = MemoryStore()
 
@@ -236,8 +249,12 @@ async def test_a_gateway_whose_store_cannot_be_read_does_not_start(monkeypatch):
         await Gateway(Settings(port=0), store=store).start()
 
 
-async def test_a_change_whose_client_leaves_is_made_and_known(gateway_for, monkeypatch):
+@pytest.mark.parametrize("full", [False, True])
+async def test_a_change_whose_client_leaves_is_made_and_known(
+    gateway_for, monkeypatch, caplog, full
+):
     """What is written down and what is said would differ, if the change were broken off between."""
+    caplog.set_level("INFO", "partway")
     store = MemoryStore()
     gateway: RunningGateway = await gateway_for(store=store)
     began, go_on, written = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -246,8 +263,10 @@ async def test_a_change_whose_client_leaves_is_made_and_known(gateway_for, monke
     async def slow(*changes):
         began.set()
         await go_on.wait()
-        await write(*changes)
         written.set()
+        if full:
+            raise StoreError("No space left on device")
+        await write(*changes)
 
     monkeypatch.setattr(store, "write", slow)
     client = await FORMS["length"].connect(gateway)
@@ -256,7 +275,18 @@ async def test_a_change_whose_client_leaves_is_made_and_known(gateway_for, monke
     client.ask("/", body, head, **{"content-type": "application/json", "authority": "localhost"})
     await began.wait()
     client.leave()
+    await eventually(lambda: "client left" in caplog.text)
+    assert audit_of(caplog) == []
     go_on.set()
     await written.wait()
     found = await asyncio.to_thread(sagemaker(gateway.port).list_models)
-    assert [each["ModelName"] for each in found["Models"]] == ["Echo"]
+    assert [each["ModelName"] for each in found["Models"]] == ([] if full else ["Echo"])
+    outcome = "InternalServerError" if full else "done"
+    await eventually(lambda: bool(audit_of(caplog)))
+    assert audit_of(caplog) == [("sagemaker:CreateModel", f"{ARN}model/echo", outcome)]
+
+
+def audit_of(caplog):
+    """Action, resource and outcome of each change in the log."""
+    lines = [record.msg.fields for record in caplog.records if record.name == "partway.audit"]
+    return [(line["action"], line["resource"], line["outcome"]) for line in lines]

@@ -37,6 +37,20 @@ async def test_what_has_tags_is_found_by_its_arn_in_any_case(ask):
 
 
 @pytest.mark.parametrize(
+    ("operation", "members"),
+    [("ListTags", {}), ("AddTags", {"Tags": tags(a="b")}), ("DeleteTags", {"TagKeys": ["a"]})],
+)
+async def test_leave_is_for_the_resource_and_not_for_how_its_arn_is_written(
+    ask, operation, members
+):
+    arn = await ask.model("Echo")
+    asked = Limited(f"sagemaker:{operation}")
+    for written in (f"{ARN}model/ECHO", f"{ARN}MODEL/Echo", arn):
+        await ask(operation, asked.identity, ResourceArn=written, **members)
+    assert {resource for _, resource in asked.asked} == {arn}
+
+
+@pytest.mark.parametrize(
     ("arn", "said"),
     [
         (f"{ARN}model/none", f'Could not find model "{ARN}model/none".'),

@@ -9,6 +9,7 @@ import pytest
 from partway.gateway.control.errors import NotWrittenDown
 from partway.gateway.control.limits import CHANGE_END_TIMEOUT
 from partway.gateway.control.unbroken import UnbrokenWork
+from partway.gateway.serving.audit import ChangeGoesOn
 from partway.protocol.errors import AccessDenied
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.peers import eventually
@@ -42,10 +43,13 @@ async def test_work_whose_caller_leaves_is_done_all_the_same_and_waited_for():
     caller.cancel()
     await asyncio.wait((caller,))
     assert caller.cancelled()
+    with pytest.raises(ChangeGoesOn) as left:
+        await caller
     closing = asyncio.create_task(work.aclose())
     go_on.set()
     await closing
     assert done.is_set()
+    assert left.value.change.done()
 
 
 @pytest.mark.parametrize(

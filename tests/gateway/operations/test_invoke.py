@@ -160,6 +160,7 @@ async def test_every_member_goes_along_and_comes_back(asking):
     }
     assert metadata["HTTPStatusCode"] == 200
     assert "set-cookie" not in metadata["HTTPHeaders"]
+    assert_no_page(metadata["HTTPHeaders"])
     prefix = "X-Amzn-SageMaker-"
     assert container.calls[0].heads[0].decode().split("\r\n") == [
         "POST /invocations HTTP/1.1",
@@ -179,6 +180,18 @@ async def test_every_member_goes_along_and_comes_back(asking):
         "",
         "",
     ]
+
+
+def assert_no_page(headers):
+    """A browser is to make no page of what a container answers: it would be of our origin."""
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"] == "sandbox"
+
+
+async def test_an_answer_in_pieces_is_no_page_either(asking):
+    pieces = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
+    boto, _ = await asking(saying(pieces, b"3\r\n<p>\r\n", b"0\r\n\r\n"))
+    assert_no_page((await boto.invoke())["ResponseMetadata"]["HTTPHeaders"])
 
 
 async def test_no_header_is_made_up(asking):

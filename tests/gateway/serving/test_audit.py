@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.serving.audit import AskedLeave, audited
+from partway.gateway.serving.audit import AskedLeave, ChangeGoesOn, audited
 from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.routes import Access, Leave, Route
 from partway.log_lines import LogLine
@@ -74,14 +74,54 @@ def test_a_change_that_asks_for_several_things_names_each_once(lines):
     ("error", "outcome"),
     [
         (InputValidationError("no"), "InputValidationError"),
-        (ClientLeft(), "client left"),
-        (asyncio.CancelledError(), "client left"),
+        (ClientLeft(), "broken off"),
+        (asyncio.CancelledError(), "broken off"),
         (ZeroDivisionError("secret"), "InternalServerError"),
     ],
 )
 def test_what_came_of_it(lines, error, outcome):
     with pytest.raises(type(error)):
         run(CREATE, SOMEBODY, ("sagemaker:CreateModel", MODEL), error=error)
+    (line,) = lines()
+    assert (line["outcome"], line["resource"]) == (outcome, MODEL)
+    assert "secret" not in str(line)
+
+
+@pytest.mark.parametrize("error", [ClientLeft(), asyncio.CancelledError()])
+def test_a_change_whose_client_left_before_it_was_begun(lines, error):
+    with pytest.raises(type(error)):
+        run(CREATE, SOMEBODY, error=error)
+    (line,) = lines()
+    assert (line["outcome"], line["resource"]) == ("not begun", None)
+    assert (line["principal"], line["action"]) == ("somebody", "sagemaker:CreateModel")
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, "done"),
+        (InputValidationError("no"), "InputValidationError"),
+        (ZeroDivisionError("secret"), "InternalServerError"),
+        (asyncio.CancelledError(), "broken off"),
+    ],
+)
+async def test_a_change_that_goes_on_without_its_client_is_told_when_it_is_over(
+    lines, error, outcome
+):
+    go_on = asyncio.Event()
+
+    async def change():
+        await go_on.wait()
+        if error is not None:
+            raise error
+
+    task = asyncio.create_task(change())
+    asks = ("sagemaker:CreateModel", MODEL)
+    with pytest.raises(asyncio.CancelledError):
+        run(CREATE, SOMEBODY, asks, error=ChangeGoesOn(task))
+    assert lines() == []
+    go_on.set()
+    await asyncio.wait((task,))
     (line,) = lines()
     assert (line["outcome"], line["resource"]) == (outcome, MODEL)
     assert "secret" not in str(line)

@@ -270,10 +270,11 @@ async def test_where_nobody_is_asked_it_is_reached_from_this_machine_alone(
 
 
 @pytest.mark.clause("3-4")
-async def test_a_page_of_elsewhere_changes_nothing_from_this_machine_either():
-    steps = Steps(identity=ANYBODY, **CONTROL)
-    origin = ("Origin", "https://evil.example")
-    exchange = await steps.ask(LOCALHOST, origin, peer="127.0.0.1")
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost:8090", "https://a"])
+async def test_no_page_changes_anything_from_this_machine_either(origin):
+    """Not even one that may open streams: the gateway's own origin has containers' answers."""
+    steps = Steps(identity=ANYBODY, allow_origins=["https://a"], **CONTROL)
+    exchange = await steps.ask(LOCALHOST, ("Origin", origin), peer="127.0.0.1")
     assert [step[0] for step in steps.taken] == ["who"]
     assert exchange.responses[0][0] == 403
 

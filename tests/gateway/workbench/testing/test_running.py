@@ -189,7 +189,7 @@ def test_without_a_token_a_url_opens_nothing(gateway: RunningGateway) -> None:
 def test_botocore_finds_it_by_its_environment(
     gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It signs, trusts the CA, and is told that the gateway has no such operation."""
+    """It signs, trusts the CA, and is told what a container that only streams has answered."""
     monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name, value in gateway.environment.items():
@@ -198,7 +198,8 @@ def test_botocore_finds_it_by_its_environment(
     assert client.meta.endpoint_url == gateway.url
     with pytest.raises(botocore.exceptions.ClientError) as refused:
         client.invoke_endpoint(EndpointName=gateway.endpoint_name, Body=b"hi")
-    assert refused.value.response["Error"]["Code"] == "UnknownOperationException"
+    assert refused.value.response["Error"]["Code"] == "ModelError"
+    assert refused.value.response["OriginalStatusCode"] == 404
     assert credentials_from_environment(os.environ) == gateway.credentials
 
 

@@ -1,0 +1,76 @@
+"""The SageMaker Python SDK, versions 2 and 3, against ``partway serve`` and nothing else.
+
+Run by ``make interop-sagemaker SAGEMAKER_PYTHON=… SAGEMAKER_CORE_PYTHON=…``. The programs are those
+of docs/how-to/sagemaker-sdk.md, as they are printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.aws_sdk import ServedGateway
+from tests.interop.served_api import PRINCIPALS, SHOWN, blocks, ended, interpreter, surroundings
+
+PAGE = "how-to/sagemaker-sdk.md"
+
+#: The first one looks each 30 seconds, and importing it takes a busy machine half a minute.
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop is enough: it is the other processes that matter."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def gateway(anyio_backend: str, tmp_path: Path) -> AsyncIterator[ServedGateway]:
+    """A gateway that has no endpoint, and asks for signatures."""
+    async with ServedGateway.start(tmp_path, "", PRINCIPALS) as gateway:
+        yield gateway
+
+
+async def test_version_2(gateway: ServedGateway, tmp_path: Path) -> None:
+    python = interpreter("SAGEMAKER_PYTHON", "sagemaker 2", "interop-sagemaker")
+    program, _ = blocks(PAGE, "python")
+    assert program.count(SHOWN) == 1
+    variables = surroundings(tmp_path, "http://127.0.0.1:9", python)
+    program = program.replace(SHOWN, gateway.http)
+    told = await ended(python, "-c", program, environment=variables, directory=tmp_path)
+    assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
+    lines = [line for line in told.output.splitlines() if "inputs" in line]
+    assert [line.lstrip("-!") for line in lines] == [
+        "{'inputs': [1, 2]}",
+        """b'{"inputs": "part by part"}'""",
+    ]
+    assert made_and_deleted(gateway, "by-sdk")
+
+
+async def test_version_3(gateway: ServedGateway, tmp_path: Path) -> None:
+    python = interpreter("SAGEMAKER_CORE_PYTHON", "sagemaker-core 2", "interop-sagemaker")
+    _, program = blocks(PAGE, "python")
+    variables = surroundings(tmp_path, gateway.http, python)
+    told = await ended(python, "-c", program, environment=variables, directory=tmp_path)
+    assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
+    assert """b'{"inputs": [1, 2]}'""" in told.output
+    assert made_and_deleted(gateway, "by-core")
+
+
+async def test_the_resources_of_version_2(gateway: ServedGateway, tmp_path: Path) -> None:
+    python = interpreter("SAGEMAKER_PYTHON", "sagemaker 2", "interop-sagemaker")
+    program = "from sagemaker_core.resources import Endpoint; print(list(Endpoint.get_all()))"
+    variables = surroundings(tmp_path, gateway.http, python)
+    told = await ended(python, "-c", program, environment=variables, directory=tmp_path)
+    assert (told.status, told.output.splitlines()[-1]) == (0, "[]"), told.output + told.errors
+
+
+def made_and_deleted(gateway: ServedGateway, endpoint: str) -> bool:
+    """Whether a gateway has run an endpoint, and was told to delete all three of its resources."""
+    log = gateway.log.read_text("utf-8")
+    deletes = [line for line in log.splitlines() if "action=sagemaker:Delete" in line]
+    assert all("outcome=done" in line for line in deletes), log
+    assert len(deletes) == 3, log
+    return f"instance in service endpoint={endpoint}" in log
