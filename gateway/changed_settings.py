@@ -10,7 +10,9 @@ from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.settings import Settings
 
 #: What can be taken: the endpoints, and what they and those of the API are made of.
-_TAKEN: Final = frozenset({"container_ca", "endpoints", "images", "local_roots", "policy", "times"})
+_TAKEN: Final = frozenset(
+    {"api_environment", "container_ca", "endpoints", "images", "local_roots", "policy", "times"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from partway.gateway.access.authentication import (
@@ -41,6 +42,7 @@ from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.crowd import Crowd
 from partway.gateway.serving.dispatcher import Dispatcher
+from partway.gateway.serving.gathered_bytes import GatheredBytes
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.http2 import Http2Server
 from partway.gateway.serving.listener import Listener
@@ -86,6 +88,8 @@ class Gateway:
         data: where logs of instances and model data are kept; None to keep none.
         store: where what is made while the gateway runs is written down; the caller closes it after
             :meth:`drain`. None to keep it in memory alone.
+        kept_out: what no caller may name of this machine, beside what the settings name and
+            ``data``.
 
     Raises:
         PrincipalsError: the file of principals cannot be read, or is malformed.
@@ -100,6 +104,7 @@ class Gateway:
         dialler: Dialler = dial_container,
         data: DataDirectory | None = None,
         store: Store | None = None,
+        kept_out: Iterable[Path] = (),
     ) -> None:
         self.settings = settings
         self.store = MemoryStore() if store is None else store
@@ -136,7 +141,8 @@ class Gateway:
         folder = None if data is None else data.logs
         logs = LogOperations(folder, self.fleet.describe, arns, LoopClock())
         self.endpoints = EndpointKeeper(
-            self._resources, self.fleet, settings, LoopClock(), wall_clock
+            *(self._resources, self.fleet, settings, LoopClock(), wall_clock),
+            kept_out=(*kept_out, *_own_files(settings, data)),
         )
         operations = EndpointOperations(
             self._resources,
@@ -167,6 +173,7 @@ class Gateway:
             settings.allow_origins,
             self.streams.metrics.refused,
             trusted,
+            GatheredBytes(settings.max_gathered_bytes, settings.gathered_bytes_of_one),
         )
         self._http1 = Http1Server(dispatcher)
         self._http2 = Http2Server(
@@ -292,6 +299,12 @@ class Gateway:
                 self._leftovers.cancel()
                 await asyncio.wait((self._leftovers,))
             await self._provisions.aclose()
+
+
+def _own_files(settings: Settings, data: DataDirectory | None) -> Iterable[Path]:
+    """What the gateway reads and keeps that holds secrets."""
+    files = (settings.principals, settings.tls_key, None if data is None else data.path)
+    return [each for each in files if each is not None]
 
 
 def _authenticator(

@@ -109,6 +109,10 @@ STREAM_LIFETIME: Final = 1800.0
 #: "Inference options": 60 s for a regular response, 8 minutes for one that streams).
 RESPONSE_LIFETIME: Final = 480.0
 
+#: Longest life of a request of InvokeEndpoint, from its admission to its answer's last byte: what
+#: dribbles keeps its place no longer than a response stream.
+REQUEST_LIFETIME: Final = 480.0
+
 # --- Opening a stream ----------------------------------------------------------------------------
 
 #: A container accepts a connection within 250 ms (clauses 1.1-2, 4-6).
@@ -149,14 +153,18 @@ MAX_REQUESTS: Final = 1024
 #: The body of one: 6,291,456 bytes (section 5), of which a signed one is held whole.
 MAX_INVOCATION_BODY: Final = 6 * MIB
 
+#: All bodies that are held whole at a time; over it a client gets 503. 85 of the largest fit, and
+#: half of them are one address's, or one access key's, at most.
+MAX_GATHERED_BYTES: Final = 512 * MIB
+
 #: Between tries to accept when there are no descriptors left; asyncio's own.
 ACCEPT_PAUSE: Final = 1.0
 
 #: Connections on the listener, streams included.
 MAX_CONNECTIONS: Final = 8192
 
-#: What one address may have of the connections, and one principal of the streams and of the
-#: requests, as a divisor:
+#: What one address may have of the connections and of the bodies held whole, and one principal of
+#: the streams and of the requests, as a divisor:
 #: half, so that nobody keeps everybody else out. Half of the connections are 4,096: a proxy that is
 #: not known to be one can carry 1,000 streams.
 SHARE_OF_ONE: Final = 2

@@ -125,6 +125,7 @@ class Reloading:
             images=new.images,
             container_ca=new.container_ca,
             local_roots=new.local_roots,
+            api_environment=new.api_environment,
             policy=new.policy,
             times=new.times,
         )

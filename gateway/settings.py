@@ -37,6 +37,7 @@ from partway.gateway.configuration.expected import (
 from partway.gateway.configuration.messages import SettingsError, error_of
 from partway.gateway.configuration.reader import Document, checked, read_toml
 from partway.gateway.dialling import is_loopback
+from partway.gateway.endpoint_settings.callers import OF_THE_PLATFORM, Variables, check_roots
 from partway.gateway.endpoint_settings.flags import endpoint_of_flag
 from partway.gateway.endpoint_settings.reading import (
     Surroundings,
@@ -56,6 +57,7 @@ from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, P
 from partway.gateway.fleet.limits import MODEL_DATA_QUOTA
 from partway.gateway.limits import (
     MAX_CONNECTIONS,
+    MAX_GATHERED_BYTES,
     MAX_INVOCATION_BODY,
     MAX_REQUESTS,
     MAX_STREAMS,
@@ -116,6 +118,7 @@ class _TopLevel:
     max_requests: _Requests = MAX_REQUESTS
     max_requests_per_principal: _Requests | None = None
     max_invocation_body: Size = MAX_INVOCATION_BODY
+    max_gathered_bytes: Size = MAX_GATHERED_BYTES
     max_connections: _Connections = MAX_CONNECTIONS
     max_connections_per_address: _Connections | None = None
     trusted_proxies: _Networks = frozenset()
@@ -131,6 +134,9 @@ class ApiTable:
     """``[api]``: what callers of the API may have of this machine."""
 
     local_roots: Annotated[tuple[FolderPath, ...], array("an array of folders' paths")] = ()
+    environment: Annotated[tuple[Variables, ...], array("an array of variables' names")] = (
+        OF_THE_PLATFORM
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +192,7 @@ class Settings(_TopLevel):
         max_requests: under way at once.
         max_requests_per_principal: under way at once; None for half of ``max_requests``.
         max_invocation_body: bytes of the body of one request.
+        max_gathered_bytes: of all bodies of requests that are held whole at a time.
         max_connections: open at once.
         max_connections_per_address: open at once; None for half of ``max_connections``.
         trusted_proxies: addresses and networks of proxies that carry many clients: they have no
@@ -198,6 +205,7 @@ class Settings(_TopLevel):
         endpoints: the endpoints.
         images: commands that stand for images, by the images' names.
         local_roots: folders below which callers of the API may name files.
+        api_environment: patterns of the variables that callers of the API may give to programs.
         policy: of the streams of endpoints that are not of the settings.
         times: of those endpoints' instances.
     """
@@ -205,6 +213,7 @@ class Settings(_TopLevel):
     endpoints: tuple[Endpoint, ...] = ()
     images: Mapping[str, Program] = field(default_factory=dict)
     local_roots: tuple[Path, ...] = ()
+    api_environment: tuple[str, ...] = OF_THE_PLATFORM
     policy: StreamPolicy = field(default_factory=StreamPolicy)
     times: InstanceTimes = field(default_factory=InstanceTimes)
 
@@ -217,6 +226,11 @@ class Settings(_TopLevel):
     def requests_per_principal(self) -> int:
         """How many requests one principal may have under way."""
         return self.max_requests_per_principal or _share(self.max_requests)
+
+    @property
+    def gathered_bytes_of_one(self) -> int:
+        """How many bytes of bodies one address, or one access key, may have held."""
+        return _share(self.max_gathered_bytes)
 
     @property
     def connections_per_address(self) -> int:
@@ -245,6 +259,12 @@ class Settings(_TopLevel):
             raise SettingsError("--tls-cert and --tls-key go together: give both, or neither")
         if self.tls_port is None and (self.tls_cert is not None or self.tls_names):
             raise SettingsError("a certificate needs a port: add --tls-port, as in --tls-port 8443")
+        if self.gathered_bytes_of_one < self.max_invocation_body:
+            raise SettingsError(
+                f"max_gathered_bytes must be at least {SHARE_OF_ONE} times max_invocation_body, "
+                f"{SHARE_OF_ONE * self.max_invocation_body} bytes: one client has no more than "
+                "that share of it, and a signed body is held whole"
+            )
         _check_names(self.endpoints)
 
 
@@ -317,10 +337,12 @@ def load(
         endpoints=tuple(endpoints.values()),
         images=around.images,
         local_roots=tuple(_placed(root, folder) for root in file.api.local_roots),
+        api_environment=file.api.environment,
         policy=around.policy,
         times=around.times,
     )
     settings.check()
+    check_roots(settings.local_roots)
     return settings
 
 

@@ -62,11 +62,14 @@ __all__ = [
     "Scope",
     "SignableRequest",
     "SignedRequest",
+    "check_claim",
+    "check_signature",
     "payload_hash_of_body",
     "payload_hash_of_stream",
     "presign",
     "read_claim",
     "sign_request",
+    "stated_payload_hash",
     "verify",
 ]
 
@@ -266,6 +269,33 @@ def verify(
             fit. The message says which.
         UnrecognizedClient: the request names another key, or another session token.
     """
+    check_claim(request, claim, credentials, region=region, now=now, service=service)
+    check_signature(request, claim, credentials, payload_hash)
+
+
+def check_claim(
+    request: SignableRequest,
+    claim: Claim,
+    credentials: Credentials,
+    *,
+    region: str,
+    now: float,
+    service: str = SERVICE,
+) -> None:
+    """The first part of :func:`verify`: all that a request's body has no part in.
+
+    Args:
+        request: as it came.
+        claim: :func:`read_claim` of it.
+        credentials: the key that the claim names.
+        region: the one that this gateway answers for.
+        now: epoch seconds.
+        service: whose operation the request asks for.
+
+    Raises:
+        InvalidSignature: something that has to be signed is not, or scope or date do not fit.
+        UnrecognizedClient: the request names another key, or another session token.
+    """
     _check_signed_headers(request, claim)
     _check_scope(claim, region, service)
     _check_date(claim, now)
@@ -273,6 +303,16 @@ def verify(
         claim.session_token, credentials.session_token
     ):
         raise UnrecognizedClient
+
+
+def check_signature(
+    request: SignableRequest, claim: Claim, credentials: Credentials, payload_hash: str
+) -> None:
+    """The second part of :func:`verify`: the signature itself.
+
+    Raises:
+        InvalidSignature: the holder of the key has not signed this.
+    """
     key = signing_key(credentials.secret_access_key, claim.scope)
     for canonical in canonical_requests(request, claim.signed_headers, payload_hash):
         expected = signature_of(key, claim.timestamp, claim.scope, canonical)
@@ -334,7 +374,7 @@ def payload_hash_of_stream(headers: tuple[tuple[str, str], ...]) -> str:
         InvalidSignature: the header states any other hash: events are checked whatever it states,
             so there is nothing else for it to state.
     """
-    stated = _stated_hash(headers)
+    stated = stated_payload_hash(headers)
     if stated is None or stated == EMPTY_SHA256:
         return EMPTY_SHA256
     if stated == STREAMING_EVENTS:
@@ -355,12 +395,17 @@ def payload_hash_of_body(headers: tuple[tuple[str, str], ...], body: bytes) -> s
         InvalidSignature: the hash that the header states is not the body's.
     """
     actual = hashlib.sha256(body).hexdigest()
-    stated = _stated_hash(headers)
+    stated = stated_payload_hash(headers)
     if stated is not None and stated != actual:
         raise InvalidSignature(f"{CONTENT_SHA256_HEADER} must be the SHA-256 of the body")
     return actual
 
 
-def _stated_hash(headers: tuple[tuple[str, str], ...]) -> str | None:
+def stated_payload_hash(headers: tuple[tuple[str, str], ...]) -> str | None:
+    """The payload hash that a request states in a header, be it right or wrong; None without it.
+
+    Raises:
+        IncompleteSignature: it states more than one.
+    """
     values = [value.strip() for name, value in headers if name.lower() == CONTENT_SHA256_HEADER]
     return _only(values, f"{CONTENT_SHA256_HEADER} header")

@@ -141,7 +141,7 @@ def as_written(value: object) -> str:
 @pytest.mark.parametrize(("title", "tree"), [("Top level", Settings), ("Streams", StreamPolicy)])
 def test_every_setting_is_documented_with_its_default(title, tree):
     defaults = {field.name: field.default for field in dataclasses.fields(tree)}
-    for table in ("endpoints", "images", "local_roots", "policy", "times"):
+    for table in ("api_environment", "endpoints", "images", "local_roots", "policy", "times"):
         defaults.pop(table, None)
     assert documented_defaults(title) == {
         name: as_written(value) for name, value in defaults.items()

@@ -72,7 +72,7 @@ def create_config(version: str, instances: int) -> None:
     name = f"{NAME}-{version}"
     sagemaker.create_model(
         ModelName=name,
-        PrimaryContainer={"Image": "echo", "Environment": {"VERSION": version}},
+        PrimaryContainer={"Image": "echo", "Environment": {"SAGEMAKER_MODEL_VERSION": version}},
         ExecutionRoleArn=ROLE,
     )
     variant: dict[str, Any] = {

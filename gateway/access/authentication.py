@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from partway.gateway.access.principals import Principal, Principals
 from partway.gateway.access.used_signatures import ONCE, UsedSignatures
@@ -16,7 +17,16 @@ from partway.protocol.errors import (
     UnrecognizedClient,
 )
 from partway.protocol.limits import MAX_CLOCK_SKEW
-from partway.protocol.sigv4 import SERVICE, Claim, EventChain, SignableRequest, read_claim, verify
+from partway.protocol.sigv4 import (
+    SERVICE,
+    Claim,
+    Credentials,
+    EventChain,
+    SignableRequest,
+    check_claim,
+    check_signature,
+    read_claim,
+)
 
 
 def _unsigned() -> EventChain | None:
@@ -73,6 +83,31 @@ class Identity:
 ANYBODY = Identity(None)
 
 
+class SignedPayload(ABC):
+    """What a signature covers of a request's body."""
+
+    @abstractmethod
+    def hash_beforehand(self) -> str | None:
+        """Return the payload hash that is signed if it is known without the body; else None.
+
+        It is a claim if the request states it: :meth:`hash` finds out.
+
+        Raises:
+            ApiError: what the request states cannot be read, or cannot be right.
+        """
+
+    @abstractmethod
+    async def hash(self, access_key_id: str) -> str:
+        """Return the payload hash that has to be signed, gathering the body if it takes that.
+
+        Args:
+            access_key_id: of the key that the body is gathered for.
+
+        Raises:
+            ApiError: the body is not what is stated of it, or cannot be read.
+        """
+
+
 class Authenticator(ABC):
     """Says who sends a request, or refuses it."""
 
@@ -82,7 +117,7 @@ class Authenticator(ABC):
         request: SignableRequest,
         action: str,
         resource: str,
-        payload_hash: Callable[[], Awaitable[str]],
+        payload: SignedPayload,
         *,
         bearer_allowed: bool,
         service: str = SERVICE,
@@ -94,8 +129,8 @@ class Authenticator(ABC):
             action: what the sender must have leave for, such as ``sagemaker:InvokeEndpoint``; empty
                 where that is for the operation to check, which learns it from the request's body.
             resource: the ARN of what it is done with.
-            payload_hash: returns the hash of the request's body, which may have to be gathered for
-                it; called only for a request signed with a key that is known and good.
+            payload: of the request. Its body is asked for only where the request is signed with a
+                key that is known and good, and all that can be checked before has been.
             bearer_allowed: whether a token may stand for a signature.
             service: whose operation it is, which the scope of a signature must name.
 
@@ -117,12 +152,19 @@ class NoAuthentication(Authenticator):
         request: SignableRequest,
         action: str,
         resource: str,
-        payload_hash: Callable[[], Awaitable[str]],
+        payload: SignedPayload,
         *,
         bearer_allowed: bool,
         service: str = SERVICE,
     ) -> Identity:
         return ANYBODY
+
+
+class _Signed(NamedTuple):
+    """What a request says of its signature, and the key that it names."""
+
+    claim: Claim
+    credentials: Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +175,13 @@ class _Sender:
         principal: the sender.
         stands: whether the key or token has not been taken away, given the chain of its events.
         event_chain: as of :class:`Identity`.
-        claim: what the request says of its signature; None if it brought a token.
+        signed: what the request is signed with; None if it brought a token.
     """
 
     principal: Principal
     stands: Callable[[EventChain | None], bool]
     event_chain: Callable[[], EventChain | None] = _unsigned
-    claim: Claim | None = None
+    signed: _Signed | None = None
 
 
 class SigV4Authentication(Authenticator):
@@ -162,16 +204,13 @@ class SigV4Authentication(Authenticator):
         request: SignableRequest,
         action: str,
         resource: str,
-        payload_hash: Callable[[], Awaitable[str]],
+        payload: SignedPayload,
         *,
         bearer_allowed: bool,
         service: str = SERVICE,
     ) -> Identity:
         token = _bearer_token(request) if bearer_allowed else None
-        if token is None:
-            sender = await self._by_signature(request, payload_hash, service)
-        else:
-            sender = self._by_token(token)
+        sender = self._by_token(token) if token is not None else self._claimed(request, service)
         name = sender.principal.name
 
         def may(action: str, resource: str) -> bool:
@@ -183,10 +222,16 @@ class SigV4Authentication(Authenticator):
 
         arn = self._arns.of_principal(name)
         identity = Identity(name, sender.event_chain, stands, may, arn)
-        if action:
-            identity.check(action, resource)
-        if sender.claim is not None:
-            self._use_once(request, sender.claim)
+
+        def check_leave() -> None:
+            if action:
+                identity.check(action, resource)
+
+        if sender.signed is None:
+            check_leave()
+        else:
+            await _check_signature(request, sender.signed, payload, check_leave)
+            self._use_once(request, sender.signed.claim)
         return identity
 
     def _use_once(self, request: SignableRequest, claim: Claim) -> None:
@@ -206,9 +251,8 @@ class SigV4Authentication(Authenticator):
 
         return _Sender(principal, stands)
 
-    async def _by_signature(
-        self, request: SignableRequest, payload_hash: Callable[[], Awaitable[str]], service: str
-    ) -> _Sender:
+    def _claimed(self, request: SignableRequest, service: str) -> _Sender:
+        """Who a signed request says has sent it; the signature itself is yet to be checked."""
         claim = read_claim(request)
         now = self._clock()
         found = self._principals.by_access_key(claim.access_key_id)
@@ -217,11 +261,10 @@ class SigV4Authentication(Authenticator):
         principal, key = found
         if key.expired(now):
             raise ExpiredToken
-        verify(
+        check_claim(
             request,
             claim,
             key.credentials,
-            payload_hash=await payload_hash(),
             region=self._arns.region,
             now=now,
             service=service,
@@ -242,7 +285,7 @@ class SigV4Authentication(Authenticator):
         def stands(of_events: EventChain | None) -> bool:
             return self._has_secret(name, secret) if of_events is None else of_events.stands
 
-        return _Sender(principal, stands, chain, claim)
+        return _Sender(principal, stands, chain, _Signed(claim, key.credentials))
 
     def _secrets_now(self, name: str) -> list[str]:
         principal = self._principals.by_name(name)
@@ -254,6 +297,32 @@ class SigV4Authentication(Authenticator):
         return principal is not None and any(
             key.credentials.secret_access_key == secret for key in principal.keys
         )
+
+
+async def _check_signature(
+    request: SignableRequest,
+    signed: _Signed,
+    payload: SignedPayload,
+    check_leave: Callable[[], None],
+) -> None:
+    """Check a signature, and leave, as far as can be before the body has been gathered.
+
+    Leave comes behind the signature: who knows no more than a key's id learns nothing of what its
+    owner may do. So where no hash is stated a body is gathered for whoever knows one, which the
+    budget of such bodies bounds.
+
+    Raises:
+        ApiError: as of :meth:`Authenticator.authenticate`.
+    """
+    claim, credentials = signed
+    beforehand = payload.hash_beforehand()
+    if beforehand is not None:
+        check_signature(request, claim, credentials, beforehand)
+        check_leave()
+    actual = await payload.hash(claim.access_key_id)
+    if actual != beforehand:
+        check_signature(request, claim, credentials, actual)
+        check_leave()
 
 
 def _bearer_token(request: SignableRequest) -> str | None:

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from partway.gateway.cli.serve_arguments import EXAMPLES, add_arguments
 from partway.gateway.cli.serve_check import check
 from partway.gateway.clock import LoopClock
 from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.files import user_data_folder
 from partway.gateway.fleet.data_directory import (
     DataDirectory,
     DataDirectoryError,
@@ -169,7 +170,13 @@ async def serve(
         with data_directory(loaded) or nullcontext() as data:
             context = None if tls is None else tls.reloaded.context
             async with _store(data) as store:
-                gateway = Gateway(loaded, context, dialler=dialler, data=data, store=store)
+                gateway = Gateway(
+                    *(loaded, context),
+                    dialler=dialler,
+                    data=data,
+                    store=store,
+                    kept_out=_kept_out(config),
+                )
                 reloading = Reloading(
                     *(loaded, load, gateway.fleet, LoopClock(), config),
                     beside=gateway.endpoints,
@@ -201,6 +208,16 @@ def data_directory(loaded: Settings) -> DataDirectory | None:
         line = "nothing is kept, and partway endpoints cannot ask this gateway"
         log.warning(LogLine(line, reason=str(error)))
         return None
+
+
+def _kept_out(config: Path | None) -> Iterator[Path]:
+    """What no caller of the API may name: the settings' file, and what this user's gateways keep.
+
+    The local CA's key is among that, and other gateways' data directories.
+    """
+    for path in (config, user_data_folder(os.environ)):
+        if path is not None:
+            yield path.absolute()
 
 
 @asynccontextmanager

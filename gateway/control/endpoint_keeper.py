@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from partway.gateway.clock import Clock, Timer
@@ -42,6 +43,7 @@ class EndpointKeeper:
         settings: of the gateway.
         clock: measures the time until a store that is full is tried again.
         wall_clock: returns epoch seconds.
+        kept_out: files and folders that no caller may name, below a root or not.
     """
 
     def __init__(
@@ -51,8 +53,10 @@ class EndpointKeeper:
         settings: Settings,
         clock: Clock,
         wall_clock: Callable[[], float],
+        kept_out: Iterable[Path] = (),
     ) -> None:
         self._resources = resources
+        self._kept_out = tuple(kept_out)
         self._fleet = fleet
         self._settings = settings
         self._clock = clock
@@ -130,8 +134,9 @@ class EndpointKeeper:
             settings.policy,
             settings.times,
             settings.images,
-            LocalRoots(settings.local_roots),
+            self.local_roots,
             self._gpus or 0,
+            settings.api_environment,
         )
         try:
             async with time_limit(self._clock, MODEL_DATA_LOOK_TIMEOUT):
@@ -144,7 +149,12 @@ class EndpointKeeper:
 
     def allows_path(self, location: str) -> bool:
         """Whether callers may name a path of this machine."""
-        return LocalRoots(self._settings.local_roots).allow(location)
+        return self.local_roots.allow(location)
+
+    @property
+    def local_roots(self) -> LocalRoots:
+        """Below which paths of this machine callers may name."""
+        return LocalRoots(self._settings.local_roots, self._kept_out)
 
     def check_takes_changes(self) -> None:
         """Refuse changes when the gateway stops.

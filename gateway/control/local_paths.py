@@ -20,10 +20,13 @@ class LocalRoots:
 
     Args:
         roots: the folders; with none of them nothing may be named.
+        kept_out: files and folders that are the gateway's own: neither what is in them may be
+            named, nor a folder that they are in.
     """
 
-    def __init__(self, roots: Iterable[Path] = ()) -> None:
+    def __init__(self, roots: Iterable[Path] = (), kept_out: Iterable[Path] = ()) -> None:
         self._roots = tuple(roots)
+        self._kept_out = tuple(kept_out)
 
     def allow(self, location: str) -> bool:
         """Whether a location is a path that callers may name."""
@@ -40,19 +43,25 @@ class LocalRoots:
             location: an absolute path, or ``file:///…``.
 
         Raises:
-            ValueError: it is not below one of the folders, wherever links lead; the message says
-                so, and what it must be.
+            ValueError: it is not below one of the folders, wherever links lead, or is the gateway's
+                own; the message says so, and what it must be.
         """
         named = _named(location)
         try:
             path = None if named is None else named.resolve()
             roots = [root.resolve() for root in self._roots]
+            kept_out = [own.resolve() for own in self._kept_out]
         except (OSError, RuntimeError):  # links in a circle
             path = None
         if path is None or not any(path.is_relative_to(root) for root in roots):
             raise ValueError(
                 f"{location!r} is a path of the gateway's machine; it must be below one of the "
                 "local_roots under [api] in the gateway's settings, and lead nowhere else by links"
+            )
+        if any(path.is_relative_to(own) or own.is_relative_to(path) for own in kept_out):
+            raise ValueError(
+                f"{location!r} leads to what is the gateway's own, such as its data directory or "
+                "its keys; it must be elsewhere"
             )
         return path
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
+from partway.gateway.control.environments import environment_of
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots, is_local
 from partway.gateway.fleet.endpoints import Endpoint, Image, InstanceTimes, Program, Variant
 from partway.gateway.fleet.images import is_image, resolve_image
 from partway.gateway.fleet.limits import MAX_INSTANCES
+from partway.gateway.fleet.pinned_path import PinnedPath
 from partway.gateway.streams.policy import StreamPolicy
 
 #: Members of the API's inputs and outputs, by their names.
@@ -23,9 +26,6 @@ Members = Mapping[str, Any]
 
 #: Types of instances that have GPUs, but for those that have the makers' own accelerators.
 _WITH_GPUS: Final = ("ml.g", "ml.p")
-
-#: A container is told by it where to listen.
-_PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ class ApiSurroundings:
         images: commands that stand for images.
         roots: below which model data of this machine may be.
         gpus: how many there are on this machine.
+        environment: patterns of the variables that programs may be given.
     """
 
     policy: StreamPolicy
@@ -110,6 +111,7 @@ class ApiSurroundings:
     images: Mapping[str, Program]
     roots: LocalRoots
     gpus: int = 0
+    environment: tuple[str, ...] = ()
 
 
 def planned(name: str, plan: DeploymentPlan, around: ApiSurroundings) -> Endpoint:
@@ -137,13 +139,15 @@ def _variant_of(plan: DeploymentPlan, variant: Members, around: ApiSurroundings)
     container = plan.container_of(variant)
     source = _source_of(variant["ModelName"], container, around)
     hostname = container.get("ContainerHostname")
+    model_data = model_data_of(container, around.roots)
     return Variant(
         source=source,
         name=variant["VariantName"],
         instances=_checked_count(variant["VariantName"], plan.instances_of(variant)),
         weight=plan.weight_of(variant),
-        model_data=model_data_of(container, around.roots),
-        environment=_environment_of(container),
+        model_data=model_data,
+        pinned=_pinned(model_data),
+        environment=environment_of(variant["ModelName"], container, source, around.environment),
         gpus=min(1, around.gpus) if _has_gpu(variant) else 0,
         container_hostname=hostname if isinstance(source, Image) else None,
         times=_times_of(variant, around.times),
@@ -180,18 +184,10 @@ def _times_of(variant: Members, times: InstanceTimes) -> InstanceTimes:
     return dataclasses.replace(times, startup_timeout=startup, download_timeout=download)
 
 
-def _environment_of(container: Members) -> tuple[tuple[str, str], ...]:
-    environment: Mapping[str, str] = container.get("Environment", {})
-    if _PORT_VARIABLE in environment:
-        raise ValidationException(
-            f"The Environment has {_PORT_VARIABLE}; it must be left to the gateway, which says by "
-            "it where a container is to listen."
-        )
-    if faulty := sorted(name for name, value in environment.items() if "\0" in value):
-        raise ValidationException(
-            f"The value of {faulty[0]} in the Environment has a zero byte; it must have none."
-        )
-    return tuple(sorted(environment.items()))
+def _pinned(model_data: str | None) -> PinnedPath | None:
+    if model_data is None or not is_local(model_data):
+        return None
+    return PinnedPath.of(Path(model_data))
 
 
 def model_data_of(container: Members, roots: LocalRoots) -> str | None:

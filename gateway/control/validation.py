@@ -179,7 +179,10 @@ class _Walk:
             if shape.pattern is not None and not self._matches(shape, value):
                 hint = ""
                 if shape.is_location and value.startswith(("/", "file:")):
-                    hint = " (a path must be below one of the local_roots under [api])"
+                    hint = (
+                        " (a path must be below one of the local_roots under [api], and lead to "
+                        "nothing of the gateway's own)"
+                    )
                 yield _as_written(shape) + hint
         elif shape.form in ("integer", "number"):
             yield from _out_of_range(shape, value, "value")

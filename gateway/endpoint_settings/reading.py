@@ -23,15 +23,13 @@ from partway.gateway.fleet.endpoints import (
     is_tls,
 )
 from partway.gateway.fleet.images import resolve_image
+from partway.gateway.fleet.launchers.process import PORT_VARIABLE
 from partway.gateway.fleet.limits import MAX_VARIANTS
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 
 _OF_STREAMS: Final = frozenset(keys_of(StreamPolicy) or ())
 _OF_VARIANTS: Final = frozenset(keys_of(VariantKeys) or ())
-
-#: A container is told by it where to listen.
-_PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
 
 #: Times of an instance: their names in a table, and as values.
 _TIMES: Final[Mapping[str, str]] = {
@@ -158,9 +156,9 @@ def _faults_of_keys(variant: _Written, source: str) -> Iterator[tuple[Where, str
         if source not in beside:
             must = f"it must be beside {' or '.join(beside)}, {why}"
             yield variant.at(key), f"it is given beside {variant.beside(source, key)}; {must}"
-    if _PORT_VARIABLE in variant.values.get("environment", ()):
+    if PORT_VARIABLE in variant.values.get("environment", ()):
         fault = "it must be left to the gateway, which says by it where a container is to listen"
-        yield (*variant.at("environment"), _PORT_VARIABLE), fault
+        yield (*variant.at("environment"), PORT_VARIABLE), fault
 
 
 def _faults_of_urls(variant: _Written) -> Iterator[tuple[Where, str]]:

@@ -19,6 +19,7 @@ from partway.gateway.fleet.limits import (
     START_TIMEOUT,
     STOP_GRACE,
 )
+from partway.gateway.fleet.pinned_path import PinnedPath
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import InputValidationError
@@ -113,6 +114,7 @@ class Variant:
             all weights.
         model_data: a folder, a ``tar.gz``, or either at ``s3://``, seen by an instance as its model
             directory; None for an empty one.
+        pinned: model data of this machine that a caller has named, as they were then.
         environment: further variables of the instances, as pairs in the order of their names.
         gpus: of each instance.
         cpus: of each instance, as an engine limits them; None for no limit.
@@ -127,6 +129,7 @@ class Variant:
     instances: int = 1
     weight: float = 1.0
     model_data: str | None = None
+    pinned: PinnedPath | None = None
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
     gpus: int = 0
     cpus: float | None = None

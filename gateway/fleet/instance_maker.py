@@ -11,10 +11,13 @@ from pathlib import Path
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Attached, Endpoint, Place, Source, Variant
+from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.instance import Instance
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
+from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.fleet.making import CapturedOutput, InstanceContext, Making
 from partway.gateway.fleet.model_data import HeldData, ModelDataError
+from partway.gateway.fleet.pinned_path import PinnedPath
 from partway.gateway.fleet.routing import Router
 from partway.gateway.waiting import time_limit
 
@@ -104,13 +107,33 @@ class InstanceMaker:
         if variant.model_data is None:
             return None
         async with self._acquiring:
-            if self._data is None:
+            data, pinned = self._data, variant.pinned
+            # What was unpacked is a copy of ours: only a folder is used where it is, by each anew.
+            if pinned is not None and (data is None or data.path == pinned.path):
+                await self._check(pinned)
+            if data is None:
                 data = await self._acquire(variant.model_data, variant.times.download_timeout)
                 if self._closed:
                     data.release()
                     raise LaunchError("the instance is not wanted any more", passing=False)
                 self._data = data
-            return self._data.path
+            return data.path
+
+    async def _check(self, pinned: PinnedPath) -> None:
+        """Look at what a caller has named as late as can be.
+
+        Raises:
+            LaunchError: another thing is there now.
+        """
+        clock = self._means.around.clock
+        try:
+            async with time_limit(clock, MODEL_DATA_LOOK_TIMEOUT):
+                await on_thread(clock, lambda _: pinned.check())
+        except ValueError as error:
+            raise LaunchError(f"model data: {error}", passing=True) from None
+        except OSError as error:  # a TimeoutError is one
+            why = f"model data: {pinned.path} cannot be looked at: {error.strerror or 'no answer'}"
+            raise LaunchError(why, passing=True) from None
 
     async def _acquire(self, model_data: str, seconds: float | None) -> HeldData:
         limit = nullcontext() if seconds is None else time_limit(self._means.around.clock, seconds)

@@ -66,7 +66,7 @@ STARTS_IN_VAIN: Final = 12
 #: begin anew.
 PROVEN_AFTER: Final = 60.0
 
-#: Session ids whose instance is remembered, of one endpoint.
+#: Session ids whose instance is remembered, of one endpoint; one principal has half of them.
 STICKY_SESSIONS: Final = 65_536
 
 #: Instances of one variant, of which none is far to choose; a variant's instances on the platform

@@ -6,7 +6,6 @@ import math
 import random
 import time
 from bisect import bisect
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -15,7 +14,7 @@ from typing import Self, TypeAlias
 
 from partway.gateway.fleet.endpoints import Place, check_name
 from partway.gateway.fleet.least_loaded import LeastLoaded
-from partway.gateway.fleet.limits import STICKY_SESSIONS
+from partway.gateway.fleet.sticky_sessions import NO_SESSION, StickySession, StickySessions
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
 
 
@@ -86,8 +85,18 @@ class Lease:
         is_stream: whether a stream has it, or a request.
     """
 
-    def __init__(self, router: Router, chosen: _Chosen, *, is_stream: bool = True) -> None:
+    def __init__(
+        self,
+        router: Router,
+        chosen: _Chosen,
+        session: StickySession = NO_SESSION,
+        until: float = math.inf,
+        *,
+        is_stream: bool = True,
+    ) -> None:
         self.is_stream = is_stream
+        self._session = session
+        self._until = until
         self._router = router
         self._on_cut: Callable[[], object] | None = None
         self._is_cut = False
@@ -127,11 +136,19 @@ class Lease:
         self._take(other)
         return True
 
-    def sticks(self, session: str, until: float = math.inf) -> None:
-        """Have what comes with a session's id go to this instance.
+    def answered(self) -> None:
+        """Have the rest of the session that this one belongs to come to this instance too.
+
+        Called once the instance has taken it: what it refuses costs nobody's session its place.
+        """
+        if self._session.id:
+            self.sticks(self._session, self._until)
+
+    def sticks(self, session: StickySession, until: float = math.inf) -> None:
+        """Have what belongs to a session go to this instance.
 
         Args:
-            session: the id.
+            session: the session.
             until: when the session expires, in epoch seconds.
         """
         self._router._remember(self, session, until)  # noqa: SLF001
@@ -173,8 +190,7 @@ class _Route:
     marks: list[float] = field(default_factory=list)  # sums of their weights
     by_variant: dict[str, LeastLoaded[str]] = field(default_factory=dict)
     by_id: dict[str, _Chosen] = field(default_factory=dict)
-    #: By session ids: the instance of each, and until when it holds.
-    sessions: OrderedDict[str, tuple[str, float]] = field(default_factory=OrderedDict)
+    sessions: StickySessions = field(default_factory=StickySessions)
 
 
 class Router:
@@ -225,14 +241,20 @@ class Router:
         self._route(endpoint)
 
     def lease(
-        self, endpoint: str, variant: str = "", session: str = "", *, is_stream: bool = True
+        self,
+        endpoint: str,
+        variant: str = "",
+        session: StickySession = NO_SESSION,
+        *,
+        is_stream: bool = True,
     ) -> Lease:
         """Choose an instance.
 
         Args:
             endpoint: the endpoint's name.
             variant: the only one that will do; empty for any, by their weights.
-            session: what was seen before with this id goes to the same instance, if it is there.
+            session: what belongs to one that an instance has answered before, as the lease was told
+                (:meth:`Lease.answered`), goes there again, if it is there.
             is_stream: whether it is for a stream, or for a request.
 
         Raises:
@@ -241,21 +263,18 @@ class Router:
             ServiceUnavailable: no instance takes any now.
         """
         route = self._route(endpoint)
-        sticks_to, until = route.sessions.get(session, ("", math.inf))
+        sticks_to, until = route.sessions.get(session) or ("", math.inf)
         known = route.by_id.get(sticks_to) if self._wall_clock() < until else None
         if known is None or variant not in ("", known.variant):
             known = self._choose(endpoint, route, variant)
             until = math.inf
-        lease = Lease(self, known, is_stream=is_stream)
-        if session:
-            self._remember(lease, session, until)
-        return lease
+        return Lease(self, known, session, until, is_stream=is_stream)
 
-    def forget_session(self, endpoint: str, session: str) -> None:
+    def forget_session(self, endpoint: str, session: StickySession) -> None:
         """Let a session that is over go to any instance, should its id be seen again."""
         route = self._routes.get(endpoint)
         if route is not None:
-            route.sessions.pop(session, None)
+            route.sessions.forget(session)
 
     def _route(self, endpoint: str) -> _Route:
         check_name(endpoint)
@@ -306,14 +325,10 @@ class Router:
 
     # --- From a lease ----------------------------------------------------------------------------
 
-    def _remember(self, lease: Lease, session: str, until: float) -> None:
+    def _remember(self, lease: Lease, session: StickySession, until: float) -> None:
         route = self._routes.get(lease.place.endpoint)
-        if route is None:
-            return
-        route.sessions[session] = lease.instance.id, until
-        route.sessions.move_to_end(session)
-        if len(route.sessions) > STICKY_SESSIONS:
-            route.sessions.popitem(last=False)
+        if route is not None:
+            route.sessions.remember(session, lease.instance.id, until)
 
     def _take(self, lease: Lease) -> InstanceLoad:
         load = self.load(lease.instance.id)

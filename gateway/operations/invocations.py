@@ -6,6 +6,7 @@ become the error that its clients know (clause 4-5).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -15,6 +16,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.log_names import naming_its_log
 from partway.gateway.fleet.routing import Lease, Router
+from partway.gateway.fleet.sticky_sessions import StickySession
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_answer import ContainerAnswer
@@ -23,6 +25,7 @@ from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BY
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.peers import peer_of
 from partway.protocol.errors import (
     ApiError,
     ContainerBroke,
@@ -115,18 +118,24 @@ class Invocations:
         key = session_key(identity, session)
         async with AsyncExitStack() as held:
             if not as_stream:
-                held.enter_context(self._under_way.admitted(identity.principal))
+                trusted = exchange.visitor.trusted
+                peer = "" if trusted else peer_of(exchange.peer)
+                held.enter_context(self._under_way.admitted(identity.principal, peer))
             lease = held.enter_context(self._leased(endpoint, variant, key, is_stream=as_stream))
             exchange.noted["endpoint"] = endpoint
             status, answer = 0, None
             try:
                 with naming_its_log(self._arns, lease), _in_the_clients_words():
-                    request = await self._request(exchange, headers)
-                    answer = await self._asked(held, exchange, lease, request)
-                    head = await answer.head()
-                    if not 200 <= head.status < 300:
-                        raise await _refused(head, answer)
-                    yield Invoked(lease, head, answer)
+                    async with _lifetime(lease.place.policy.request_lifetime) as lifetime:
+                        answer = await self._asked(held, exchange, lease, headers)
+                        head = await answer.head()
+                        if not 200 <= head.status < 300:
+                            raise await _refused(head, answer)
+                        lease.answered()
+                        exchange.let_go_of_body()  # the connection has it
+                        if as_stream:
+                            lifetime.reschedule(None)
+                        yield Invoked(lease, head, answer)
                     status = 200
             except ApiError as error:
                 status = error.status
@@ -143,7 +152,9 @@ class Invocations:
         """Let a session of a sender's that is over go to any instance."""
         self._router.forget_session(endpoint, session_key(identity, session))
 
-    def _leased(self, endpoint: str, variant: str, session: str, *, is_stream: bool) -> Lease:
+    def _leased(
+        self, endpoint: str, variant: str, session: StickySession, *, is_stream: bool
+    ) -> Lease:
         try:
             return self._router.lease(endpoint, variant, session, is_stream=is_stream)
         except UnknownEndpoint:
@@ -161,9 +172,10 @@ class Invocations:
         return ContainerRequest(TARGET, along, exchange.chunks(self.most_bytes), length)
 
     async def _asked(
-        self, held: AsyncExitStack, exchange: Exchange, lease: Lease, request: ContainerRequest
+        self, held: AsyncExitStack, exchange: Exchange, lease: Lease, headers: Mapping[str, str]
     ) -> ContainerAnswer:
         """Ask the instance; another one if this one takes no connection."""
+        request = await self._request(exchange, headers)
         try:
             answer = await self._ask(held, exchange, lease, request)
         except ContainerUnreachable:
@@ -186,9 +198,27 @@ class Invocations:
         return await held.enter_async_context(asking)
 
 
-def session_key(identity: Identity, session: str) -> str:
-    """The name by which a session is known here: nobody comes into another one's by its id."""
-    return f"{identity.principal or ''}\n{session}" if session else ""
+def session_key(identity: Identity, session: str) -> StickySession:
+    """The name by which a session of a sender's is known here; without an id it is no session."""
+    return StickySession(identity.principal or "", session)
+
+
+@asynccontextmanager
+async def _lifetime(seconds: float) -> AsyncIterator[asyncio.Timeout]:
+    """End what is in the block after so many seconds, whatever it waits for.
+
+    Raises:
+        ContainerLate: it was not over; the message names the limit.
+    """
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield limit
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise ContainerLate(
+            f"request and answer were not over within {seconds:g} s (request_lifetime)"
+        ) from None
 
 
 @contextmanager

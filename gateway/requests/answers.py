@@ -14,7 +14,11 @@ from typing import Final, NamedTuple
 import httptools
 from multidict import CIMultiDict
 
-from partway.gateway.requests.limits import ANSWER_TURN_BYTES, MAX_ANSWER_HEAD_BYTES
+from partway.gateway.requests.limits import (
+    ANSWER_TURN_BYTES,
+    MAX_ANSWER_HEAD_BYTES,
+    MAX_ANSWER_LENGTH,
+)
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVERHEAD
 
 #: Statuses whose answers have no body (RFC 9110 §6.4.1); to a POST, that is.
@@ -181,6 +185,9 @@ class AnswerParser:
         codings = headers.getall("Transfer-Encoding", [])
         if codings and ([each.lower() for each in codings] != ["chunked"] or version != "1.1"):
             self._refuse("its Transfer-Encoding is not chunked alone, of HTTP/1.1")
+        length = headers.get("Content-Length")
+        if length is not None and int(length) > MAX_ANSWER_LENGTH:  # llhttp takes twice as much
+            self._refuse(f"its Content-Length is over {MAX_ANSWER_LENGTH}")
         self._until_end = not (codings or "Content-Length" in headers or status in _BODILESS)
         self.head = AnswerHead(status, headers, bool(codings), parser.should_keep_alive())
 

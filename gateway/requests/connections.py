@@ -167,6 +167,7 @@ class ContainerConnections:
         good = False
         try:
             answer.send(head, request)
+            del request  # of its body nothing is held here while the answer comes
             yield answer
         finally:
             try:

@@ -12,6 +12,10 @@ from partway.protocol.limits import KIB
 #: Head of a container's answer, and each chunk's line and trailer in its body (node: 16 KiB).
 MAX_ANSWER_HEAD_BYTES: Final = 16 * KIB
 
+#: Bytes that an answer may state as its length: what a signed number of 64 bits holds, as those who
+#: read it on the way have it (nginx, Go).
+MAX_ANSWER_LENGTH: Final = 2**63 - 1
+
 #: Bytes of an answer in chunks that are parsed at a time: three thousand chunks of a byte.
 ANSWER_TURN_BYTES: Final = 16 * KIB
 

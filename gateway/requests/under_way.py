@@ -17,7 +17,8 @@ class RequestsUnderWay:
 
     Args:
         most: requests under way at once.
-        per_principal: requests of one principal under way at once.
+        per_principal: requests of one principal under way at once; of one address where nobody is
+            asked who they are.
         clock: the clock by which the drain goes; the running loop's unless it is given.
 
     Attributes:
@@ -30,7 +31,7 @@ class RequestsUnderWay:
         self._per_principal = per_principal
         self._clock = clock or LoopClock()
         self._tasks: set[asyncio.Task[object]] = set()
-        self._of_principals: Counter[str] = Counter()
+        self._of_senders: Counter[str] = Counter()
         self._ending = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -40,14 +41,15 @@ class RequestsUnderWay:
         return len(self._tasks)
 
     @contextmanager
-    def admitted(self, principal: str | None = None) -> Iterator[None]:
+    def admitted(self, principal: str | None = None, peer: str = "") -> Iterator[None]:
         """A block in which a request is under way.
 
         Args:
             principal: who sends it; None where nobody is asked who they are.
+            peer: whose address it comes from, which counts there; empty for a trusted proxy's.
 
         Raises:
-            ServiceUnavailable: the gateway is full, or draining, or the principal has its share.
+            ServiceUnavailable: the gateway is full, or draining, or the sender has its share.
         """
         if self.draining:
             raise _draining()
@@ -55,18 +57,20 @@ class RequestsUnderWay:
             raise ServiceUnavailable(
                 f"{self._most} requests are under way, as many as this gateway takes (max_requests)"
             )
-        if principal is not None and self._of_principals[principal] >= self._per_principal:
+        sender = f"address {peer}" if peer else ""
+        if principal is not None:
+            sender = repr(principal)
+        if sender and self._of_senders[sender] >= self._per_principal:
             raise ServiceUnavailable(
-                f"{principal!r} has {self._per_principal} requests under way, as many as one "
-                "principal may have (max_requests_per_principal); try again when one of them has "
-                "ended"
+                f"{sender} has {self._per_principal} requests under way, as many as one principal "
+                "may have, or one address where nobody is asked who they are "
+                "(max_requests_per_principal); try again when one of them has ended"
             )
         task = asyncio.current_task()
         assert task is not None, "a request is answered in a task"
         self._tasks.add(task)
         self._idle.clear()
-        if principal is not None:
-            self._of_principals[principal] += 1
+        self._count(sender, 1)
         try:
             yield
         except asyncio.CancelledError:
@@ -75,12 +79,14 @@ class RequestsUnderWay:
             raise _draining() from None
         finally:
             self._tasks.discard(task)
-            if principal is not None:
-                self._of_principals[principal] -= 1
-                if not self._of_principals[principal]:
-                    del self._of_principals[principal]
+            self._count(sender, -1)
             if not self._tasks:
                 self._idle.set()
+
+    def _count(self, sender: str, more: int) -> None:
+        """Count one request more, or one less, of a sender that has a share."""
+        if sender and (count := self._of_senders.pop(sender, 0) + more):
+            self._of_senders[sender] = count
 
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""

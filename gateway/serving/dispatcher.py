@@ -8,7 +8,12 @@ import time
 from collections.abc import Callable, Container, Mapping
 from http import HTTPStatus
 
-from partway.gateway.access.authentication import ANYBODY, Authenticator, Identity
+from partway.gateway.access.authentication import (
+    ANYBODY,
+    Authenticator,
+    Identity,
+    SignedPayload,
+)
 from partway.gateway.access.nearness import check_nearness
 from partway.gateway.access.origins import check_origin
 from partway.gateway.arns import Arns
@@ -16,7 +21,10 @@ from partway.gateway.plain_text import cut
 from partway.gateway.serving.audit import audited
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.gathered_bytes import GatheredBytes
 from partway.gateway.serving.heads import check_head
+from partway.gateway.serving.payloads import PayloadRule
+from partway.gateway.serving.peers import peer_of
 from partway.gateway.serving.routes import Access, Leave, Route, find
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerError, InternalServerError
@@ -36,6 +44,8 @@ class Dispatcher:
         allow_origins: origins of web pages that may ask, besides those of this host.
         on_refused: told the name of each error that a request is answered with.
         proxies: addresses of proxies, through which others ask.
+        gathered: what bodies that are held whole are drawn from; unless it is given, nothing bounds
+            all of them together.
     """
 
     def __init__(
@@ -46,6 +56,7 @@ class Dispatcher:
         allow_origins: frozenset[str],
         on_refused: Callable[[str], None],
         proxies: Container[object] = (),
+        gathered: GatheredBytes | None = None,
     ) -> None:
         self._routes = routes
         self._authenticator = authenticator
@@ -53,12 +64,17 @@ class Dispatcher:
         self._allow_origins = allow_origins
         self._on_refused = on_refused
         self._proxies = proxies
+        self._gathered = gathered
 
     async def __call__(self, exchange: Exchange) -> None:
         """Answer an exchange; returns when its operation is over."""
         errors: ErrorDialect = aws_rest_json  # as long as it is not known whose client it is
         began = time.thread_time()
         recognised = False
+        if self._gathered is not None:
+            is_proxy = exchange.peer in self._proxies
+            owners = () if is_proxy else (f"address {peer_of(exchange.peer)}",)
+            exchange.holding = self._gathered.holding(*owners)
         try:
             check_head(exchange)
             route, named = find(
@@ -114,7 +130,7 @@ class Dispatcher:
         identity = await self._authenticator.authenticate(
             SignableRequest(exchange.method, exchange.path, exchange.query, headers),
             *self._needed(route, named),
-            lambda: route.payload.signed_hash(exchange),
+            _PayloadOf(exchange, route.payload),
             bearer_allowed=route.access is Access.SIGNED_OR_BEARER,
             service=route.service,
         )
@@ -149,6 +165,21 @@ class Dispatcher:
             exchange.abort()  # a second answer would be taken for the first one's content
         else:
             exchange.fail(error, errors)
+
+
+class _PayloadOf(SignedPayload):
+    """What a signature covers of an exchange's body."""
+
+    def __init__(self, exchange: Exchange, rule: PayloadRule) -> None:
+        self._exchange = exchange
+        self._rule = rule
+
+    def hash_beforehand(self) -> str | None:
+        return self._rule.hash_beforehand(self._exchange)
+
+    async def hash(self, access_key_id: str) -> str:
+        self._exchange.holding.also_of(f"access key {access_key_id}")
+        return await self._rule.signed_hash(self._exchange)
 
 
 def _is_the_clients(error: ApiError) -> bool:

@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 from partway.gateway.limits import REQUEST_BODY_PAUSE, REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
+from partway.gateway.serving.gathered_bytes import HeldBytes
 from partway.protocol.connection import Cancellable, FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
 
@@ -158,6 +159,8 @@ class Exchange(ABC):
         visit: what the request costs as long as it is not known who sends it.
         noted: what the operation has found out and the operator's log says of the exchange besides,
             should it be refused or left; nothing of it is for the client.
+        holding: what its gathered body is drawn from; it has no end unless another one is put here
+            before the body is asked for.
     """
 
     def __init__(
@@ -184,6 +187,7 @@ class Exchange(ABC):
         self.encrypted = encrypted
         self.visit = self.visitor.account.asked()
         self.noted: dict[str, str] = {}
+        self.holding = HeldBytes(None)
         #: The request's whole body, once it has been gathered.
         self._gathered: bytes | None = None
         self._continued = False
@@ -203,6 +207,7 @@ class Exchange(ABC):
         Raises:
             RequestTooLarge: the body has more bytes, or its head says so.
             RequestTimeout: the body has not come in time.
+            ServiceUnavailable: the gateway has no room for it.
             InputValidationError: the body is not valid HTTP.
             ClientLeft: the client left in the middle of the body.
         """
@@ -211,6 +216,7 @@ class Exchange(ABC):
             try:
                 async with asyncio.timeout(within):
                     async for chunk in self._incoming(limit, None):
+                        self.holding.draw(len(chunk))
                         whole += chunk
             except TimeoutError:
                 raise _late(f"not whole within {within:g} s") from None
@@ -383,9 +389,16 @@ class Exchange(ABC):
         """Break off an answer that cannot be finished; the client sees that it is not whole."""
 
     def operation_over(self) -> None:
-        """Break off a response in pieces that the operation has not ended."""
+        """Let go of the body, and break off a response in pieces that has not been ended."""
+        self.let_go_of_body()
         if self._unended:
             self.abort()
+
+    def let_go_of_body(self) -> None:
+        """Hold the gathered body no more; nobody asks for it again."""
+        if self._gathered is not None:
+            self._gathered = b""
+        self.holding.give_back()
 
 
 class UpgradableExchange(Exchange):

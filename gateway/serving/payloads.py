@@ -7,11 +7,25 @@ from dataclasses import dataclass
 
 from partway.gateway.limits import REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.exchange import Exchange
-from partway.protocol.sigv4 import payload_hash_of_body, payload_hash_of_stream
+from partway.protocol.sigv4 import (
+    payload_hash_of_body,
+    payload_hash_of_stream,
+    stated_payload_hash,
+)
 
 
 class PayloadRule(ABC):
     """A route's rule for the bodies of its requests."""
+
+    @abstractmethod
+    def hash_beforehand(self, exchange: Exchange) -> str | None:
+        """Return the payload hash that a request states, or that goes without its body.
+
+        None where only the body says.
+
+        Raises:
+            ApiError: what the request states cannot be read, or cannot be right.
+        """
 
     @abstractmethod
     async def signed_hash(self, exchange: Exchange) -> str:
@@ -35,8 +49,11 @@ class PayloadRule(ABC):
 class NoPayload(PayloadRule):
     """The operation reads no body; a body that comes all the same is skipped."""
 
-    async def signed_hash(self, exchange: Exchange) -> str:
+    def hash_beforehand(self, exchange: Exchange) -> str:
         return payload_hash_of_body(tuple(exchange.raw_headers), b"")
+
+    async def signed_hash(self, exchange: Exchange) -> str:
+        return self.hash_beforehand(exchange)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +67,9 @@ class _Limited(PayloadRule):
 
     limit: int
     within: float = REQUEST_BODY_TIMEOUT
+
+    def hash_beforehand(self, exchange: Exchange) -> str | None:
+        return stated_payload_hash(tuple(exchange.raw_headers))
 
     async def signed_hash(self, exchange: Exchange) -> str:
         body = await exchange.body(self.limit, self.within)
@@ -80,8 +100,11 @@ class DuplexPayload(PayloadRule):
     A signed request signs each event by itself, and says so.
     """
 
-    async def signed_hash(self, exchange: Exchange) -> str:
+    def hash_beforehand(self, exchange: Exchange) -> str:
         return payload_hash_of_stream(tuple(exchange.raw_headers))
+
+    async def signed_hash(self, exchange: Exchange) -> str:
+        return self.hash_beforehand(exchange)
 
 
 NO_PAYLOAD = NoPayload()

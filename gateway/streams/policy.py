@@ -17,6 +17,7 @@ from partway.gateway.limits import (
     CONTAINER_PINGS_UNANSWERED,
     DRAIN_TIMEOUT,
     INVOCATION_TIMEOUT,
+    REQUEST_LIFETIME,
     RESPONSE_LIFETIME,
     STREAM_LIFETIME,
 )
@@ -42,6 +43,8 @@ class StreamPolicy:
             clause 2.3-2).
         lifetime: a stream's longest life (clause 1.4-5).
         response_lifetime: a response stream's longest life.
+        request_lifetime: longest life of a request to a container, to the end of its answer; of a
+            response stream's, to the head of it.
         stall_timeout: a waiting direction that moves nothing for so long ends the stream.
         close_timeout: silence of a container that owes the answer to the gateway's Close.
         drain_timeout: silence behind the answer, after which the container gets its Close.
@@ -64,6 +67,7 @@ class StreamPolicy:
     signed_end: Literal["auto", "required", "optional"] = "auto"
     lifetime: _Seconds = STREAM_LIFETIME
     response_lifetime: _Seconds = RESPONSE_LIFETIME
+    request_lifetime: _Seconds = REQUEST_LIFETIME
     stall_timeout: _Seconds = limits.STALL_TIMEOUT
     close_timeout: _Seconds = CLOSE_TIMEOUT
     drain_timeout: _Seconds = DRAIN_TIMEOUT

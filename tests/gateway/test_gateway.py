@@ -424,3 +424,17 @@ async def test_each_route_says_who_checks_what_its_sender_may_do():
             assert by_endpoint or route.control, route.name
         else:
             assert route.name in ("Healthz", "Readyz", "Metrics", "UnknownOperation")
+
+
+@pytest.mark.parametrize("own", ["principals", "tls_key"])
+async def test_callers_may_name_no_file_of_secrets(tmp_path, own):
+    file = tmp_path / "keys" / "secret"
+    file.parent.mkdir()
+    file.write_text('[[principals]]\nname = "a"\ntokens = ["0123456789abcdef"]\n')
+    file.chmod(0o600)
+    auth = "sigv4" if own == "principals" else "none"
+    settings = Settings(auth=auth, local_roots=(tmp_path,), **{own: file})
+    gateway = Gateway(settings)
+    assert gateway.endpoints.allows_path(str(tmp_path / "models"))
+    for path in (tmp_path, file.parent, file):
+        assert not gateway.endpoints.allows_path(str(path))

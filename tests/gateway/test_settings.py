@@ -59,6 +59,7 @@ SOURCES = [
     ("max_requests", 1024, "1", "2", 3, 1, 2),
     ("max_requests_per_principal", None, "1", "2", 3, 1, 2),
     ("max_invocation_body", 6_291_456, "1", "2KiB", 3, 1, 2048),
+    ("max_gathered_bytes", 536_870_912, "20000000", "1GiB", 16_000_000, 20_000_000, 1 << 30),
     ("max_connections", 8192, "1", "2", 3, 1, 2),
     ("max_streams_per_principal", None, "1", "2", 3, 1, 2),
     ("max_connections_per_address", None, "1", "2", 3, 1, 2),
@@ -106,7 +107,7 @@ def test_flag_over_environment_over_toml_over_default(
 
 
 #: What tables become: they have no variable of their own.
-TABLES = {"endpoints", "images", "local_roots", "policy", "times"}
+TABLES = {"api_environment", "endpoints", "images", "local_roots", "policy", "times"}
 
 
 def test_every_setting_is_in_the_table():
@@ -161,6 +162,13 @@ def test_what_endpoints_of_the_api_have_from_the_file(toml):
     assert loaded.policy == StreamPolicy(lifetime=7)
     assert loaded.times == InstanceTimes(startup_timeout=5, stop_timeout=3)
     assert load({}, {}).local_roots == ()
+
+
+def test_what_callers_of_the_api_may_give_to_programs(toml):
+    assert load({}, {}).api_environment == ("SAGEMAKER_*",)
+    config = toml('[api]\nenvironment = ["TOKEN", "LD_*"]\n')
+    assert load({}, {}, config).api_environment == ("TOKEN", "LD_*")
+    assert load({}, {}, toml("[api]\nenvironment = []\n")).api_environment == ()
 
 
 def test_no_two_settings_have_the_same_variable():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import struct
@@ -291,6 +292,44 @@ async def test_who_is_refused(gateway, signing, answer):
     request = EventSigning(**signing).request(bidirectional_request())
     assert await refusal(gateway, request) == answer
     assert gateway.container.connections == []
+
+
+def forged_invocation(length, *headers):
+    """The head of an invocation whose key is known, and whose signature is not its owner's."""
+    request = AWSRequest("POST", f"http://{AUTHORITY}/endpoints/model/invocations", dict(headers))
+    SigV4Auth(Credentials(KEY_ID, "not the secret"), "sagemaker", "us-east-1").add_auth(request)
+    signed = [f"{name}: {value}" for name, value in request.headers.items()]
+    lines = ["POST /endpoints/model/invocations HTTP/1.1", f"Host: {AUTHORITY}", *signed]
+    return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
+
+
+@pytest.mark.clause("2.4-1")
+async def test_a_forged_signature_of_a_stated_hash_is_refused_before_the_body(gateway):
+    client = await gateway.connect()
+    client.send(forged_invocation(1000, ("x-amz-content-sha256", "0" * 64)))
+    answer = await client.response()
+    assert (answer.status, b"The request signature we" in answer.body) == (403, True)
+
+
+@pytest.mark.clause("2.4-1")
+async def test_bodies_of_forged_requests_have_one_budget(gateway_for, principals):
+    gateway = await gateway_for(
+        auth="sigv4", principals=principals, max_invocation_body=1000, max_gathered_bytes=2000
+    )
+    clients = [await gateway.connect() for _ in range(2)]
+    answers = [asyncio.create_task(each.response()) for each in clients]
+    for client in clients:
+        client.send(forged_invocation(900) + bytes(600))
+    done, _ = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED, timeout=20)
+    (refused,) = done  # the other one waits for the rest of its body
+    assert refused.result().status == 503
+    assert b"half of max_gathered_bytes" in refused.result().body
+    (other,) = set(answers) - done
+    clients[answers.index(other)].send(bytes(300))
+    assert (await other).status == 403
+    client = await gateway.connect()
+    client.send(forged_invocation(900) + bytes(900))  # the other's are given back
+    assert (await client.response()).status == 403
 
 
 @pytest.mark.clause("2.4-6")

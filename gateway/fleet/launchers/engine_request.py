@@ -53,13 +53,16 @@ def container_request(
         gpus: which GPUs it has; the engine chooses if none are named.
     """
     request = _request(order, gpus)
-    labels = {GATEWAY_LABEL: gateway, **_whose(order), INSTANCE_LABEL: order.instance}
-    if made:
-        labels[MADE_OF_LABEL] = made
-    if order.model_dir is not None:
-        labels[MODEL_LABEL] = str(order.model_dir.absolute())
-    if gpus:
-        labels[GPUS_LABEL] = ",".join(gpus)
+    labels = {
+        GATEWAY_LABEL: gateway,
+        **_whose(order),
+        INSTANCE_LABEL: order.instance,
+        # Also where there is nothing to say: an engine adds an image's own labels to these, and
+        # what the next gateway believes must be no image's to say.
+        MADE_OF_LABEL: made,
+        MODEL_LABEL: "" if order.model_dir is None else str(order.model_dir.absolute()),
+        GPUS_LABEL: ",".join(gpus),
+    }
     return {**request, "Labels": labels}
 
 

@@ -35,6 +35,9 @@ log = logging.getLogger("partway.fleet")
 #: Where containers listen: a process of this machine is for this machine alone.
 HOST: Final = "127.0.0.1"
 
+#: Tells a container where to listen (clause 1.1-2).
+PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
+
 #: Ports that no system hands out by itself: Linux begins at 32768, others at 49152.
 _PORTS: Final = range(20_000, 32_768)
 #: So many of them are tried before the system is asked for one of its own.
@@ -277,7 +280,7 @@ async def launch(
     child = Child(on_output, leash, OutputPace(clock) if paced else None)
     await child.start(
         command.argv,
-        environment={**command.environment, "SAGEMAKER_BIND_TO_PORT": str(command.port)},
+        environment={**command.environment, PORT_VARIABLE: str(command.port)},
         cwd=command.cwd,
         with_errors=with_errors,
     )

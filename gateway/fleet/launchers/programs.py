@@ -19,15 +19,23 @@ from partway.gateway.fleet.launchers.empty_model import empty_model_dir
 from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.launchers.process import (
     HOST,
+    PORT_VARIABLE,
     Command,
     ContainerProcess,
     free_port,
     launch,
 )
 from partway.gateway.fleet.leash import Leash
+from partway.gateway.fleet.process_table import MARK
 
 #: Says to our own runtime where to listen, which has every interface otherwise, as in an image.
 _BIND_TO_HOST: Final = "PARTWAY_BIND_TO_HOST"
+
+#: Says where the model is (clause 1.1-6).
+_MODEL_DIR: Final = "SM_MODEL_DIR"
+
+#: What the gateway itself tells a program: of callers of the API no program takes it.
+OF_THE_GATEWAY: Final = frozenset({_BIND_TO_HOST, PORT_VARIABLE, _MODEL_DIR, VISIBLE, MARK})
 
 #: What the system has too little of for now: processes, descriptors, memory.
 _PASSING: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -38,8 +46,9 @@ class ProgramLauncher:
 
     The process has a port of its own (``SAGEMAKER_BIND_TO_PORT``), the variant's environment beside
     the gateway's, the model directory in ``SM_MODEL_DIR``, and as many GPUs of its own as it asks
-    for. It leads a group, which is killed with it, and does not outlive the gateway. Nothing
-    enforces the variant's ``cpus`` and ``memory``, and it has no host name of its own.
+    for; what the gateway says goes before what the variant does. It leads a group, which is killed
+    with it, and does not outlive the gateway. Nothing enforces the variant's ``cpus`` and
+    ``memory``, and it has no host name of its own.
 
     Args:
         gpus: who has which GPUs; this machine's by default.
@@ -57,8 +66,8 @@ class ProgramLauncher:
         """Start an instance's process; see :class:`~.launcher.Launcher`."""
         source = order.variant.source
         assert isinstance(source, Program)
-        # Where it can choose: a process of this machine is for this machine alone.
-        environment = {_BIND_TO_HOST: HOST, **dict(order.variant.environment)}
+        # Whatever the variant says: a process of this machine is for this machine alone.
+        environment = {**dict(order.variant.environment), _BIND_TO_HOST: HOST}
         program = find_program(source, environment)
         port = 0
 
@@ -70,7 +79,7 @@ class ProgramLauncher:
             port = free_port(self._ports)
             self._ports.add(port)
             environment |= await self._gpus_for(order)
-            environment["SM_MODEL_DIR"] = self._model_dir(order)
+            environment[_MODEL_DIR] = self._model_dir(order)
             if self._leash is None:
                 self._leash = Leash()
             return await launch(

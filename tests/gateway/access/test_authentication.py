@@ -14,7 +14,11 @@ from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from partway.gateway.access.authentication import NoAuthentication, SigV4Authentication
+from partway.gateway.access.authentication import (
+    NoAuthentication,
+    SignedPayload,
+    SigV4Authentication,
+)
 from partway.gateway.access.principals import Principals
 from partway.gateway.arns import Arns
 from partway.protocol.errors import (
@@ -65,6 +69,21 @@ secret_access_key = "others"
 BOTH = pytest.mark.parametrize("bearer_allowed", [True, False])
 
 
+class Payload(SignedPayload):
+    """A payload with a hash that is known beforehand, or of which only the body tells."""
+
+    def __init__(self, of_body, beforehand):
+        self._of_body = of_body
+        self._beforehand = beforehand
+
+    def hash_beforehand(self):
+        return self._beforehand
+
+    async def hash(self, access_key_id):
+        assert access_key_id.startswith(("AKID", "ASIA"))
+        return self._of_body()
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = AT.timestamp()
@@ -95,15 +114,13 @@ def authenticate(file, clock):
         action=STREAM,
         resource=ECHO,
         payload_hash=lambda: EMPTY,
+        stated=None,
         bearer_allowed=True,
         service="sagemaker",
     ):
-        async def hash_later():
-            return payload_hash()
-
         return asyncio.run(
             authentication.authenticate(
-                *(request, action, resource, hash_later),
+                *(request, action, resource, Payload(payload_hash, stated)),
                 bearer_allowed=bearer_allowed,
                 service=service,
             )
@@ -271,6 +288,43 @@ def test_what_is_refused(authenticate, request_, error):
 def test_the_payload_is_part_of_it(authenticate):
     with pytest.raises(InvalidSignature):
         authenticate(signed(), payload_hash=lambda: sha256(b"x").hexdigest())
+
+
+def unread():
+    raise AssertionError("the body is of no interest yet")
+
+
+@pytest.mark.clause("2.4-1")
+@pytest.mark.parametrize(
+    ("request_", "late", "error"),
+    [
+        (signed(service="logs"), 0, InvalidSignature),
+        (signed(), 301, InvalidSignature),
+        (signed("AKIDONE", SECRET, "session"), 0, UnrecognizedClient),
+        (replace(signed(), headers=(*signed().headers, ("x-amz-more", "1"))), 0, InvalidSignature),
+    ],
+)
+def test_what_the_body_has_no_part_in_is_checked_before_it(
+    authenticate, clock, request_, late, error
+):
+    clock.now += late
+    with pytest.raises(error):
+        authenticate(request_, payload_hash=unread)
+
+
+@pytest.mark.clause("2.4-1")
+def test_where_the_hash_is_stated_signature_and_leave_come_before_the_body(authenticate):
+    with pytest.raises(InvalidSignature):
+        authenticate(signed(secret="wrong"), payload_hash=unread, stated=EMPTY)
+    with pytest.raises(AccessDenied):
+        authenticate(signed(), action="sagemaker:Other", payload_hash=unread, stated=EMPTY)
+    assert authenticate(signed(), stated=EMPTY).principal == "chat-backend"
+
+
+@pytest.mark.clause("2.4-1")
+def test_a_stated_hash_is_no_more_than_stated(authenticate):
+    with pytest.raises(InvalidSignature):
+        authenticate(signed(), payload_hash=lambda: sha256(b"x").hexdigest(), stated=EMPTY)
 
 
 @pytest.mark.clause("2.4-3")

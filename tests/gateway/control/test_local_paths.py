@@ -84,3 +84,28 @@ def test_links_in_a_circle_lead_nowhere(folders):
     roots = LocalRoots([root])
     location = f"{root}/circle"
     assert not roots.allow(location) or roots.path_of(location).is_relative_to(root)
+
+
+def test_what_is_the_gateways_own_may_not(folders):
+    """Neither what is in it, nor a folder that it is in: a container sees all that is below."""
+    root, _ = folders
+    data, key = root / "gateway" / "data", root / "keys" / "tls.pem"
+    for each in (data, key.parent, root / "key"):
+        each.mkdir(parents=True)
+    key.touch()
+    (root / "link").symlink_to(data)
+    roots = LocalRoots([root], kept_out=[root / "link", key])
+    for location in (
+        str(root),
+        str(data),
+        f"{data}/models",
+        str(data.parent),
+        f"{root}/link",
+        str(key),
+        str(key.parent),
+    ):
+        assert not roots.allow(location), location
+    for location in (f"{root}/chat", f"{root}/key", f"{root}/gateway/database"):
+        assert roots.allow(location), location
+    with pytest.raises(ValueError, match=r"the gateway's own.*it must be elsewhere"):
+        roots.path_of(str(data))

@@ -10,6 +10,7 @@ from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.planned import ApiSurroundings, planned
 from partway.gateway.fleet.endpoints import Image, InstanceTimes, Program
+from partway.gateway.fleet.pinned_path import PinnedPath
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.control.deployed import a_config, a_model, a_plan, a_variant
 
@@ -19,7 +20,9 @@ CHAT = Program(("chat", "serve"))
 
 
 def surroundings(roots=(), gpus=0):
-    return ApiSurroundings(POLICY, TIMES, {"chat:1": CHAT}, LocalRoots(roots), gpus)
+    return ApiSurroundings(
+        POLICY, TIMES, {"chat:1": CHAT}, LocalRoots(roots), gpus, ("A", "B", "TOKEN")
+    )
 
 
 def variants_of(plan, **keys):
@@ -134,6 +137,16 @@ def test_model_data_of_this_machine_only_below_a_root(tmp_path):
             assert "local_roots" in message
 
 
+def test_model_data_of_this_machine_are_as_they_were(tmp_path):
+    root = tmp_path / "models"
+    (root / "chat").mkdir(parents=True)
+    found = variant_of({"ModelDataUrl": f"{root}/chat"}, roots=[root]).pinned
+    assert found == PinnedPath.of(root / "chat")
+    assert found.identity is not None
+    assert variant_of({"ModelDataUrl": "s3://b/m.tar.gz"}, roots=[root]).pinned is None
+    assert variant_of({}).pinned is None
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
@@ -144,6 +157,7 @@ def test_model_data_of_this_machine_only_below_a_root(tmp_path):
         (a_model(**source("S3Object", "None", "s3://b/m")), "S3DataType S3Object with"),
         (a_model(ModelDataUrl="s3://b/m", **source("S3Prefix", "None", "s3://b/")), "only one"),
         (a_model(Environment={"SAGEMAKER_BIND_TO_PORT": "1"}), "must be left to the gateway"),
+        (a_model(Environment={"LD_PRELOAD": "secret"}), "LD_PRELOAD must be listed there"),
         (a_model(Environment={"A": "secret\0"}), "value of A in the Environment has a zero byte"),
     ],
 )

@@ -144,9 +144,11 @@ class FakeModelData:
         held: how many of those are held.
         errors: ModelDataErrors for the next times.
         waits: set it to have whoever asks wait for it.
+        in_place: whether they are used where they are, as folders of this machine are.
     """
 
     def __init__(self):
+        self.in_place = False
         self.acquired = []
         self.held = 0
         self.errors = deque()
@@ -159,7 +161,8 @@ class FakeModelData:
         if self.errors:
             raise self.errors.popleft()
         self.held += 1
-        return HeldData(Path("/models") / str(len(self.acquired)), self._let_go)
+        copy = Path("/models") / str(len(self.acquired))
+        return HeldData(Path(source) if self.in_place else copy, self._let_go)
 
     def _let_go(self):
         self.held -= 1

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from partway.gateway.fleet.states import OVER, InstanceState
 from partway.gateway.fleet.status import EndpointState
+from partway.gateway.fleet.sticky_sessions import StickySession
 from partway.protocol.errors import ApiError
 from tests.gateway.fleet.fakes import FakeFleet, endpoint, turns, variant
 
@@ -118,7 +119,8 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(name=NAMES, of=st.sampled_from(["", "A", "B"]), session=st.sampled_from(["", "s"]))
     def lease(self, name, of, session):
         with suppress(ApiError):
-            lease = self.of.router.lease(name, of, session)
+            lease = self.of.router.lease(name, of, StickySession("", session))
+            lease.answered()
             assert lease.instance.id in self.routed(name)
             lease.ends_by(lambda: self.give_back(lease))
             self.leases.append(lease)

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet import routing
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant, Router
+from partway.gateway.fleet.sticky_sessions import StickySession
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
 
@@ -139,52 +139,71 @@ class TestCutting:
         assert told == ["end"]
 
 
+S = StickySession("owner", "s")
+
+
+def seen(on, session, variant=""):
+    """The instance that what belongs to a session goes to, and answers."""
+    with on.lease("e", variant, session) as lease:
+        lease.answered()
+        return lease.instance.id
+
+
 class TestSessions:
     def test_the_same_session_has_the_same_instance(self):
         on = router(variant("A", *"abcdefgh"))
-        first = on.lease("e", session="s").instance.id
-        assert {on.lease("e", session="s").instance.id for _ in range(20)} == {first}
-        assert len({on.lease("e", session=str(n)).instance.id for n in range(20)}) > 1
+        first = seen(on, S)
+        assert {on.lease("e", session=S).instance.id for _ in range(20)} == {first}
+        others = [StickySession("owner", str(n)) for n in range(20)]
+        assert len({on.lease("e", session=each).instance.id for each in others}) > 1
+
+    def test_the_same_id_of_another_owner_is_another_session(self):
+        on = router(variant("A", "a", "b"))
+        on.lease("e", session=S).answered()
+        on.load("a").leases.clear()
+        assert on._routes["e"].sessions.get(S) is not None
+        assert on._routes["e"].sessions.get(S._replace(owner="other")) is None
+
+    def test_what_no_instance_has_answered_is_not_remembered(self):
+        on = router(variant("A", "a", "b"))
+        for _ in range(20):
+            on.lease("e", session=S)
+        on.lease("e").answered()
+        assert len(on._routes["e"].sessions) == 0
 
     def test_another_one_when_that_is_gone(self):
         on = router(variant("A", "a"))
-        on.lease("e", session="s")
+        seen(on, S)
         on.update({"e": (variant("A", "b"),)})
-        assert on.lease("e", session="s").instance.id == "b"
+        assert on.lease("e", session=S).instance.id == "b"
 
     def test_a_variant_goes_before_a_session(self):
         on = router(variant("A", "a", weight=1.0), variant("B", "b", weight=0))
-        on.lease("e", session="s")
-        assert on.lease("e", "B", session="s").instance.id == "b"
+        assert (seen(on, S), seen(on, S, "B")) == ("a", "b")
 
     def test_one_that_the_instance_began(self):
         on = router(variant("A", *"abcdefgh"))
         lease = on.lease("e")
-        lease.sticks("s")
-        assert {on.lease("e", session="s").instance.id for _ in range(9)} == {lease.instance.id}
+        lease.sticks(S)
+        assert {on.lease("e", session=S).instance.id for _ in range(9)} == {lease.instance.id}
 
     def test_one_that_has_expired_or_was_closed_may_go_anywhere(self):
         now = 1000.0
         on = Router(random.Random(1), lambda: now)
         on.update({"e": (variant("A", *"abcdefgh"),)})
-        on.lease("e").sticks("s", 1060.0)
-        first = on.lease("e", session="s").instance.id
+        on.lease("e").sticks(S, 1060.0)
+        first = on.lease("e", session=S)
+        first.answered()
         now = 1059.0
-        assert on.lease("e", session="s").instance.id == first
+        assert on.lease("e", session=S).instance.id == first.instance.id
         now = 1060.0
-        assert on.lease("e", session="s").instance.id != first
-        kept = on.lease("e", session="s").instance.id
-        assert on.lease("e", session="s").instance.id == kept
-        on.forget_session("e", "s")
-        on.forget_session("nobody", "s")
-        assert on.lease("e", session="s").instance.id != kept
-
-    def test_so_many_are_remembered(self, monkeypatch):
-        monkeypatch.setattr(routing, "STICKY_SESSIONS", 2)
-        on = router(variant("A", *"abcdefgh"))
-        for session in "xyz":
-            on.lease("e", session=session)
-        assert list(on._routes["e"].sessions) == ["y", "z"]
+        again = on.lease("e", session=S)
+        assert again.instance.id != first.instance.id
+        again.answered()
+        assert on.lease("e", session=S).instance.id == again.instance.id
+        on.forget_session("e", S)
+        on.forget_session("nobody", S)
+        assert on.lease("e", session=S).instance.id != again.instance.id
 
 
 def test_another_table_leaves_open_places_where_they_are():

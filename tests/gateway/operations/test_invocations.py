@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from contextlib import suppress
 
 import pytest
 from prometheus_client.exposition import generate_latest
@@ -12,6 +14,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.sticky_sessions import NO_SESSION
 from partway.gateway.operations.invocations import model_error, session_key
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.conftest import container, gateway_for
@@ -100,7 +103,67 @@ async def test_what_is_counted_of_an_endpoint_goes_with_it(gateway_for):
 def test_a_session_is_its_senders():
     keys = {session_key(each, "s") for each in (ANYBODY, Identity("a"), Identity("b"))}
     assert len(keys) == 3
-    assert session_key(ANYBODY, "") == ""
+    assert session_key(ANYBODY, "") == NO_SESSION
+
+
+async def test_a_session_that_no_instance_has_taken_sticks_to_none(gateway_for):
+    async def refusing(call):
+        while True:
+            await call.request()
+            call.say(b"HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n")
+
+    async with ScriptedContainer(refusing) as one, ScriptedContainer(refusing) as other:
+        places = Address(HOST, one.port), Address(HOST, other.port)
+        variant = Variant(source=Attached(places), instances=2)
+        policy = StreamPolicy(connect_timeout=PATIENCE)
+        gateway = await gateway_for(endpoints=(Endpoint(ENDPOINT, policy, (variant,)),))
+        session = b"X-Amzn-SageMaker-Session-Id: s\r\nContent-Length"
+        for _ in range(40):  # by chance all of them go to one of two once in 2 ** 39 times
+            response = await gateway.request(REQUEST.replace(b"Content-Length", session))
+            assert response.status == 424
+        assert all(each.calls for each in (one, other))
+
+
+async def dribbling(call):
+    """A container that is never silent for long, and never at its end."""
+    await call.request()
+    call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\nabc")
+    while not call.ended.is_set():
+        call.say(b"x")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(call.ended.wait(), 0.02)
+
+
+async def test_an_answer_that_dribbles_has_its_end(gateway_for, caplog):
+    caplog.set_level(logging.INFO)
+    async with ScriptedContainer(dribbling) as there:
+        policy = StreamPolicy(request_lifetime=0.5, connect_timeout=PATIENCE)
+        gateway = await gateway_for(policy, container_port=there.port)
+        reader, writer = await asyncio.open_connection(HOST, gateway.port)
+        writer.write(REQUEST)
+        with pytest.raises(asyncio.IncompleteReadError) as cut:
+            await soon(reader.readexactly(99999))
+        assert b"HTTP/1.1 200 OK" in cut.value.partial
+        writer.close()
+        await eventually(lambda: "not over within 0.5 s (request_lifetime)" in caplog.text)
+        await eventually(lambda: len(gateway.gateway.requests) == 0)
+
+
+async def test_a_body_that_dribbles_has_its_end(gateway_for):
+    async def script(call):
+        await call.end()
+
+    async with ScriptedContainer(script) as there:
+        policy = StreamPolicy(request_lifetime=0.5, connect_timeout=PATIENCE)
+        gateway = await gateway_for(policy, container_port=there.port)
+        reader, writer = await asyncio.open_connection(HOST, gateway.port)
+        writer.write(REQUEST.replace(b"Content-Length: 2", b"Content-Length: 99999"))
+        answer = asyncio.create_task(reader.readuntil(b"(request_lifetime)"))
+        while not answer.done():
+            writer.write(b"x")
+            await asyncio.wait((answer,), timeout=0.02)
+        assert b"HTTP/1.1 424" in await answer
+        writer.close()
 
 
 @pytest.mark.parametrize(

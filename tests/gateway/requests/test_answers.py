@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.requests.answers import AnswerBroken, AnswerParser, AnswerPiece
-from partway.gateway.requests.limits import ANSWER_TURN_BYTES, MAX_ANSWER_HEAD_BYTES
+from partway.gateway.requests.limits import (
+    ANSWER_TURN_BYTES,
+    MAX_ANSWER_HEAD_BYTES,
+    MAX_ANSWER_LENGTH,
+)
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -32,6 +36,14 @@ def taken(parser):
 
 def body(parser):
     return b"".join(piece.data for piece in taken(parser))
+
+
+@pytest.mark.parametrize("length", [2**63, 2**64 - 1])
+def test_a_length_that_no_body_has(length):
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+    assert not parsed(head % MAX_ANSWER_LENGTH).complete
+    with pytest.raises(AnswerBroken, match="its Content-Length is over 9223372036854775807"):
+        parsed(head % length)
 
 
 ANSWERS = [

@@ -20,8 +20,8 @@ class Requests:
         self.under_way = RequestsUnderWay(most, per_principal, self.clock)
         self.may_end = asyncio.Event()
 
-    async def run(self, principal=None):
-        with self.under_way.admitted(principal):
+    async def run(self, principal=None, peer=""):
+        with self.under_way.admitted(principal, peer):
             await self.may_end.wait()
 
     def begin(self, *principals):
@@ -51,6 +51,18 @@ async def test_a_principal_has_its_share():
     requests.may_end.set()
     await soon(asyncio.gather(*running))
     await requests.run("a")
+
+
+async def test_an_address_has_its_share_where_nobody_is_asked_for_their_name():
+    requests = Requests(per_principal=1)
+    sent = [(None, "192.0.2.1"), (None, ""), (None, ""), ("a", "192.0.2.1")]
+    running = [asyncio.create_task(requests.run(*each)) for each in sent]
+    await eventually(lambda: len(requests.under_way) == 4)
+    with pytest.raises(ServiceUnavailable, match=r"address 192\.0\.2\.1 has 1 requests under way"):
+        await requests.run(None, "192.0.2.1")
+    requests.may_end.set()
+    await soon(asyncio.gather(*running))
+    assert not requests.under_way._of_senders
 
 
 async def test_a_drain_waits_for_what_is_under_way_and_takes_nothing_new():

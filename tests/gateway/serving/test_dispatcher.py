@@ -17,6 +17,7 @@ from partway.gateway.arns import Arns
 from partway.gateway.serving.dispatcher import Dispatcher
 from partway.gateway.serving.error_dialects import ErrorResponse
 from partway.gateway.serving.exchange import ClientLeft
+from partway.gateway.serving.gathered_bytes import GatheredBytes
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route
 from partway.protocol.errors import AccessDenied, ContainerError, RequestTooLarge
@@ -29,18 +30,20 @@ ARNS = Arns("us-east-1", "000000000000")
 class Noting(Authenticator):
     """Notes what it is asked, and what a signature covers; lets everybody pass, or nobody."""
 
-    def __init__(self, steps, error, identity):
+    def __init__(self, steps, error, identity, reads_for=""):
+        self.reads_for = reads_for
         self.steps = steps
         self.error = error
         self.identity = identity
 
-    async def authenticate(
-        self, request, action, resource, payload_hash, *, bearer_allowed, service
-    ):
+    async def authenticate(self, request, action, resource, payload, *, bearer_allowed, service):
         assert service == "sagemaker"
         self.steps.append(("who", request.path, action, resource, bearer_allowed))
         if self.error is not None:
             raise self.error
+        if self.reads_for:
+            assert payload.hash_beforehand() is None
+            await payload.hash(self.reads_for)
         return self.identity
 
 
@@ -63,6 +66,8 @@ class Steps:
         asks: actions and resources that its operation asks leave for.
         identity: who asks.
         proxies: addresses of proxies.
+        gathered: the budget of bodies that are held.
+        reads_for: the access key that authentication has the body gathered for.
         route: further members of the route.
     """
 
@@ -74,6 +79,8 @@ class Steps:
         asks=(),
         identity=SOMEBODY,
         proxies=(),
+        gathered=None,
+        reads_for="",
         **route,
     ):
         self._asks = asks
@@ -84,11 +91,12 @@ class Steps:
         route = a_route("Ask", self._run, **members)
         self.dispatch = Dispatcher(
             (route,),
-            Noting(self.taken, error, identity),
+            Noting(self.taken, error, identity, reads_for),
             ARNS,
             frozenset(allow_origins),
             self.refused.append,
             proxies,
+            gathered,
         )
 
     async def _run(self, exchange, identity, named):
@@ -175,6 +183,52 @@ async def test_a_payload_against_its_rule_reaches_no_operation():
     assert [step[0] for step in steps.taken] == ["who"]
     assert exchange.responses[0][0] == 413
     assert steps.refused == [RequestTooLarge.name]
+
+
+BUDGET_PROXY = "203.0.113.9"
+
+
+@pytest.mark.parametrize(
+    ("peer", "chunks", "status"),
+    [("2001:db8::2", [b"ab", None], 503), ("2001:db8:1::2", [b"ab"], None)],
+)
+async def test_bodies_that_are_held_are_drawn_from_one_budget_by_peers(peer, chunks, status):
+    budget = GatheredBytes(10, 5)
+    steps = Steps(gathered=budget)
+    budget.holding("address 2001:db8::/64").draw(4)
+    exchange = await steps.ask(chunks=chunks, peer=peer)
+    assert [each[0] for each in exchange.responses] == ([status] if status else [])
+    assert budget.held == 4
+
+
+async def test_a_proxy_has_no_share_of_the_budget():
+    budget = GatheredBytes(10, 1)
+    steps = Steps(gathered=budget, proxies={BUDGET_PROXY})
+    await steps.ask(chunks=[b"body"], peer=BUDGET_PROXY)
+    assert steps.taken[-1][0] == "run"
+
+
+async def test_a_body_counts_until_its_operation_is_over():
+    budget = GatheredBytes(10, 5)
+    held = []
+
+    async def operate(exchange):
+        held.append((budget.held, await exchange.body(4)))
+        raise ClientLeft
+
+    await Steps(operate, gathered=budget).ask(chunks=[b"bo", b"dy"])
+    assert held == [(4, b"body")]
+    assert budget.held == 0
+
+
+async def test_a_body_is_the_access_keys_too_that_it_is_gathered_for():
+    budget = GatheredBytes(10, 5)
+    steps = Steps(gathered=budget, reads_for="AKID")
+    budget.holding("access key AKID").draw(2)
+    exchange = await steps.ask(chunks=[b"body"])
+    ((status, body, _),) = exchange.responses
+    assert (status, b"of access key AKID hold the 5 bytes" in body) == (503, True)
+    assert budget.held == 2
 
 
 async def test_what_lies_nowhere_asks_nobody():

@@ -34,6 +34,22 @@ async def test_a_hash_that_is_another_bodys(rule):
         await rule.signed_hash(Recorded((STATED, "0" * 64), chunks=[b"body"]))
 
 
+@pytest.mark.clause("2.4-1")
+@pytest.mark.parametrize(
+    ("rule", "headers", "known"),
+    [
+        (GatheredPayload(4), (), None),
+        (StreamedPayload(4), ((STATED, HASH),), HASH),
+        (NO_PAYLOAD, (), EMPTY),
+        (DUPLEX_PAYLOAD, ((STATED, EMPTY),), EMPTY),
+    ],
+)
+async def test_what_is_known_of_a_body_before_it_is_there(rule, headers, known):
+    exchange = Recorded(*headers, chunks=[None])
+    assert rule.hash_beforehand(exchange) == known
+    assert not exchange.gathered
+
+
 async def test_only_what_is_to_be_gathered_is_read_before_the_operation_runs():
     for rule, left in ((GatheredPayload(4), 0), (StreamedPayload(4), 1), (NO_PAYLOAD, 1)):
         exchange = Recorded(chunks=[b"body"])

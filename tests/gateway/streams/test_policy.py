@@ -12,6 +12,7 @@ CONTRACT = {
     "normal_close": "error",
     "lifetime": 30 * 60,
     "response_lifetime": 8 * 60,
+    "request_lifetime": 8 * 60,
     "stall_timeout": 300,
     "close_timeout": 10,
     "drain_timeout": 3,

@@ -32,6 +32,10 @@ def test_the_least():
             "partway.endpoint": "echo",
             "partway.variant": "AllTraffic",
             "partway.instance": "echo-1",
+            # Empty ones too: an image's own would stand in their place.
+            "partway.made-of": "",
+            "partway.model": "",
+            "partway.gpus": "",
         },
         "Tty": False,
         "HostConfig": {

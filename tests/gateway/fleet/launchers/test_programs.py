@@ -128,6 +128,18 @@ async def test_where_and_with_what_it_runs(launch, output, tmp_path):
     assert output.data.decode() == f"{tmp_path}\n{container.address} hello\nbad\n".replace(":", " ")
 
 
+async def test_what_the_gateway_says_goes_before_what_the_variant_does(launch, output):
+    """Else a variant's environment could have it listen for the network."""
+    names = ("PARTWAY_BIND_TO_HOST", "SAGEMAKER_BIND_TO_PORT", "SM_MODEL_DIR", "_PARTWAY_LEASH")
+    script = "; ".join(f"echo ${name}" for name in names)
+    container = await launch(*shell(script), **dict.fromkeys(names, "elsewhere"))
+    await soon(container.wait())
+    host, port, *rest = output.data.decode().split()
+    assert (host, port) == ("127.0.0.1", str(container.address.port))
+    assert len(rest) == 2
+    assert "elsewhere" not in rest
+
+
 @pytest.mark.clause("1.1-6")
 async def test_where_there_is_no_model_the_directory_is_empty(launch, launcher, output):
     container = await launch(*shell("echo $SM_MODEL_DIR"))

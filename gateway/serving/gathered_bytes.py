@@ -1,0 +1,99 @@
+"""The bytes of bodies that are held whole: one budget for all requests of the process."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from partway.protocol.errors import ServiceUnavailable
+
+
+class GatheredBytes:
+    """The budget.
+
+    Args:
+        most: bytes of all that is held at a time.
+        share: of it, what one owner may have: one address, or one access key.
+
+    Attributes:
+        held: bytes that are held now.
+    """
+
+    def __init__(self, most: int, share: int) -> None:
+        self.held = 0
+        self._most = most
+        self._share = share
+        self._of_owners: Counter[str] = Counter()
+
+    def holding(self, *owners: str) -> HeldBytes:
+        """Open one request's part of the budget, which has nothing in it yet.
+
+        Args:
+            owners: whose it is, each of whom has a share; none for a trusted proxy's.
+        """
+        return HeldBytes(self, owners)
+
+    def draw(self, owners: tuple[str, ...], size: int) -> None:
+        """See :meth:`HeldBytes.draw`."""
+        if self.held + size > self._most:
+            raise ServiceUnavailable(
+                f"the bodies of requests hold the {self._most} bytes that this gateway has for "
+                "them (max_gathered_bytes); try again, or on another gateway"
+            )
+        for owner in owners:
+            if self._of_owners[owner] + size > self._share:
+                raise ServiceUnavailable(
+                    f"the bodies of the requests of {owner} hold the {self._share} bytes that one "
+                    "may have, half of max_gathered_bytes; try again when one of them has ended"
+                )
+        self._count(owners, size)
+
+    def give_back(self, owners: tuple[str, ...], size: int) -> None:
+        """See :meth:`HeldBytes.give_back`."""
+        self._count(owners, -size)
+
+    def _count(self, owners: tuple[str, ...], more: int) -> None:
+        self.held += more
+        for owner in owners:
+            if left := self._of_owners.pop(owner, 0) + more:
+                self._of_owners[owner] = left
+
+
+class HeldBytes:
+    """What one request holds of the budget.
+
+    Args:
+        budget: None for a budget without end.
+        owners: as of :meth:`GatheredBytes.holding`.
+    """
+
+    __slots__ = ("_budget", "_owners", "_size")
+
+    def __init__(self, budget: GatheredBytes | None, owners: tuple[str, ...] = ()) -> None:
+        self._budget = budget
+        self._owners = owners
+        self._size = 0
+
+    def also_of(self, owner: str) -> None:
+        """Have what is drawn from here on counted as another owner's too.
+
+        Raises:
+            AssertionError: something has been drawn.
+        """
+        assert not self._size, "owners are known before the first byte is drawn"
+        self._owners = *self._owners, owner
+
+    def draw(self, size: int) -> None:
+        """Hold so many bytes more.
+
+        Raises:
+            ServiceUnavailable: the budget, or the share of one of the owners, has no room for them.
+        """
+        if self._budget is not None:
+            self._budget.draw(self._owners, size)
+            self._size += size
+
+    def give_back(self) -> None:
+        """Hold nothing any more; said again, it means nothing."""
+        if self._budget is not None:
+            self._budget.give_back(self._owners, self._size)
+        self._size = 0
