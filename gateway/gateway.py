@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,12 +121,19 @@ class Gateway:
         router = Router(wall_clock=wall_clock)
         self.fleet = Fleet(router, self._provisions.means)
         fleet_metrics = FleetMetrics(self.fleet.describe, self.streams.metrics.registry)
+        request_metrics = RequestMetrics(self.streams.metrics.registry)
+
+        def forget_others(endpoints: Collection[str]) -> None:
+            for each in (self.streams.metrics, request_metrics, fleet_metrics):
+                each.keep_only(endpoints)
+
+        self.fleet.on_end = forget_others
         arns = Arns(settings.region, settings.account)
         invocations = Invocations(
             router,
             self._connections,
             self.requests,
-            RequestMetrics(self.streams.metrics.registry),
+            request_metrics,
             arns,
             settings.max_invocation_body,
         )

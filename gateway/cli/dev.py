@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from partway.documentation import page
 from partway.gateway import settings
-from partway.gateway.cli.process import raise_descriptor_limit, run_loop, stop_on_signals
+from partway.gateway.cli.process import (
+    descriptors_of,
+    raise_descriptor_limit,
+    run_loop,
+    stop_on_signals,
+)
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.fleet.endpoints import places
 from partway.gateway.fleet.launchers.process import Command, free_port
@@ -89,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     except (SettingsError, WatchFailed) as error:
         return _fail(str(error), status=2)
     start_logging(loaded.log_level, "text")
-    raise_descriptor_limit(loaded.max_connections + loaded.max_streams + loaded.max_requests)
+    raise_descriptor_limit(descriptors_of(loaded))
     shown = options.model or options.app or options.script or options.name
     return run_loop(develop(loaded, _command(options, port), changes, shown))
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
+from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
+from partway.gateway.settings import Settings
 from partway.gateway.waiting import before
 from partway.log_lines import LogLine
 
@@ -53,6 +55,17 @@ def interrupted_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, earlier)
+
+
+def descriptors_of(loaded: Settings, of_stream: int = 1) -> int:
+    """Most descriptors that a gateway's connections may need at once.
+
+    Args:
+        loaded: its settings.
+        of_stream: connections of each stream besides its client's.
+    """
+    streams = loaded.max_streams * of_stream
+    return loaded.max_connections + streams + loaded.max_requests + MAX_IDLE_CONNECTIONS
 
 
 def raise_descriptor_limit(needed: int) -> None:

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Final
 from partway.documentation import page
 from partway.gateway import settings
 from partway.gateway.access.principals import PrincipalsError
-from partway.gateway.cli.process import raise_descriptor_limit, run_loop, stop_on_signals
+from partway.gateway.cli.process import (
+    descriptors_of,
+    raise_descriptor_limit,
+    run_loop,
+    stop_on_signals,
+)
 from partway.gateway.cli.serve_arguments import EXAMPLES, add_arguments
 from partway.gateway.cli.serve_check import check
 from partway.gateway.clock import LoopClock
@@ -95,8 +100,7 @@ def run(options: argparse.Namespace) -> int:
     # With an intermediary each stream has two connections more, and recorded it has a file.
     between = 0 if options.faults is None and options.record is None else 2
     files = 0 if options.record is None else min(loaded.max_streams, MAX_RECORDINGS)
-    open_at_once = loaded.max_connections + loaded.max_streams * (1 + between) + loaded.max_requests
-    raise_descriptor_limit(open_at_once + files)
+    raise_descriptor_limit(descriptors_of(loaded, 1 + between) + files)
     recorder = None
     if options.record is not None:
         try:

@@ -67,11 +67,18 @@ LOG_PAGE_EVENTS: Final = 10_000
 LOG_SCANNED_LINES: Final = 50_000
 LOG_SCANNED_BYTES: Final = 8 * MIB
 
+#: Lines of one stream that are in memory at once while those of several are put in order; with 64
+#: KiB of text, 200 bytes for each.
+LOG_LINES_AT_ONCE: Final = 256
+
+#: Terms of one filter pattern: each is looked for in each of those lines.
+MAX_PATTERN_TERMS: Final = 32
+
 #: Log groups and streams in one page of a list (AWS: 50).
 LOG_LIST_PAGE: Final = 50
 
-#: Requests for logs that read files at a time, each on a thread; others wait for their turn (AWS:
-#: 10 a second for ``GetLogEvents``).
+#: Requests for logs that read files at a time, each on a thread, one at most of each principal;
+#: others wait for their turn (AWS: 10 a second for ``GetLogEvents``).
 LOG_READS: Final = 4
 
 #: For one of them with its wait (seconds), should the disk hang.

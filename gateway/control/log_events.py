@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from partway.gateway.control.limits import LOG_PAGE_BYTES, LOG_SCANNED_BYTES, LOG_SCANNED_LINES
+from partway.gateway.control.limits import (
+    LOG_LINES_AT_ONCE,
+    LOG_PAGE_BYTES,
+    LOG_SCANNED_BYTES,
+    LOG_SCANNED_LINES,
+)
 from partway.gateway.fleet.limits import MAX_LOG_LINE
 from partway.gateway.fleet.printed import Printed
 from partway.protocol.limits import KIB
@@ -49,11 +54,14 @@ def lines_from(printed: Printed, position: int, until: int) -> Iterator[Line]:
         block = printed.read(at, min(_BLOCK, until - at))
         if not block:
             break
-        *whole, held = (held + block).split(b"\n")
-        for data in whole:
+        held, done = held + block, 0
+        # One by one: a block may have as many lines as bytes, and few of them be wanted.
+        while (cut := held.find(b"\n", done)) >= 0:
+            data, done = held[done:cut], cut + 1
             end = begin + len(data) + 1
             yield from _pieces(begin, end, data)
             begin = end
+        held = held[done:]
         while len(held) > MAX_LOG_LINE:
             yield Line(begin, begin + MAX_LOG_LINE, held[:MAX_LOG_LINE])
             begin, held = begin + MAX_LOG_LINE, held[MAX_LOG_LINE:]
@@ -77,12 +85,14 @@ def lines_before(printed: Printed, position: int, down_to: int) -> Iterator[Line
         if not block:
             break
         held = block + held
+        rest = len(held)
         # The last byte ends the last line, and begins no other.
-        while (cut := held.rfind(b"\n", 0, len(held) - 1)) >= 0:
-            data, held = held[cut + 1 :], held[: cut + 1]
+        while (cut := held.rfind(b"\n", 0, max(0, rest - 1))) >= 0:
+            data, rest = held[cut + 1 : rest], cut + 1
             pieces = _pieces(end - len(data), end, data.removesuffix(b"\n"))
             yield from reversed(list(pieces))
             end -= len(data)
+        held = held[:rest]
         while len(held) > MAX_LOG_LINE:
             data, held = held[-MAX_LOG_LINE:], held[:-MAX_LOG_LINE]
             yield Line(end - len(data), end, data.removesuffix(b"\n"))
@@ -233,15 +243,14 @@ def page_of_several(
     Args:
         streams: by their names, and how each is opened.
         sought: which events are meant.
-        check: called before each line; may raise.
+        check: called again and again while lines are read; may raise.
 
     Returns:
         The events, as CloudWatch has them; and the last that was looked at, if there are more.
     """
     room, mark = _Room(sought.limit), sought.after
-    sources = [_of_stream(name, opened, sought) for name, opened in streams]
+    sources = [_of_stream(name, opened, sought, check) for name, opened in streams]
     for place, line in heapq.merge(*sources, key=lambda found: found[0]):
-        check()
         if not room.scan(line):
             return room.events, mark
         message = line.message
@@ -252,13 +261,20 @@ def page_of_several(
     return room.events, None
 
 
-def _of_stream(name: str, opened: OpenStream, sought: Sought) -> Iterator[tuple[Mark, Line]]:
-    """The lines of one stream; its files are open only while a block of them is read."""
+def _of_stream(
+    name: str, opened: OpenStream, sought: Sought, check: Callable[[], None]
+) -> Iterator[tuple[Mark, Line]]:
+    """The lines of one stream; its files are open only while a block of them is read.
+
+    Each stream has its first block before the first line of any is looked at: so a block is small
+    in bytes and in lines.
+    """
     start, position = sought.start, None
     if sought.after is not None:
         start = max(start or 0, sought.after[0])
         position = sought.after[2] if sought.after[1] == name else None
     while True:
+        check()
         printed, over = opened()
         if printed is None:
             return
@@ -267,8 +283,9 @@ def _of_stream(name: str, opened: OpenStream, sought: Sought) -> Iterator[tuple[
             begin = first if position is None else max(first, position)
             block: list[tuple[Mark, Line]] = []
             for line in lines_from(printed, begin, min(last, begin + _MOST_OF_BLOCK)):
-                if line.end - begin > _BLOCK and block:
+                if block and (line.end - begin > _BLOCK or len(block) == LOG_LINES_AT_ONCE):
                     break
+                check()
                 block.append(((printed.time_at(line.end - 1), name, line.begin), line))
         for place, line in block:
             if sought.after is None or place > sought.after:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from partway.gateway.control.limits import MAX_PATTERN_TERMS
 from partway.gateway.control.log_inputs import InvalidParameter
 
 #: A term, which has a sign before it or not: in quotes, or of letters, digits and ``_``.
@@ -29,7 +30,7 @@ def read_pattern(text: str) -> Callable[[str], bool]:
             must not have those with ``-`` before them. What is no word stands in quotes.
 
     Raises:
-        InvalidParameter: the pattern is none of terms.
+        InvalidParameter: the pattern must be of terms, MAX_PATTERN_TERMS of them at most.
     """
     rest = text.strip()
     if kind := _OTHERS.get(rest[:1]):
@@ -44,6 +45,8 @@ def read_pattern(text: str) -> Callable[[str], bool]:
         sign, quoted, word = term.groups()
         wanted[sign].append(word if quoted is None else _ESCAPED.sub(r"\1", quoted))
         rest = rest[term.end() :]
+    if sum(map(len, wanted.values())) > MAX_PATTERN_TERMS:
+        raise _invalid(f"it has more than {MAX_PATTERN_TERMS} terms")
     if wanted["?"] and wanted[""]:
         raise _invalid(
             "terms with ? before them stand beside such as must be there; AWS ignores it"

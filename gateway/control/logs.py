@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
@@ -76,6 +78,7 @@ class LogOperations:
         self._arns = arns
         self._clock = clock
         self._turns = asyncio.Semaphore(LOG_READS)
+        self._turns_of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         #: By AWS's names of them.
         self.operations: Mapping[str, ControlOperation] = {
             "DescribeLogGroups": self._describe_groups,
@@ -96,7 +99,7 @@ class LogOperations:
         last = read_mark_token("DescribeLogGroups", members)
         if last is not None and not isinstance(last, str):
             raise bad_token()
-        groups = await self._read(lambda there, _: there.groups())
+        groups = await self._read(identity, lambda there, _: there.groups())
         names = sorted(name for name in groups if fits(name) and (last is None or name > last))
         most = members.get("limit", LOG_LIST_PAGE)
         shown = [group_shown(self._arns, name, groups[name]) for name in names[:most]]
@@ -124,7 +127,7 @@ class LogOperations:
             return found
 
         descending = members.get("descending", False)
-        found = await self._read(read)
+        found = await self._read(identity, read)
         places = [
             place
             for place in sorted(found, reverse=descending)
@@ -160,7 +163,7 @@ class LogOperations:
                 )
             return _events_answer(page)
 
-        return await self._read(read)
+        return await self._read(identity, read)
 
     async def _filter_events(self, members: _Members, identity: Identity, _: str) -> Answer:
         group = group_asked_for(members, self._arns)
@@ -193,7 +196,7 @@ class LogOperations:
             ]
             return page_of_several(chosen, sought, wanted.check)
 
-        events, mark = await self._read(read)
+        events, mark = await self._read(identity, read)
         answer: dict[str, Any] = {"events": events, "searchedLogStreams": []}  # as AWS's, by now
         if mark is not None:
             answer["nextToken"] = mark_token("FilterLogEvents", members, mark)
@@ -202,7 +205,21 @@ class LogOperations:
     def _check(self, identity: Identity, action: str, group: str = "", stream: str = "") -> None:
         identity.check(f"{_SERVICE}:{action}", log_arn(self._arns, group, stream))
 
-    async def _read(self, read: Callable[[LogStreams, Wanted], _T]) -> _T:
+    @asynccontextmanager
+    async def _turn(self, principal: str | None) -> AsyncIterator[None]:
+        """A turn to read files: of those that there are at a time a principal has one at most.
+
+        Args:
+            principal: who asks; None where nobody is asked who they are.
+        """
+        async with AsyncExitStack() as held:
+            if principal is not None:
+                turn = self._turns_of.setdefault(principal, asyncio.Lock())
+                await held.enter_async_context(turn)
+            await held.enter_async_context(self._turns)
+            yield
+
+    async def _read(self, identity: Identity, read: Callable[[LogStreams, Wanted], _T]) -> _T:
         """Read files on a thread, when it is this request's turn.
 
         Raises:
@@ -210,7 +227,7 @@ class LogOperations:
         """
         there = LogStreams.of(self._folder, self._endpoints())
         try:
-            async with time_limit(self._clock, LOG_READ_TIMEOUT), self._turns:
+            async with time_limit(self._clock, LOG_READ_TIMEOUT), self._turn(identity.principal):
                 return await on_thread(self._clock, lambda wanted: read(there, wanted))
         except TimeoutError:
             raise LogsUnavailable("the logs could not be read in time; ask again") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.deployment import Deployment
@@ -37,12 +37,14 @@ class Fleet:
     Attributes:
         router: chooses instances.
         on_change: told the name of an endpoint when any of it has changed, its end too.
+        on_end: told the names of all that are left when an endpoint is no more.
         is_ready: whether each endpoint has come up or failed once, or was waited for long enough.
     """
 
     def __init__(self, router: Router, means: Means) -> None:
         self.router = router
         self.on_change: Callable[[str], object] = lambda _: None
+        self.on_end: Callable[[Collection[str]], object] = lambda _: None
         self.is_ready = False
         self._means = means
         self._deployments: dict[str, Deployment] = {}
@@ -204,6 +206,7 @@ class Fleet:
         if self._deployments.get(name) is deployment:
             del self._deployments[name]
             self._changed(name)
+            self.on_end(self._deployments.keys())
         log.info(LogLine("endpoint deleted", endpoint=name))
 
     def _maker(self, endpoint: Endpoint) -> InstanceMaker:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from partway.gateway.endpoint_series import SeriesOfEndpoints
 from partway.gateway.fleet.states import InstanceState
 from partway.gateway.fleet.status import EndpointStatus
 
@@ -28,12 +29,14 @@ class FleetMetrics:
         self, describe: Callable[[], tuple[EndpointStatus, ...]], registry: CollectorRegistry
     ) -> None:
         self._describe = describe
-        self._launches = Histogram(
-            "partway_instance_launch_seconds",
-            "From an instance's launch to its first 200 for /ping",
-            ["endpoint", "variant"],
-            buckets=_LAUNCH_BUCKETS,
-            registry=registry,
+        self._launches = SeriesOfEndpoints(
+            Histogram(
+                "partway_instance_launch_seconds",
+                "From an instance's launch to its first 200 for /ping",
+                ["endpoint", "variant"],
+                buckets=_LAUNCH_BUCKETS,
+                registry=registry,
+            )
         )
         registry.register(self)
 
@@ -45,7 +48,11 @@ class FleetMetrics:
             variant: of which it is one.
             seconds: that it took, from its launch on.
         """
-        self._launches.labels(endpoint, variant).observe(seconds)
+        self._launches.of(endpoint, variant).observe(seconds)
+
+    def keep_only(self, endpoints: Collection[str]) -> None:
+        """Forget what was counted of all other endpoints, which are no more."""
+        self._launches.keep_only(endpoints)
 
     def collect(self) -> Iterable[Metric]:
         """Yield how the fleet is, as prometheus_client asks."""

@@ -63,6 +63,7 @@ class Provisions:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._model_data: ModelData | None = None
         self._taking_over = asyncio.Lock()
+        self._has_taken_over = False
         self._in_use: list[HeldData] = []  # by what a gateway that was killed has left
         self._gpus = GpuShares()
         self._launchers: dict[type[Source], Launcher] = {}
@@ -141,7 +142,10 @@ class Provisions:
                     self._temporary = tempfile.TemporaryDirectory(prefix="partway-models-")
                     folder = Path(self._temporary.name)
                 self._model_data = ModelData(folder, quota=self._quota, clock=self._clock)
+            if not self._has_taken_over:
+                # Whoever is cancelled here leaves it to the next: nothing is removed before it.
                 await self._keep_leftovers_data(self._model_data)
+                self._has_taken_over = True
         return await self._model_data.acquire(source)
 
     async def _keep_leftovers_data(self, model_data: ModelData) -> None:

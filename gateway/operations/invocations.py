@@ -21,7 +21,7 @@ from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
-from partway.gateway.requests.limits import WHOLE_CHUNK_BYTES
+from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.exchange import Exchange
@@ -242,10 +242,8 @@ def _failed(error: ContainerError, why: str) -> ContainerError:
 
 async def _refused(head: AnswerHead, answer: ContainerAnswer) -> ContainerError:
     """The error of a container that answered with another status than 2xx; 3xx is not followed."""
-    said = b""
-    while len(said) < REFUSAL_BODY_BYTES and (more := await answer.read()):
-        said += more
-    return model_error(head.status, said[:REFUSAL_BODY_BYTES].decode("utf-8", "replace"))
+    said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
+    return model_error(head.status, said.decode("utf-8", "replace"))
 
 
 def model_error(

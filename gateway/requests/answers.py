@@ -67,7 +67,7 @@ class AnswerParser:
     Attributes:
         head: the answer's, once it is whole; interim ones are passed over (RFC 9110 §15.2).
         pieces: of the body, that nobody has taken yet.
-        held: what these cost, in bytes, with those of a chunk whose end has not come.
+        held: what these cost, in bytes.
         complete: whether the answer has come to its end.
         trailing: whether bytes came behind the end, so that the connection is not to be trusted.
     """
@@ -80,8 +80,7 @@ class AnswerParser:
         self.trailing = False
         self._whole_chunk = whole_chunk
         self._headers: CIMultiDict[str] = CIMultiDict()
-        self._chunk: list[bytes] = []  # what has come of one whose end has not
-        self._chunk_bytes = 0
+        self._chunk = bytearray()  # what has come of one whose end has not
         self._interim = 0
         self._in_vain = 0  # bytes since the last that were of use
         self._until_end = False
@@ -133,6 +132,14 @@ class AnswerParser:
         piece = self.pieces.popleft()
         self.held -= len(piece.data) + PART_OVERHEAD
         return piece
+
+    @property
+    def begun(self) -> int:
+        """Bytes that have come of a chunk whose end has not, and so are no piece yet.
+
+        Nobody is held back for them: their end could not come then.
+        """
+        return len(self._chunk)
 
     @property
     def turn(self) -> int | None:
@@ -191,10 +198,9 @@ class AnswerParser:
         if not self.head.chunked:
             self._hand_over(data, ends_chunk=True)
             return
-        if self._chunk and self._chunk_bytes + len(data) > self._whole_chunk:
+        if self._chunk and len(self._chunk) + len(data) > self._whole_chunk:
             self._hand_over_chunk(ends_chunk=False)
-        self._chunk.append(data)
-        self._chunk_bytes += len(data)
+        self._chunk += data
 
     def on_chunk_header(self) -> None:
         """A chunk begins."""
@@ -211,9 +217,8 @@ class AnswerParser:
             self.complete = True
 
     def _hand_over_chunk(self, *, ends_chunk: bool) -> None:
-        self._hand_over(b"".join(self._chunk), ends_chunk=ends_chunk)
-        self._chunk.clear()
-        self._chunk_bytes = 0
+        self._hand_over(bytes(self._chunk), ends_chunk=ends_chunk)
+        self._chunk = bytearray()
 
     def _hand_over(self, data: bytes, *, ends_chunk: bool) -> None:
         self.pieces.append(AnswerPiece(data, ends_chunk))

@@ -15,6 +15,7 @@ from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import (
     CONTAINER_IDLE_TIMEOUT,
+    MAX_IDLE_CONNECTIONS,
     MAX_IDLE_OF_CONTAINER,
     WHOLE_CHUNK_BYTES,
 )
@@ -202,7 +203,8 @@ class ContainerConnections:
 
     def _keep(self, destination: Destination, connection: ContainerConnection) -> None:
         idle = self._idle.get(destination, [])
-        if self._closed or len(idle) >= MAX_IDLE_OF_CONTAINER or not connection.usable:
+        full = len(idle) >= MAX_IDLE_OF_CONTAINER or self.idle >= MAX_IDLE_CONNECTIONS
+        if self._closed or full or not connection.usable:
             connection.abort()
             return
         self._idle.setdefault(destination, idle).append(connection)

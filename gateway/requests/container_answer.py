@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
 from partway.gateway.clock import Clock
@@ -186,6 +186,23 @@ class ContainerAnswer:
             pieces.append(taken.data)
         return b"".join(pieces)
 
+    async def so_far(self, most: int, seconds: float) -> bytes:
+        """Wait for the answer's body, and return what comes of it, whole or not.
+
+        Args:
+            most: bytes that are wanted.
+            seconds: until what has come then will do.
+
+        Raises:
+            Exception: what the body of the request has raised.
+        """
+        said = b""
+        with suppress(ContainerError, TimeoutError):  # its status says already that it failed
+            async with time_limit(self._clock, seconds):
+                while len(said) < most and (more := await self.read()):
+                    said += more
+        return said[:most]
+
     @property
     def ended(self) -> bool:
         """Whether all of the answer has come and been taken."""
@@ -194,7 +211,7 @@ class ContainerAnswer:
     @property
     def buffered_bytes(self) -> int:
         """Bytes of the answer that have come and wait to be taken."""
-        return self._parser.held + len(self._unparsed)
+        return self._parser.held + self._parser.begun + len(self._unparsed)
 
     def _take(self) -> AnswerPiece | None:
         """The next piece; makes room for those that come behind it."""

@@ -22,7 +22,13 @@ ANSWER_TURN_BYTES: Final = 16 * KIB
 #: A chunk of an answer up to this is handed on whole, a longer one in pieces.
 WHOLE_CHUNK_BYTES: Final = 64 * KIB
 
+#: For what a container says to a refusal, from its head on; its client hears then what has come (a
+#: process that dies of what it reports has its last words in the socket already).
+REFUSAL_BODY_TIMEOUT: Final = 5.0
+
 #: A connection with a container is kept so long for its next request: gunicorn closes an idle one
-#: after 2 s, uvicorn and node after 5; and how many are kept of one container.
+#: after 2 s, uvicorn and node after 5; how many are kept of one container, and of all, each of
+#: which is a file descriptor.
 CONTAINER_IDLE_TIMEOUT: Final = 1.5
 MAX_IDLE_OF_CONTAINER: Final = 64
+MAX_IDLE_CONNECTIONS: Final = 512

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from partway.gateway.endpoint_series import SeriesOfEndpoints
 from partway.gateway.streams.open_stream import OpenStream
 
 #: Bounds, in seconds: first parts come in 1 ms from an echo, in seconds from a large model.
@@ -38,18 +39,22 @@ class Metrics:
         self._sessions = sessions
         self._parts: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._bytes: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._ends = Counter(
-            "partway_stream_ends",
-            "Streams ended, by their one cause",
-            ["endpoint", "cause"],
-            registry=self.registry,
+        self._ends = SeriesOfEndpoints(
+            Counter(
+                "partway_stream_ends",
+                "Streams ended, by their one cause",
+                ["endpoint", "cause"],
+                registry=self.registry,
+            )
         )
-        self._first_part = Histogram(
-            "partway_first_part_seconds",
-            "From a stream's start to the container's first part",
-            ["endpoint"],
-            buckets=_LATENCY_BUCKETS,
-            registry=self.registry,
+        self._first_part = SeriesOfEndpoints(
+            Histogram(
+                "partway_first_part_seconds",
+                "From a stream's start to the container's first part",
+                ["endpoint"],
+                buckets=_LATENCY_BUCKETS,
+                registry=self.registry,
+            )
         )
         self._refused = Counter(
             "partway_requests_refused",
@@ -75,10 +80,18 @@ class Metrics:
         """Count a stream that has its cause and is open no more; its own counts are final."""
         self._add(session, self._parts, self._bytes)
         if session.ending is not None:
-            self._ends.labels(session.endpoint, session.ending.cause.value).inc()
+            self._ends.of(session.endpoint, session.ending.cause.value).inc()
         if session.first_part_at is not None:
             waited = session.first_part_at - session.started_at
-            self._first_part.labels(session.endpoint).observe(waited)
+            self._first_part.of(session.endpoint).observe(waited)
+
+    def keep_only(self, endpoints: Collection[str]) -> None:
+        """Forget what was counted of all other endpoints, which are no more."""
+        for counts in (self._parts, self._bytes):
+            for key in [each for each in counts if each[0] not in endpoints]:
+                del counts[key]
+        for series in (self._ends, self._first_part):
+            series.keep_only(endpoints)
 
     def refused(self, error: str) -> None:
         """Count a request that got an API error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.control import log_events
+from partway.gateway.control.limits import LOG_LINES_AT_ONCE
 from partway.gateway.control.log_events import (
     Sought,
     line_at,
@@ -215,6 +217,55 @@ def test_files_are_open_only_while_they_are_read(tmp_path):
     assert (len(events), mark) == (5000, None)
     assert most <= 4
     assert open_files() == before
+
+
+def streams_of(folder, many, data, opened=None):
+    """Streams that have all printed the same, and where each is noted when it is opened."""
+    for number in range(many):
+        PrintedFiles(folder, f"i{number}", "echo").append(data, number)
+
+    def open_stream(number):
+        if opened is not None:
+            opened.append(number)
+        return Printed.opened(folder, f"i{number}"), True
+
+    return [(f"s{number}", lambda number=number: open_stream(number)) for number in range(many)]
+
+
+@pytest.mark.parametrize("line", [b"\n", b"\r\n", b"x\n"])
+def test_many_streams_of_short_lines_take_little_memory(tmp_path, monkeypatch, line):
+    monkeypatch.setattr(log_events, "LOG_SCANNED_LINES", 100)
+    streams = streams_of(tmp_path, 9, line * (64 * 1024 // len(line)))
+    sought = Sought(lambda text: text == "y", None, None, 10_000, None)
+    tracemalloc.start()
+    try:
+        events, mark = page_of_several(streams, sought, lambda: None)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (events, mark) == ([], (0, "s0", 99 * len(line)))
+    assert most < 4 * 1024 * 1024
+
+
+class NotWanted(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("patience", "expected"), [(0, []), (10, [0]), (LOG_LINES_AT_ONCE + 2, [0, 1])]
+)
+def test_whoever_wants_no_more_is_heard_before_all_streams_are_read(tmp_path, patience, expected):
+    opened = []
+    streams = streams_of(tmp_path, 3, b"\n" * 1000, opened)
+    left = iter(range(patience))
+
+    def check():
+        if next(left, None) is None:
+            raise NotWanted
+
+    with pytest.raises(NotWanted):
+        page_of_several(streams, Sought(lambda _: True, None, None, 10_000, None), check)
+    assert opened == expected
 
 
 def test_text_is_shown_as_it_is_and_what_is_none_is_replaced(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partway.gateway.control.limits import MAX_PATTERN_TERMS
 from partway.gateway.control.log_inputs import InvalidParameter
 from partway.gateway.control.log_patterns import read_pattern
 
@@ -24,6 +25,7 @@ from partway.gateway.control.log_patterns import read_pattern
         ("ERROR -retried", ["ERROR"], ["ERROR, retried"]),
         ('-"a b"', ["a", "b"], ["a b"]),
         ("?a -b", ["a"], ["ab", "c"]),
+        ("a " * MAX_PATTERN_TERMS, ["a"], ["b"]),
         ("größer_1", ["größer_1"], ["groesser"]),
     ],
 )
@@ -44,6 +46,8 @@ def test_what_fits(pattern, fits, fits_not):
         ('a"b"', "must be in quotes"),
         ("- a", "must be in quotes"),
         ("?a b", "AWS ignores it"),
+        (" ".join("abc" for _ in range(MAX_PATTERN_TERMS + 1)), "it has more than 32 terms"),
+        (" ".join("?a" for _ in range(MAX_PATTERN_TERMS + 1)), "it has more than 32 terms"),
     ],
 )
 def test_what_is_refused(pattern, said):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import sys
-import threading
 import time
 
 import pytest
 from botocore.exceptions import ClientError
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from partway.gateway.access.authentication import ANYBODY, Identity
@@ -463,30 +461,56 @@ async def test_rights_come_first(operations):
             await ask(operations, name, nobody, **members)
 
 
-async def test_so_many_read_at_a_time_and_one_that_hangs_is_let_go(data, monkeypatch):
-    clock = FakeClock()
-    operations = LogOperations(data.logs, tuple, Arns("us-east-1", "0" * 12), clock)
-    hangs, reading, at_once = threading.Event(), [], itertools.count(1)
+class Readings:
+    """Readings that hang until they are let go; on no thread, so that their order is sure."""
 
-    def hang(_):
-        reading.append(next(at_once))
-        assert hangs.wait(60)
+    def __init__(self) -> None:
+        self.begun = 0
+        self.go_on = asyncio.Event()
+
+    async def on_thread(self, _clock, _work):
+        self.begun += 1
+        await self.go_on.wait()
         return {}
 
-    monkeypatch.setattr(logs.LogStreams, "groups", hang)
-    asked = [
-        asyncio.ensure_future(operations.operations["DescribeLogGroups"]({}, ANYBODY, "id"))
-        for _ in range(LOG_READS + 2)
-    ]
-    await eventually(lambda: len(reading) == LOG_READS and len(clock.armed) == LOG_READS + 2)
+
+@pytest.fixture
+def readings(monkeypatch):
+    readings = Readings()
+    monkeypatch.setattr(logs, "on_thread", readings.on_thread)
+    return readings
+
+
+def asking_at_once(operations, identities):
+    asking = operations.operations["DescribeLogGroups"]
+    return [asyncio.ensure_future(asking({}, identity, "id")) for identity in identities]
+
+
+async def test_so_many_read_at_a_time_and_one_that_hangs_is_let_go(data, readings):
+    clock = FakeClock()
+    operations = LogOperations(data.logs, tuple, Arns("us-east-1", "0" * 12), clock)
+    asked = asking_at_once(operations, [ANYBODY] * (LOG_READS + 2))
+    await eventually(lambda: len(clock.armed) == LOG_READS + 2 and readings.begun)
+    assert readings.begun == LOG_READS
     clock.advance(LOG_READ_TIMEOUT)
-    await eventually(lambda: asked[-1].done())
-    hangs.set()
     for each in await soon(asyncio.gather(*asked, return_exceptions=True)):
         assert isinstance(each, ApiError)
         assert (each.name, each.status) == ("ServiceUnavailableException", 503)
-    assert len(reading) == LOG_READS
-    assert await ask(operations, "DescribeLogGroups") == {"logGroups": []}
+    assert readings.begun == LOG_READS
+    readings.go_on.set()
+    assert await soon(ask(operations, "DescribeLogGroups")) == {"logGroups": []}
+
+
+async def test_a_principal_reads_once_at_a_time(data, readings):
+    clock = FakeClock()
+    operations = LogOperations(data.logs, tuple, Arns("us-east-1", "0" * 12), clock)
+    one, other = (Identity(name, may=lambda *_: True) for name in ("one", "other"))
+    asked = asking_at_once(operations, [one] * LOG_READS + [other])
+    await eventually(lambda: len(clock.armed) == LOG_READS + 1 and readings.begun)
+    assert readings.begun == 2
+    readings.go_on.set()
+    assert await soon(asyncio.gather(*asked)) == [{"logGroups": []}] * (LOG_READS + 1)
+    assert readings.begun == LOG_READS + 1
 
 
 async def test_what_cannot_be_read_is_said(operations, monkeypatch):
@@ -567,7 +591,9 @@ def test_any_input_has_an_answer_or_is_refused_by_name(data, gone):
 
     with asyncio.Runner() as runner:
 
+        @settings(max_examples=25)
         @given(EXAMPLES)
+        @example([("DescribeLogGroups", {}), ("GetLogEvents", {})])
         def check(drawn):
             runner.run(answers(drawn))
 

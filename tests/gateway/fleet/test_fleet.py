@@ -41,6 +41,18 @@ async def test_who_asks_too_long_for_it_goes_on_without(of):
 
 
 class TestStopping:
+    async def test_its_end_is_told_when_it_is_no_more(self, of):
+        left = []
+        of.fleet.on_end = lambda names: left.append(sorted(names))
+        await of.apply(endpoint())
+        lease = of.router.lease("echo")
+        of.fleet.remove("echo")
+        await turns()
+        assert left == []
+        lease.__exit__(None, None, None)
+        await turns()
+        assert left == [[]]
+
     async def test_what_is_open_drains_and_is_cut_when_its_time_is_over(self, of):
         await of.apply(endpoint())
         (container,) = of.launcher.containers

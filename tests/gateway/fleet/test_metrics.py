@@ -69,3 +69,12 @@ def test_launches_are_counted_by_how_long_they_took():
     assert found[f"{name}_bucket{{endpoint=echo,le=0.25,variant=A}}"] == 2
     assert found[f"{name}_bucket{{endpoint=echo,le=60.0,variant=A}}"] == 2
     assert found[f"{name}_bucket{{endpoint=echo,le=480.0,variant=A}}"] == 3
+
+
+def test_launches_of_an_endpoint_that_is_no_more_are_forgotten():
+    fleet = Fleet()
+    for endpoint in ("one", "other"):
+        fleet.metrics.launched(endpoint, "A", 1.0)
+    fleet.metrics.keep_only({"other"})
+    endpoints = {part for name in samples(fleet) for part in name.split(",") if "endpoint" in part}
+    assert {each.partition("endpoint=")[2] for each in endpoints} == {"other"}

@@ -151,6 +151,26 @@ async def test_what_is_left_keeps_its_model_data_until_it_is_removed(fake, data,
     await provisions.aclose()
 
 
+async def test_whoever_gives_up_leaves_it_to_the_next_to_ask_what_is_used(
+    fake, data, models, archive
+):
+    used, unused = models
+    data.engine_key()
+    labels = {GATEWAY_LABEL: data.id, INSTANCE_LABEL: "one", MADE_OF_LABEL: "that"}
+    await leave(fake, {**labels, MODEL_LABEL: str(used)})
+    asked = hangs(fake, "GET /containers")
+    provisions = Provisions(LoopClock(), data)
+    acquiring = asyncio.create_task(provisions.means.model_data(archive))
+    await soon(asked.wait())
+    acquiring.cancel()
+    await soon(asyncio.wait((acquiring,)))
+    del fake.answers["GET /containers"]
+    held = await soon(provisions.means.model_data(archive))
+    assert (used.exists(), unused.exists(), held.path.exists()) == (True, False, True)
+    held.release()
+    await provisions.aclose()
+
+
 async def test_an_engine_that_does_not_say_what_is_used_holds_nobody_up(
     fake, data, models, archive, monkeypatch
 ):

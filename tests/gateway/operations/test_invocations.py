@@ -7,6 +7,7 @@ import logging
 from contextlib import suppress
 
 import pytest
+from prometheus_client.exposition import generate_latest
 
 from partway.gateway.access.authentication import ANYBODY, Identity
 from partway.gateway.dialling import Address
@@ -83,6 +84,20 @@ async def test_an_instance_whose_time_to_drain_is_over(gateway_for, monkeypatch)
         assert response.status == 424
         assert b"the instance was stopped before it had answered" in response.body
         await soon(there.calls[0].ended.wait())
+
+
+async def test_what_is_counted_of_an_endpoint_goes_with_it(gateway_for):
+    async with ScriptedContainer(answering) as there:
+        running = await gateway_for(container_port=there.port)
+        assert (await running.request(REQUEST)).status == 200
+        gateway = running.gateway
+
+        def page():
+            return generate_latest(gateway.streams.metrics.registry).decode()
+
+        assert f'endpoint="{ENDPOINT}"' in page()
+        gateway.fleet.remove(ENDPOINT)
+        await eventually(lambda: f'endpoint="{ENDPOINT}"' not in page())
 
 
 def test_a_session_is_its_senders():

@@ -271,6 +271,17 @@ async def test_of_a_refusal_so_much_is_told(asking):
 
 
 @pytest.mark.clause("4-6")
+async def test_the_last_words_of_a_container_that_dies_of_what_it_reports(asking):
+    async def script(call):
+        await call.request()
+        call.say(b"HTTP/1.1 500 No\r\nContent-Length: 100\r\n\r\nCUDA out of memory")
+
+    boto, _ = await asking(script)
+    error = await boto.fails("ModelError")
+    assert (error["OriginalStatusCode"], error["OriginalMessage"]) == (500, "CUDA out of memory")
+
+
+@pytest.mark.clause("4-6")
 @pytest.mark.parametrize(
     ("said", "why"),
     [

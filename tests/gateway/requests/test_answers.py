@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,6 +128,23 @@ def test_what_is_held_is_counted():
     assert parser.held >= 20
     taken(parser)
     assert parser.held == 0
+
+
+def test_a_chunk_that_comes_byte_by_byte_costs_its_bytes():
+    parser = AnswerParser(10**6)
+    parser.feed(CHUNKED + b"%x\r\n" % 200_000)
+    tracemalloc.start()
+    try:
+        for _ in range(100_000):
+            parser.feed(b"x")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (parser.held, parser.begun) == (0, 100_000)
+    assert held < 200_000
+    parser.feed(b"y" * 100_000 + b"\r\n")
+    assert parser.begun == 0
+    assert body(parser) == b"x" * 100_000 + b"y" * 100_000
 
 
 # --- What is no answer ---------------------------------------------------------------------------

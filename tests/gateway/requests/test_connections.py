@@ -114,6 +114,16 @@ async def test_no_more_are_kept_than_that(connections):
         assert connections.idle == MAX_IDLE_OF_CONTAINER
 
 
+async def test_no_more_are_kept_of_all_containers_together(connections, monkeypatch):
+    monkeypatch.setattr("partway.gateway.requests.connections.MAX_IDLE_CONNECTIONS", 2)
+    async with ScriptedContainer(answering) as container:
+        for instance in ("a", "b", "c"):
+            there = Destination(container.destination.container, instance, PATIENCE)
+            async with connections.ask(there, asked()) as answer:
+                assert await soon(whole(answer)) == b"ok"
+        assert connections.idle == 2
+
+
 async def test_after_the_end_nothing_is_kept(connections):
     async with ScriptedContainer(answering) as container:
         await ask(connections, container)

@@ -341,3 +341,59 @@ async def test_who_is_cancelled_cancels_the_containers_request(connections):
         with pytest.raises(asyncio.CancelledError):
             await asking
         await soon(container.calls[0].ended.wait())
+
+
+# --- As much of a body as comes ------------------------------------------------------------------
+
+LONG_REFUSAL = b"HTTP/1.1 500 No\r\nContent-Length: 100\r\n\r\n"
+
+
+def refusing(*, ends):
+    async def script(call):
+        await call.request()
+        call.say(LONG_REFUSAL, b"out of memory")
+        if not ends:
+            await call.end()
+
+    return script
+
+
+@pytest.mark.parametrize(("most", "expected"), [(100, b"out of memory"), (3, b"out")])
+async def test_what_comes_before_a_body_breaks_off(connections, most, expected):
+    async with (
+        ScriptedContainer(refusing(ends=True)) as container,
+        connections.ask(container.destination, asked()) as answer,
+    ):
+        assert (await soon(answer.head())).status == 500
+        assert await soon(answer.so_far(most, 5.0)) == expected
+
+
+async def test_what_comes_of_a_body_in_time(connections, clock):
+    async with (
+        ScriptedContainer(refusing(ends=False)) as container,
+        connections.ask(container.destination, asked()) as answer,
+    ):
+        await soon(answer.head())
+        await eventually(lambda: answer.buffered_bytes)
+        said = asyncio.create_task(answer.so_far(100, 5.0))
+        await eventually(lambda: not answer.buffered_bytes)
+        clock.advance(4.9)
+        assert not said.done()
+        clock.advance(0.1)
+        assert await soon(said) == b"out of memory"
+
+
+async def test_a_chunk_whose_end_has_not_come_is_counted_and_holds_nobody_back(connections):
+    many = 4 * WRITE_HIGH_WATER
+
+    async def script(call):
+        await call.request()
+        call.say(HEAD, b"%x\r\n" % (many + 1), bytes(many))
+        await call.end()
+
+    async with (
+        ScriptedContainer(script) as container,
+        connections.ask(container.destination, asked(), whole_chunk=2 * many) as answer,
+    ):
+        await eventually(lambda: answer.buffered_bytes >= many)
+        assert not answer.ended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
 
 from partway.gateway.requests.metrics import RequestMetrics
 
@@ -22,3 +23,15 @@ def test_what_is_counted():
     assert value("invocation_model_seconds_sum") == 0.4
     assert value("invocation_model_seconds_count") == 1
     assert round(value("invocation_overhead_seconds_sum"), 6) == 0.1
+
+
+def test_what_was_counted_of_an_endpoint_goes_with_it():
+    registry = CollectorRegistry()
+    metrics = RequestMetrics(registry)
+    for endpoint in ("one", "other"):
+        for status in (200, 424):
+            metrics.ended(endpoint, "v", status, 0.5, 0.4)
+    metrics.keep_only({"other"})
+    page = generate_latest(registry).decode()
+    assert 'endpoint="one"' not in page
+    assert 'endpoint="other"' in page

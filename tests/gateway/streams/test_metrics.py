@@ -157,3 +157,15 @@ def test_connections_are_counted_by_who_serves_them(metrics):
         "partway_connections_open{http=2}": 3,
         "partway_connections_closed_to_new_streams_total{too_much=resets}": 1,
     }
+
+
+def test_what_was_counted_of_an_endpoint_goes_with_it(metrics):
+    for endpoint in ("one", "other"):
+        session = FakeSession(endpoint, Counts(1, 2), first_part_at=100.5)
+        session.ending = Ending(Cause.COMPLETED)
+        metrics.ended(session)
+    metrics.keep_only({"other"})
+    found = samples(metrics)
+    assert found
+    assert not [each for each in found if "endpoint=one" in each]
+    assert found["partway_parts_total{direction=from_client,endpoint=other}"] == 1

@@ -1,0 +1,27 @@
+"""partway.gateway.cli.process: descriptors; the rest is tested with the commands."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+
+from partway.gateway.cli.process import descriptors_of, raise_descriptor_limit
+from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
+from partway.gateway.settings import Settings
+
+
+def test_each_connection_is_a_descriptor():
+    loaded = Settings(max_connections=1000, max_streams=100, max_requests=10)
+    assert descriptors_of(loaded) == 1110 + MAX_IDLE_CONNECTIONS
+    assert descriptors_of(loaded, 3) == 1310 + MAX_IDLE_CONNECTIONS
+
+
+@pytest.mark.parametrize(("needed", "warns"), [(100, False), (101, True)])
+def test_a_limit_that_is_too_low_is_said(monkeypatch, caplog, needed, warns):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (50, 100))
+    set_to = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: set_to.append(limits))
+    raise_descriptor_limit(needed)
+    assert set_to == [(100, 100)]
+    assert ("the limit of open files is too low" in caplog.text) is warns
