@@ -15,6 +15,7 @@ import pytest
 
 from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
 from partway.gateway.clock import LoopClock
+from partway.gateway.control.errors import ValidationException
 from partway.gateway.fleet.endpoints import Attached, Program
 from partway.gateway.fleet.launchers.attached import AttachLauncher
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
@@ -26,6 +27,7 @@ from partway.gateway.serving.routes import Access, Leave
 from partway.gateway.settings import Settings
 from partway.gateway.store.memory import MemoryStore
 from tests.frame_factory import TEXT, close, frame
+from tests.gateway.control.deployed import a_model, a_plan
 from tests.wire.peers import (
     ENDPOINT,
     MSGPACK,
@@ -434,7 +436,9 @@ async def test_callers_may_name_no_file_of_secrets(tmp_path, own):
     file.chmod(0o600)
     auth = "sigv4" if own == "principals" else "none"
     settings = Settings(auth=auth, local_roots=(tmp_path,), **{own: file})
-    gateway = Gateway(settings)
-    assert gateway.endpoints.allows_path(str(tmp_path / "models"))
+    planning = Gateway(settings).endpoint_keeper.planning
+    (tmp_path / "models").mkdir()
+    await planning.endpoint_of("a", a_plan(None, a_model(ModelDataUrl=str(tmp_path / "models"))))
     for path in (tmp_path, file.parent, file):
-        assert not gateway.endpoints.allows_path(str(path))
+        with pytest.raises(ValidationException, match="the gateway's own"):
+            await planning.endpoint_of("a", a_plan(None, a_model(ModelDataUrl=str(path))))
