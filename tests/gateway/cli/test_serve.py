@@ -202,18 +202,30 @@ def test_settings_from_a_file_and_from_the_environment(start, tmp_path):
     assert ended(process) == (0, "", ""), "no INFO line at this level"
 
 
-def create_model(url: str, folder: Path, name: str) -> tuple[int, str]:
-    container = {"Image": "echo", "ModelDataUrl": str(folder)}
+def call(url: str, operation: str, **members: object) -> tuple[int, str]:
     request = urllib.request.Request(
         url,
-        json.dumps({"ModelName": name, "PrimaryContainer": container}).encode(),
-        {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": "SageMaker.CreateModel"},
+        json.dumps(members).encode(),
+        {
+            "Content-Type": "application/x-amz-json-1.1",
+            "X-Amz-Target": f"SageMaker.{operation}",
+        },
     )
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def create_endpoint(url: str, folder: Path, name: str) -> tuple[int, str]:
+    """Ask for an endpoint with a folder's model data; where they are is looked at then."""
+    container = {"Image": "echo", "ModelDataUrl": str(folder)}
+    variant = {"VariantName": "A", "ModelName": name, "InitialInstanceCount": 1}
+    variant["InstanceType"] = "ml.m5.large"
+    call(url, "CreateModel", ModelName=name, PrimaryContainer=container)
+    call(url, "CreateEndpointConfig", EndpointConfigName=name, ProductionVariants=[variant])
+    return call(url, "CreateEndpoint", EndpointName=name, EndpointConfigName=name)
 
 
 def test_callers_may_name_nothing_of_the_gateways_own(start, tmp_path):
@@ -226,11 +238,11 @@ def test_callers_may_name_nothing_of_the_gateways_own(start, tmp_path):
     config.write_text(f'[api]\nlocal_roots = ["{tmp_path}"]\n')
     flags = ("--config", str(config), "--data-dir", str(data))
     url = ready_url(start(*flags, XDG_DATA_HOME=str(home)))
-    assert create_model(url, models, "good")[0] == 200
+    assert create_endpoint(url, models, "good")[0] == 200
     for number, folder in enumerate((tmp_path, settings, data, data / "models", home, ca)):
-        status, said = create_model(url, folder, f"bad{number}")
+        status, said = create_endpoint(url, folder, f"bad{number}")
         assert status == 400, folder
-        assert "nothing of the gateway's own" in said
+        assert "leads to what is the gateway's own" in said
 
 
 # --- Stopping ------------------------------------------------------------------------------------
