@@ -47,7 +47,9 @@ class Wanted:
         self._stopped.set()
 
 
-async def on_thread(clock: Clock, work: Callable[[Wanted], _T]) -> _T:
+async def on_thread(
+    clock: Clock, work: Callable[[Wanted], _T], slots: threading.Semaphore | None = None
+) -> _T:
     """Work on a thread of its own.
 
     Whoever is cancelled meanwhile waits until the thread has seen it, so that nothing is written
@@ -57,13 +59,16 @@ async def on_thread(clock: Clock, work: Callable[[Wanted], _T]) -> _T:
     Args:
         clock: measures that time.
         work: looks at each of its steps whether it is wanted.
+        slots: one for each thread that there may be, of whoever brings its own; otherwise there
+            are MODEL_DATA_THREADS.
 
     Raises:
-        OSError: MODEL_DATA_THREADS threads are at work, or the system gives no more.
+        OSError: as many threads as there may be are at work, or the system gives no more.
         Exception: what the work raised.
     """
     loop = asyncio.get_running_loop()
     wanted, outcome, over = Wanted(), Future[_T](), asyncio.Event()
+    taken = _threads if slots is None else slots
 
     def run() -> None:
         try:
@@ -71,11 +76,11 @@ async def on_thread(clock: Clock, work: Callable[[Wanted], _T]) -> _T:
         except BaseException as error:  # whatever it is, it is raised where it is waited for
             outcome.set_exception(error)
         finally:
-            _threads.release()
+            taken.release()
             with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
                 loop.call_soon_threadsafe(over.set)
 
-    _start(run)
+    _start(run, taken)
     try:
         await over.wait()
     except asyncio.CancelledError:
@@ -85,14 +90,14 @@ async def on_thread(clock: Clock, work: Callable[[Wanted], _T]) -> _T:
     return outcome.result()
 
 
-def _start(run: Callable[[], None]) -> None:
+def _start(run: Callable[[], None], slots: threading.Semaphore) -> None:
     """Start a thread, a daemon: the loop's own are joined when it ends, also those that hang."""
-    if not _threads.acquire(blocking=False):
-        raise OSError(errno.EAGAIN, f"{MODEL_DATA_THREADS} threads work on files already")
+    if not slots.acquire(blocking=False):
+        raise OSError(errno.EAGAIN, "as many threads work on files already as there may be")
     try:
         threading.Thread(target=run, name="files", daemon=True).start()
     except RuntimeError as error:  # "can't start new thread"
-        _threads.release()
+        slots.release()
         raise OSError(errno.EAGAIN, str(error)) from None
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
@@ -24,7 +25,7 @@ from partway.gateway.requests.container_requests import ContainerRequest, Destin
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
-from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.peers import peer_of
 from partway.protocol.errors import (
     ApiError,
@@ -41,6 +42,42 @@ TARGET: Final = "/invocations"
 
 #: An unsigned body that is stated to be no longer than this goes along in one piece.
 _AT_ONCE: Final = 64 * KIB
+
+
+class Asking(Protocol):
+    """A request for a container: an exchange's, or one whose client has its answer already."""
+
+    peer: str
+    visitor: Visitor
+    request_id: str
+    headers: Mapping[str, str]
+    noted: dict[str, str]
+
+    @property
+    def gathered(self) -> bool:
+        """Whether the whole body is there already."""
+
+    async def body(self, limit: int) -> bytes:
+        """Return the whole body, of so many bytes at most."""
+
+    def chunks(self, limit: int) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it comes, of so many bytes at most."""
+
+    def let_go_of_body(self) -> None:
+        """Hold the body no more; nobody asks for it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedAlready:
+    """Of a request that does not count as one under way: what holds in place of the settings.
+
+    Attributes:
+        most_bytes: of its body.
+        within: seconds for the container's answer to begin, and for all of it to come.
+    """
+
+    most_bytes: int
+    within: float
 
 
 class Invoked(NamedTuple):
@@ -88,7 +125,7 @@ class Invocations:
     @asynccontextmanager
     async def answered(
         self,
-        exchange: Exchange,
+        exchange: Asking,
         identity: Identity,
         endpoint: str,
         headers: Mapping[str, str],
@@ -96,6 +133,7 @@ class Invocations:
         variant: str = "",
         session: str = "",
         as_stream: bool = False,
+        admitted: AdmittedAlready | None = None,
     ) -> AsyncIterator[Invoked]:
         """Ask an instance, and have its answer for as long as the block lasts.
 
@@ -108,6 +146,8 @@ class Invocations:
             session: the id of the session that it belongs to; empty for none.
             as_stream: whether the caller keeps it as a stream, and has admitted it as one: how it
                 ends is the caller's, and a chunk of the answer is one piece, up to MAX_PART_BYTES.
+            admitted: given by a caller that has requests of its own under way, with bounds of their
+                own.
 
         Raises:
             ContainerError: an instance did not answer 2xx, or not in time, or not whole.
@@ -117,7 +157,7 @@ class Invocations:
         began = time.monotonic()
         key = session_key(identity, session)
         async with AsyncExitStack() as held:
-            if not as_stream:
+            if not as_stream and admitted is None:
                 trusted = exchange.visitor.trusted
                 peer = "" if trusted else peer_of(exchange.peer)
                 held.enter_context(self._under_way.admitted(identity.principal, peer))
@@ -126,8 +166,10 @@ class Invocations:
             status, answer = 0, None
             try:
                 with naming_its_log(self._arns, lease), _in_the_clients_words():
-                    async with _lifetime(lease.place.policy.request_lifetime) as lifetime:
-                        answer = await self._asked(held, exchange, lease, headers)
+                    policy = lease.place.policy
+                    longest = policy.request_lifetime if admitted is None else admitted.within
+                    async with _lifetime(longest) as lifetime:
+                        answer = await self._asked(held, exchange, lease, headers, admitted)
                         head = await answer.head()
                         if not 200 <= head.status < 300:
                             raise await _refused(head, answer)
@@ -161,32 +203,47 @@ class Invocations:
             words = f"Endpoint {endpoint} of account {self._arns.account} not found."
             raise UnknownEndpoint(words) from None
 
-    async def _request(self, exchange: Exchange, headers: Mapping[str, str]) -> ContainerRequest:
+    @staticmethod
+    async def _request(
+        exchange: Asking, headers: Mapping[str, str], most_bytes: int
+    ) -> ContainerRequest:
         """What a container is asked: headers, the id, and the body in one piece or as it comes."""
         along = (*headers.items(), ("X-Amzn-SageMaker-Request-Id", exchange.request_id))
         stated = exchange.headers.get("content-length", "")
         length = int(stated) if stated.isascii() and stated.isdecimal() else None
-        at_once = length is not None and not _AT_ONCE < length <= self.most_bytes
+        at_once = length is not None and not _AT_ONCE < length <= most_bytes
         if exchange.gathered or at_once:  # or too large, which is said before a container hears
-            return ContainerRequest(TARGET, along, await exchange.body(self.most_bytes))
-        return ContainerRequest(TARGET, along, exchange.chunks(self.most_bytes), length)
+            return ContainerRequest(TARGET, along, await exchange.body(most_bytes))
+        return ContainerRequest(TARGET, along, exchange.chunks(most_bytes), length)
 
     async def _asked(
-        self, held: AsyncExitStack, exchange: Exchange, lease: Lease, headers: Mapping[str, str]
+        self,
+        held: AsyncExitStack,
+        exchange: Asking,
+        lease: Lease,
+        headers: Mapping[str, str],
+        admitted: AdmittedAlready | None,
     ) -> ContainerAnswer:
         """Ask the instance; another one if this one takes no connection."""
-        request = await self._request(exchange, headers)
+        most_bytes = self.most_bytes if admitted is None else admitted.most_bytes
+        within = None if admitted is None else admitted.within
+        request = await self._request(exchange, headers, most_bytes)
         try:
-            answer = await self._ask(held, exchange, lease, request)
+            answer = await self._ask(held, exchange, lease, request, within)
         except ContainerUnreachable:
             if not lease.move():
                 raise
-            answer = await self._ask(held, exchange, lease, request)
+            answer = await self._ask(held, exchange, lease, request, within)
         lease.ends_by(lambda: answer.fail(_stopped()))
         return answer
 
     async def _ask(
-        self, held: AsyncExitStack, exchange: Exchange, lease: Lease, request: ContainerRequest
+        self,
+        held: AsyncExitStack,
+        exchange: Asking,
+        lease: Lease,
+        request: ContainerRequest,
+        within: float | None,
     ) -> ContainerAnswer:
         place = lease.place
         # Where the container runs is for the operator to see, not for the client.
@@ -194,7 +251,8 @@ class Invocations:
         tls = None if place.tls is None else place.tls.context()
         there = Destination(place.container, lease.instance.id, place.policy.connect_timeout, tls)
         whole_chunk = MAX_PART_BYTES if lease.is_stream else WHOLE_CHUNK_BYTES
-        asking = self._connections.ask(there, request, place.policy.invocation_timeout, whole_chunk)
+        timeout = within or place.policy.invocation_timeout
+        asking = self._connections.ask(there, request, timeout, whole_chunk)
         return await held.enter_async_context(asking)
 
 

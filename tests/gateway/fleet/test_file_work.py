@@ -137,6 +137,19 @@ async def test_there_are_only_so_many_threads(monkeypatch):
     await on_thread(LoopClock(), work)
 
 
+async def test_who_brings_slots_takes_no_others(monkeypatch):
+    monkeypatch.setattr(file_work, "_threads", threading.BoundedSemaphore(1))
+    own, go_on = threading.BoundedSemaphore(1), threading.Event()
+    held = asyncio.create_task(on_thread(LoopClock(), lambda _: go_on.wait(30), own))
+    await asyncio.sleep(0)
+    assert await on_thread(LoopClock(), lambda _: 1) == 1
+    with pytest.raises(BlockingIOError, match="threads work on files already"):
+        await on_thread(LoopClock(), lambda _: 2, own)
+    go_on.set()
+    assert await held
+    assert await on_thread(LoopClock(), lambda _: 2, own) == 2
+
+
 async def test_a_system_that_gives_no_more_threads(monkeypatch):
     def refuses(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
