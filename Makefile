@@ -10,7 +10,7 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
-.PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format bench bench-codecs bench-http2 bench-invoke \
+.PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format bench bench-codecs bench-http2 bench-invoke bench-idle \
 	bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
 	answers sdk-python boto3-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
@@ -64,6 +64,9 @@ bench-http2: $(VENV)/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn
 
 bench-invoke: $(VENV)/installed-bench  ## its InvokeEndpoint beside HAProxy and nginx, where there are any
 	$(BIN)/python -m benchmarks.invoke $(BENCH_ARGS)
+
+bench-idle: $(VENV)/installed-bench  ## what a fleet costs that nobody asks for anything
+	$(BIN)/python -m benchmarks.idle_fleet $(BENCH_ARGS)
 
 bench-container: $(VENV)/installed-bench  ## the container runtime beside websockets' server
 	$(BIN)/python -m benchmarks.container_load $(BENCH_ARGS)

@@ -20,7 +20,7 @@ from pathlib import Path
 from partway.gateway.tls.context import TlsFiles
 
 _ROOT = Path(__file__).parent.parent
-_START_TIMEOUT = 20.0
+_START_TIMEOUT = 40.0  # a gateway waits for its endpoints for 30 s
 _STOP_TIMEOUT = 5.0
 _LISTENING = r"listening on {scheme}://([\w.]+:\d+)"
 

@@ -36,6 +36,9 @@ HTTPS_PORT: Final = 443
 #: What is said of a name that leads nowhere to whoever may not know the name.
 _NO_ADDRESS: Final = "its host has no address"
 
+#: The system's errors where a process, or its machine, has no file descriptor left.
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
 #: In how many steps the time for a connection is counted: of asyncio's loop and uvloop's each needs
 #: about five rounds from the kernel's word to a transport.
 _STEPS: Final = 10
@@ -211,9 +214,7 @@ async def reach(
             troubles.append(without_tls(error))
         except OSError as error:
             _check_descriptors(error)
-            # Not strerror: asyncio's says "Connect call failed", whatever the reason.
-            why = os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
-            troubles.append(Unreachable(why))
+            troubles.append(not_connected(error))
     if not troubles:
         why = f"the host {address.host} has no address"
         raise Unreachable(why, _NO_ADDRESS, passing=False)
@@ -221,13 +222,36 @@ async def reach(
     raise next((each for each in troubles if not each.passing), troubles[-1])
 
 
-async def _resolved(address: Address) -> Sequence[_Found]:
-    """What the resolver has for a server's host; it is not asked for an IP address."""
+def ip_family(host: str) -> socket.AddressFamily | None:
+    """The family of a host that is an IP address; None for a name."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, ValueError):  # a ValueError: not in ASCII, or with a NUL
-            socket.inet_pton(family, address.host)
-            where = (address.host, address.port)
-            return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where)]
+            socket.inet_pton(family, host)
+            return family
+    return None
+
+
+def not_connected(error: OSError) -> Unreachable:
+    """What is said of a connection that the system could not make."""
+    if error.errno in _NO_DESCRIPTOR:
+        return OutOfDescriptors(os.strerror(error.errno))
+    # Not strerror: asyncio's says "Connect call failed", whatever the reason.
+    why = os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
+    return Unreachable(why)
+
+
+def not_accepted(timeout: float) -> Unreachable:
+    """What is said of a connection that was not accepted within so many seconds."""
+    why = f"no connection was accepted within {timeout * 1000:g} ms (connect_timeout)"
+    return Unreachable(why)
+
+
+async def _resolved(address: Address) -> Sequence[_Found]:
+    """What the resolver has for a server's host; it is not asked for an IP address."""
+    family = ip_family(address.host)
+    if family is not None:
+        where = (address.host, address.port)
+        return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where)]
     what = f"the host {address.host} has no address"
     try:
         async with asyncio.timeout(CONTAINER_RESOLVE_TIMEOUT):
@@ -257,8 +281,8 @@ async def _accepted(connection: socket.socket, place: tuple[str, int]) -> socket
 def _given_up(timeout: float, tls_timeout: float | None, *, accepted: bool) -> Unreachable:
     """What is said of an address that was given up: which of the two times was over."""
     if not accepted:
-        why = f"no connection was accepted within {timeout * 1000:g} ms (connect_timeout)"
-    elif tls_timeout is None:
+        return not_accepted(timeout)
+    if tls_timeout is None:
         why = f"no TLS with the server within {timeout:g} s of dialling it (connect_timeout)"
     else:
         why = f"no TLS with the server within {tls_timeout:g} s of its accepting the connection"
@@ -338,7 +362,7 @@ def without_tls(error: ssl.SSLError) -> Unreachable:
 
 
 def _check_descriptors(error: OSError) -> None:
-    if error.errno in (errno.EMFILE, errno.ENFILE):
+    if error.errno in _NO_DESCRIPTOR:
         raise OutOfDescriptors(os.strerror(error.errno)) from None
 
 

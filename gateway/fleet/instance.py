@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -12,19 +11,16 @@ from typing import Any, Final
 from partway.gateway.fleet.endpoints import Attached, Place, Variant
 from partway.gateway.fleet.health import PingRules
 from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
-from partway.gateway.fleet.limits import CUT_TIMEOUT, EXTRA_PING_AFTER
+from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.making import InstanceContext, Making
+from partway.gateway.fleet.ping_pace import PingPace
 from partway.gateway.fleet.startup import ask_until_ready
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
-from partway.gateway.waiting import before, first_of, pause, set_or_over, time_limit
+from partway.gateway.waiting import before, first_of, time_limit
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
-
-#: Pings of many instances that began together are to part: each waits this share of the interval,
-#: or more.
-_EARLIEST: Final = 0.8
 
 #: What the log says of an instance that has come into a state.
 _LINES: Final = {
@@ -94,9 +90,9 @@ class Instance:
         self._told = asyncio.Event()
         self._hastened = asyncio.Event()
         self._unloaded = asyncio.Event()
-        self._unreachable = asyncio.Event()
+        self._pace = PingPace(around.clock, variant.times.ping_interval)
         self._load.on_change = self._look_at_load
-        self._load.on_unreachable = self._unreachable.set
+        self._load.on_unreachable = self._pace.hurry
         self._life: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -319,11 +315,10 @@ class Instance:
 
     async def _watch(self) -> None:
         """Ping it until it is to be replaced; for ever, what somebody else runs."""
-        interval = self._variant.times.ping_interval
-        if not interval:
+        if not self._variant.times.ping_interval:
             await asyncio.get_running_loop().create_future()  # until it is cancelled
         while True:
-            await self._until_next_ping(interval * random.uniform(_EARLIEST, 1))  # noqa: S311
+            await self._pace.until_next()
             if not self._rules.pinged(await self._ping()):
                 continue
             is_unhealthy = self._rules.health is InstanceHealth.UNHEALTHY
@@ -332,13 +327,6 @@ class Instance:
             level = logging.WARNING if is_unhealthy else logging.INFO
             self._log(level, f"instance {self._rules.health}", reason=self._rules.trouble)
             self._on_change(self)
-
-    async def _until_next_ping(self, seconds: float) -> None:
-        """Wait for so long; less, if a connection with it has failed meanwhile."""
-        least = min(seconds, EXTRA_PING_AFTER)
-        await pause(self._clock, least)
-        await set_or_over(self._unreachable, self._clock, seconds - least)
-        self._unreachable.clear()
 
     # --- What happens ----------------------------------------------------------------------------
 

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import re
 import ssl
 from collections.abc import Iterable
 from typing import Final
 
 from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address, Unreachable, reach
+from partway.gateway.dialling import Address, Unreachable, ip_family, reach
 from partway.gateway.fleet.endpoints import Endpoint, Place, places
 from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
+from partway.gateway.fleet.ping_answer import NoAnswer, PingAnswer, cut
+from partway.gateway.fleet.ping_socket import ask_by_socket
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT, CONTAINER_TLS_TIMEOUT
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
-from partway.protocol.limits import KIB
 
 log = logging.getLogger("partway.fleet")
 
 _METHOD_NOT_ALLOWED: Final = 405
-
-#: An answer's first line (RFC 9112 §4).
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: |\r?$)")
-#: Of an answer so much is looked at.
-_MAX_HEAD: Final = 16 * KIB
 
 
 async def ping(
@@ -39,8 +33,9 @@ async def ping(
 ) -> str | None:
     """Ask a container for ``/ping``, by GET or, where that is not allowed, by POST (clause 1.1-2).
 
-    Each ping is a connection of its own: to accept one in time is part of being ready. It costs a
-    third of what it does by aiohttp's client, and there may be many a second.
+    Each ping is a connection of its own: to accept one in time is part of being ready. There may be
+    many a second, so that of an IP address without TLS, as all have that this gateway launches, is
+    a bare socket's.
 
     Args:
         address: the container's.
@@ -58,6 +53,8 @@ async def ping(
             status = await _ask("POST", address, clock, tls, timeout, connect_timeout)
     except Unreachable as error:
         return str(error)
+    except NoAnswer as error:
+        return f"/ping was not answered with valid HTTP: {error}"
     except TimeoutError:
         return f"/ping was not answered within {timeout:g} s"
     return None if status == 200 else f"/ping was answered with status {status}"
@@ -91,75 +88,60 @@ async def _ask(
 
     Raises:
         TimeoutError: it did not come in time.
-        Unreachable: there is no connection, or no answer of HTTP's.
+        Unreachable: there is no connection.
+        NoAnswer: there is no answer of HTTP's.
     """
+    length = "Content-Length: 0\r\n" if method == "POST" else ""
+    head = f"{method} /ping HTTP/1.1\r\nHost: {address}\r\n{length}Connection: close\r\n\r\n"
+    request = head.encode("ascii")
+    family = ip_family(address.host) if tls is None else None
+    if family is not None:
+        return await ask_by_socket(
+            family, address, request, clock, timeout=timeout, connect_timeout=connect_timeout
+        )
     async with time_limit(clock, timeout):
-        transport, answer = await reach(
+        transport, hearing = await reach(
             address,
-            _Answer,
+            _Hearing,
             timeout=connect_timeout,
             tls=tls,
             tls_timeout=CONTAINER_TLS_TIMEOUT,
         )
         try:
-            length = "Content-Length: 0\r\n" if method == "POST" else ""
-            head = (
-                f"{method} /ping HTTP/1.1\r\nHost: {address}\r\n{length}Connection: close\r\n\r\n"
-            )
-            transport.write(head.encode("ascii"))
-            status = await answer.status
-            if isinstance(status, str):
-                raise Unreachable(f"/ping was not answered with valid HTTP: {status}")
-            return status
+            transport.write(request)
+            status = await hearing.status
         finally:
             transport.abort()
+    if isinstance(status, NoAnswer):
+        raise status
+    return status
 
 
-class _Answer(asyncio.Protocol):
-    """The status line of an answer; interim ones are passed over (RFC 9110 §15.2).
+class _Hearing(asyncio.Protocol):
+    """A connection whose answer is heard.
 
     Attributes:
-        status: the status, or what was wrong: no error, for whoever asked may have left.
+        status: the answer's, or what was wrong: no error, for whoever asked may have left.
     """
 
     def __init__(self) -> None:
-        self.status: asyncio.Future[int | str] = asyncio.get_running_loop().create_future()
-        self._head = b""
-        self._taken = 0
+        self.status: asyncio.Future[int | NoAnswer] = asyncio.get_running_loop().create_future()
+        self._answer = PingAnswer()
 
     def data_received(self, data: bytes) -> None:
         if self.status.done():
             return
-        # No more is looked at: so interim answers without end come to an end too.
-        self._head += data[: _MAX_HEAD - self._taken]
-        self._taken += len(data)
-        while not self.status.done():
-            line, is_whole, _ = self._head.partition(b"\n")
-            if not is_whole and self._taken < _MAX_HEAD:
-                return
-            found = _STATUS_LINE.match(line)
-            if found is None or not is_whole:
-                self._failed("it does not begin as an answer of HTTP/1.1 does")
-            elif found[1][:1] != b"1":
-                self.status.set_result(int(found[1]))
-            else:
-                _, is_whole, rest = self._head.partition(b"\r\n\r\n")
-                if not is_whole:
-                    if self._taken >= _MAX_HEAD:
-                        self._failed("an interim answer has no end")
-                    return
-                self._head = rest
+        try:
+            status = self._answer.take(data)
+        except NoAnswer as error:
+            self.status.set_result(error)
+        else:
+            if status is not None:
+                self.status.set_result(status)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is None:
-            self._failed("the connection was closed before it")
-        else:
-            number = None if isinstance(exc, ssl.SSLError) else getattr(exc, "errno", None)
-            self._failed(os.strerror(number) if number else str(exc))
-
-    def _failed(self, why: str) -> None:
         if not self.status.done():
-            self.status.set_result(why)
+            self.status.set_result(cut(exc))
 
 
 async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None:

@@ -14,7 +14,7 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.launchers.process import HOST, free_port
 from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
-from partway.gateway.fleet.ping import _Answer, ping, tell_which_answer
+from partway.gateway.fleet.ping import _Hearing, ping, tell_which_answer
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import server_context
 from partway.gateway.tls.local_ca import LocalCa
@@ -83,9 +83,11 @@ async def asked(host, port, clock=None, tls=None):
         (b"a" * 20_000, NO_HTTP.format("it does not begin as an answer of HTTP/1.1 does")),
     ],
 )
-async def test_what_an_answer_means(answer, expected):
+@pytest.mark.parametrize("host", [HOST, "localhost"])
+async def test_what_an_answer_means(host, answer, expected):
+    """By an address that is asked over a bare socket, and by a name."""
     async with Answering(answer) as server:
-        assert await asked(HOST, server.port) == expected
+        assert await asked(host, server.port) == expected
 
 
 async def test_nobody_there():
@@ -109,9 +111,9 @@ async def test_an_interim_answer_without_an_end():
 
 async def test_nobody_need_hear_of_a_connection_that_is_lost(caplog):
     """Whoever asked may have been cancelled before the connection was theirs."""
-    answer = _Answer()
-    answer.connection_lost(None)
-    del answer
+    hearing = _Hearing()
+    hearing.connection_lost(None)
+    del hearing
     gc.collect()
     await asyncio.sleep(0)
     assert caplog.records == []
