@@ -10,6 +10,10 @@ TEXT_BIN := .venv-text/bin
 TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 	tests/container/models/kmeans_torch_check.py
 
+# The tests start hundreds of processes. Where this is set, as in many images of Python, each of them
+# compiles every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format bench bench-codecs bench-http2 bench-invoke bench-idle \
 	bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
 	answers sdk-python boto3-python sagemaker-python pipecat-python \
