@@ -15,7 +15,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format bench bench-codecs bench-http2 bench-invoke bench-idle \
-	bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
+	bench-changes bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
 	answers sdk-python boto3-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
@@ -71,6 +71,9 @@ bench-invoke: $(VENV)/installed-bench  ## its InvokeEndpoint beside HAProxy and 
 
 bench-idle: $(VENV)/installed-bench  ## what a fleet costs that nobody asks for anything
 	$(BIN)/python -m benchmarks.idle_fleet $(BENCH_ARGS)
+
+bench-changes: $(VENV)/installed-bench  ## instances and versions that come and go under load
+	$(BIN)/python -m benchmarks.fleet_changes $(BENCH_ARGS)
 
 bench-container: $(VENV)/installed-bench  ## the container runtime beside websockets' server
 	$(BIN)/python -m benchmarks.container_load $(BENCH_ARGS)

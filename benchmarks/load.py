@@ -154,9 +154,10 @@ class Meter:
         return sum(p.memory_info().rss for p in self._processes)
 
 
-async def _open(
+async def open_streams(
     url: str, count: int, size: int, subprotocol: str, failed: asyncio.Future[None]
 ) -> list[Stream]:
+    """Streams on which nothing is said; ``failed`` gets what goes wrong with one of them."""
     messages = MsgpackMessages if subprotocol == MSGPACK else Messages
     streams = []
     for _ in range(count):
@@ -180,7 +181,7 @@ async def _run_for(seconds: float, failed: asyncio.Future[None]) -> None:
 async def throughput(args: argparse.Namespace) -> dict[str, float]:
     """Round trips, and what the measured process spent on them."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    streams = await _open(args.url, args.streams, args.size, args.subprotocol, failed)
+    streams = await open_streams(args.url, args.streams, args.size, args.subprotocol, failed)
     return await count_round_trips(streams, failed, args)
 
 
@@ -212,23 +213,28 @@ async def idle(args: argparse.Namespace) -> dict[str, float]:
     """Memory that the measured process holds for streams on which nothing happens."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     meter = Meter(args.measure)
-    streams = await _open(args.url, 1, args.size, args.subprotocol, failed)
-    await _exchange_one(streams, failed)  # what the first stream loads is no cost of the others
+    streams = await open_streams(args.url, 1, args.size, args.subprotocol, failed)
+    await exchange_one(streams, failed)  # what the first stream loads is no cost of the others
     before = meter.resident_bytes()
-    more = await _open(args.url, args.idle, args.size, args.subprotocol, failed)
-    await _exchange_one(more, failed)
+    more = await open_streams(args.url, args.idle, args.size, args.subprotocol, failed)
+    await exchange_one(more, failed)
     held = meter.resident_bytes() - before
     for stream in [*streams, *more]:
         stream.end()
     return {"streams": args.idle, "bytes_per_stream": held / args.idle}
 
 
-async def _exchange_one(streams: Sequence[Stream], failed: asyncio.Future[None]) -> None:
-    """A message and its reply on each stream, so that each one is really there."""
+async def exchange_one(streams: Sequence[Stream], failed: asyncio.Future[None]) -> None:
+    """A message and its reply on each stream, so that each one is really there.
+
+    Raises:
+        LoadError: one is not; or ``failed`` has it.
+    """
+    before = [stream.received for stream in streams]
     for stream in streams:
         stream.send()
     deadline = time.monotonic() + _REPLY_TIMEOUT
-    while any(not stream.received for stream in streams):
+    while any(stream.received == had for stream, had in zip(streams, before, strict=True)):
         if time.monotonic() > deadline:
             raise LoadError(f"no reply within {_REPLY_TIMEOUT} s")
         await _run_for(0.05, failed)
