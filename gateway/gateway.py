@@ -19,6 +19,7 @@ from partway.gateway.access.principals import Principals
 from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
 from partway.gateway.control.catalogue import Catalogue
+from partway.gateway.control.deployments import Deployments
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoints import EndpointOperations
 from partway.gateway.control.logs import LogOperations
@@ -77,6 +78,7 @@ class Gateway:
         streams: that are open.
         fleet: what runs.
         endpoint_keeper: has it run the endpoints that the API has made.
+        deployments: what the gateway's operator has made, all at once.
         routes: what is answered; the first that fits a request answers it.
 
     Args:
@@ -157,6 +159,7 @@ class Gateway:
             is_local=self.endpoint_keeper.planning.allows_path,
             beside=logs.routes,
         )
+        self.deployments = Deployments(self._control, self._resources, self.endpoint_keeper)
         self.routes = (
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
             *BidirectionalStream(router, self.streams, wall_clock, dialler, arns).routes,

@@ -19,7 +19,18 @@ import pytest
 from partway.container.cli import new as container_new
 from partway.container.cli import serve as container_serve
 from partway.gateway.access.principals import Principals
-from partway.gateway.cli import certs, conform, dev, endpoints, invoke, logs, replay, serve
+from partway.gateway.cli import (
+    certs,
+    conform,
+    delete,
+    deploy,
+    dev,
+    endpoints,
+    invoke,
+    logs,
+    replay,
+    serve,
+)
 from partway.gateway.endpoint_settings.tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.states import InstanceState, diagram
@@ -223,7 +234,7 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     ours = (container_serve, container_new)
-    theirs = (serve, endpoints, logs, invoke, certs, dev, conform, replay)
+    theirs = (serve, deploy, delete, endpoints, logs, invoke, certs, dev, conform, replay)
     top = argparse.ArgumentParser()
     adding = top.add_subparsers()
     for command in ours if name.startswith("partway-container") else theirs:
@@ -235,7 +246,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 COMMANDS = [
-    *("partway serve", "partway endpoints", "partway logs"),
+    *("partway serve", "partway deploy", "partway delete", "partway endpoints", "partway logs"),
     *("partway invoke", "partway certs", "partway dev"),
     *("partway conform", "partway replay"),
     *("partway-container serve", "partway-container new"),

@@ -98,15 +98,17 @@ def ask(
     method: str,
     *path: str,
     query: Mapping[str, str] | None = None,
+    body: object = None,
     patience: float | None = PATIENCE,
 ) -> http.client.HTTPResponse:
     """Ask the gateway of a data directory; returns its answer, whose body is still to be read.
 
     Args:
         directory: the data directory.
-        method: ``GET`` or ``POST``.
+        method: ``GET``, ``POST``, ``PUT`` or ``DELETE``.
         path: parts of the path.
         query: of the request.
+        body: of the request, to be sent as JSON; None for none.
         patience: seconds for each read, the first included; None for as long as it takes.
 
     Raises:
@@ -115,7 +117,12 @@ def ask(
     target = "".join(f"/{quote(part, safe='')}" for part in path)
     connection = _AdminConnection(directory, patience)
     try:
-        connection.request(method, f"{target}?{urlencode(query)}" if query else target)
+        connection.request(
+            method,
+            f"{target}?{urlencode(query)}" if query else target,
+            None if body is None else json.dumps(body),
+            {"Connection": "close"},  # so that it ends with its answer
+        )
         answer = connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
         connection.close()

@@ -15,12 +15,14 @@ from partway.log_lines import say_failure, start_logging_as_asked
 from partway.variables import unknown_variables
 
 COMMANDS: Final = (
-    *("serve", "endpoints", "logs"),
+    *("serve", "deploy", "delete", "endpoints", "logs"),
     *("invoke", "certs", "dev", "conform", "replay"),
 )
 
 #: Those that read variables, or hand them on to a container that they start.
-_READERS: Final = frozenset({"serve", "endpoints", "logs", "invoke", "dev", "conform"})
+_READERS: Final = frozenset(
+    {"serve", "deploy", "delete", "endpoints", "logs", "invoke", "dev", "conform"}
+)
 
 _PROG: Final = "partway"
 

@@ -248,7 +248,9 @@ async def _serve(
     async with AsyncExitStack() as up:
         admin = None
         if data is not None:
-            admin = AdminSocket(data.socket, gateway.fleet, data.logs, LoopClock())
+            admin = AdminSocket(
+                *(data.socket, gateway.fleet, gateway.deployments, data.logs), LoopClock()
+            )
             up.push_async_callback(admin.aclose)
         up.push_async_callback(gateway.drain)
         up.push_async_callback(reloading.stop)
@@ -262,7 +264,9 @@ async def _serve(
         if stop.is_set():
             return 0
         if not gateway.fleet.describe():
-            log.warning("no endpoint yet: add --endpoint NAME=URL, or create one with boto3")
+            log.warning(
+                "no endpoint yet: add --endpoint NAME=URL, or make one: partway deploy, boto3"
+            )
         for url, authority in zip(urls, ("", "" if tls is None else tls.authority), strict=False):
             print(f"listening on {url}{authority}", flush=True)
         if tls is not None:

@@ -27,6 +27,8 @@ NOUNS: Final[Mapping[Kind, str]] = {
     "endpoint": "endpoint",
 }
 
+_NOTHING: Final[Mapping[str, Any]] = {}
+
 
 class Catalogue:
     """The resources of a gateway, for the operations on them.
@@ -125,16 +127,28 @@ class Catalogue:
             )
 
     async def create(
-        self, kind: Kind, name: str, members: Mapping[str, Any], tags: Mapping[str, str]
+        self,
+        kind: Kind,
+        name: str,
+        members: Mapping[str, Any],
+        tags: Mapping[str, str],
+        kept: Mapping[str, Any] = _NOTHING,
     ) -> None:
         """Make a resource.
+
+        Args:
+            kind: the resource's.
+            name: the resource's.
+            members: what was asked for.
+            tags: the resource's.
+            kept: what no caller of the API is told of it.
 
         Raises:
             ValidationException: there is one of its name, or it is too large.
             ResourceLimitExceeded: there are as many as there may be.
             NotWrittenDown: it cannot be written down.
         """
-        size = len(json.dumps([members, tags]))
+        size = len(json.dumps([members, tags, kept]))
         if size > MAX_RESOURCE_BYTES:
             raise ValidationException(
                 f"The {NOUNS[kind]} has {size} bytes; it must have at most {MAX_RESOURCE_BYTES}."
@@ -142,7 +156,7 @@ class Catalogue:
         async with self.changing():
             self.check_can_be_made(kind, name)
             now = round(self._wall_clock(), 3)  # as AWS's: milliseconds
-            await self._resources.put(Resource(kind, name, now, now, members, tags))
+            await self._resources.put(Resource(kind, name, now, now, members, tags, kept))
 
     async def tag(
         self, kind: Kind, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]

@@ -38,17 +38,30 @@ class EndpointConfigOperations:
 
     async def create(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
         """Write a configuration down; the models that it names must be there."""
+        return await self.make(members, identity, {})
+
+    async def make(
+        self, members: Mapping[str, Any], identity: Identity, kept: Mapping[str, Any]
+    ) -> Answer:
+        """Make a configuration.
+
+        Args:
+            members: CreateEndpointConfig's.
+            identity: who asks.
+            kept: what no caller of the API says of a configuration, nor is told.
+        """
         name = members["EndpointConfigName"]
         arn = self._catalogue.allowed(identity, "CreateEndpointConfig", _KIND, name)
         tags = new_tags(members, identity, arn)
-        kept = {key: value for key, value in members.items() if key != "Tags"}
-        kept["ProductionVariants"] = [self._variant(each) for each in members["ProductionVariants"]]
-        names = [each["VariantName"].lower() for each in kept["ProductionVariants"]]
+        variants = [self._variant(each) for each in members["ProductionVariants"]]
+        asked_for = {key: value for key, value in members.items() if key != "Tags"}
+        asked_for["ProductionVariants"] = variants
+        names = [each["VariantName"].lower() for each in variants]
         if len(set(names)) < len(names):
             raise ValidationException(
                 "Each of the ProductionVariants must have its own VariantName."
             )
-        await self._catalogue.create(_KIND, name, kept, tags)
+        await self._catalogue.create(_KIND, name, asked_for, tags, kept)
         return {"EndpointConfigArn": arn}
 
     def _variant(self, variant: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from partway.gateway.control.endpoint_records import CHANGING, EndpointRecord
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.json_rpc import Answer, ControlOperation
 from partway.gateway.control.listing import Listed, page_of
+from partway.gateway.control.operator_models import is_of_operator
 from partway.gateway.control.planned import DeploymentPlan, Members
 from partway.gateway.control.resources import Kind, Resource, Resources
 from partway.gateway.control.tags import new_tags
@@ -252,8 +253,15 @@ class EndpointOperations:
         """Copies of a configuration and of its models, with how it is to be deployed."""
         config = self._catalogue.existing("endpoint-config", members["EndpointConfigName"]).members
         names = [variant["ModelName"] for variant in config["ProductionVariants"]]
-        models = {name: self._catalogue.existing("model", name).members for name in names}
-        return DeploymentPlan(config, models, deployment=members.get("DeploymentConfig", {}))
+        found = {name: self._catalogue.existing("model", name) for name in names}
+        return DeploymentPlan(
+            config,
+            {name: model.members for name, model in found.items()},
+            deployment=members.get("DeploymentConfig", {}),
+            of_operator={
+                name: model.kept for name, model in found.items() if is_of_operator(model.kept)
+            },
+        )
 
 
 def _retaining(plan: DeploymentPlan, before: DeploymentPlan, but: set[str]) -> DeploymentPlan:

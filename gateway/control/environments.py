@@ -16,6 +16,9 @@ from partway.gateway.fleet.endpoints import Image, Program
 from partway.gateway.fleet.launchers.process import PORT_VARIABLE
 from partway.gateway.fleet.launchers.programs import OF_THE_GATEWAY
 
+#: The list that lets every variable through, for what the gateway's operator asks for.
+EVERY_VARIABLE: Final = ("*",)
+
 #: What the platform itself says to a container beside the port (clause 1.1-2).
 _PORT_RANGE: Final = "SAGEMAKER_SAFE_PORT_RANGE"
 

@@ -29,6 +29,11 @@ class LocalRoots:
         self._roots = tuple(roots)
         self._kept_out = tuple(kept_out)
 
+    @property
+    def for_operator(self) -> LocalRoots:
+        """What the gateway's own operator may name: everything but what is the gateway's own."""
+        return LocalRoots((Path("/"),), self._kept_out)
+
     def allow(self, location: str) -> bool:
         """Whether a location is below a folder as both are written.
 

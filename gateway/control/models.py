@@ -36,12 +36,24 @@ class ModelOperations:
 
     async def create(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:
         """Write a model down; nothing is looked at or downloaded before an endpoint needs it."""
+        return await self.make(members, identity, {})
+
+    async def make(
+        self, members: Mapping[str, Any], identity: Identity, kept: Mapping[str, Any]
+    ) -> Answer:
+        """Make a model.
+
+        Args:
+            members: CreateModel's.
+            identity: who asks.
+            kept: what no caller of the API says of a model, nor is told.
+        """
         name = members["ModelName"]
         arn = self._catalogue.allowed(identity, "CreateModel", "model", name)
         tags = new_tags(members, identity, arn)
         _check_container(members)
-        kept = {key: value for key, value in members.items() if key != "Tags"}
-        await self._catalogue.create("model", name, kept, tags)
+        asked_for = {key: value for key, value in members.items() if key != "Tags"}
+        await self._catalogue.create("model", name, asked_for, tags, kept)
         return {"ModelArn": arn}
 
     async def describe(self, members: Mapping[str, Any], identity: Identity, _: str) -> Answer:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
 from partway.gateway.clock import Clock
+from partway.gateway.control import local_paths
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.coverage import check_covered
 from partway.gateway.control.endpoint_configs import EndpointConfigOperations
@@ -32,6 +33,8 @@ from partway.gateway.serving.routes import Route
 _TARGETS: Final = "SageMaker"
 _SERVICE: Final = "sagemaker"
 _VERSION: Final = "2017-07-24"
+
+_T = TypeVar("_T")
 
 _NO_OPERATIONS: Final[Mapping[str, ControlOperation]] = MappingProxyType({})
 
@@ -61,14 +64,19 @@ class ControlPlane:
     ) -> None:
         self._beside = beside
         catalogue = Catalogue(resources, arns, wall_clock)
+        self._models = ModelOperations(catalogue)
+        self._configs = EndpointConfigOperations(catalogue)
         operations = {
-            **ModelOperations(catalogue).operations,
-            **EndpointConfigOperations(catalogue).operations,
+            **self._models.operations,
+            **self._configs.operations,
             **further,
             **TagOperations(catalogue).operations,
         }
         self._work = UnbrokenWork(clock)
-        self._inputs = CheckedInputs(ServiceShapes(_SERVICE, _VERSION, operations), is_local)
+        shapes = ServiceShapes(_SERVICE, _VERSION, operations)
+        self._inputs = CheckedInputs(shapes, is_local)
+        self._inputs_of_operator = CheckedInputs(shapes, local_paths.is_local)
+        self._operations = operations
         #: By AWS's names of them; what they take has been checked.
         self.operations: Mapping[str, ControlOperation] = {
             name: partial(self._whole, operation) if changes_something(name) else operation
@@ -93,6 +101,44 @@ class ControlPlane:
         check_covered(operation, checked)
         return checked
 
+    async def ask_as_operator(
+        self,
+        operation: str,
+        members: Mapping[str, Any],
+        identity: Identity,
+        kept: Mapping[str, Any],
+    ) -> Answer:
+        """Answer a call of the gateway's operator's: the API's operations, with more that is meant.
+
+        Called inside of what :meth:`whole` runs.
+
+        Args:
+            operation: AWS's name of it.
+            members: of its input, which may name any path of this machine.
+            identity: the operator.
+            kept: what is kept of a model or a configuration that is made, beside its members.
+
+        Raises:
+            ApiError: as where the API is asked.
+        """
+        checked = await self._inputs_of_operator.checked(operation, members)
+        check_covered(operation, checked)
+        match operation:
+            case "CreateModel":
+                return await self._models.make(checked, identity, kept)
+            case "CreateEndpointConfig":
+                return await self._configs.make(checked, identity, kept)
+            case _:
+                return await self._operations[operation](checked, identity, "")
+
+    async def whole(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Return what the work returns; it goes on where its caller is cancelled.
+
+        Raises:
+            ServiceUnavailable: as many changes as may be are under way; it is not begun.
+        """
+        return await self._work.run(work)
+
     async def _whole(
         self,
         operation: ControlOperation,
@@ -103,7 +149,7 @@ class ControlPlane:
         async def answer() -> Answer:
             return await operation(members, identity, request_id)
 
-        return await self._work.run(answer())
+        return await self.whole(answer())
 
     async def aclose(self) -> None:
         """Wait for changes whose callers have left."""

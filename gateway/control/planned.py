@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from partway.gateway.control.environments import environment_of
+from partway.gateway.control.environments import EVERY_VARIABLE, environment_of
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots, is_local
+from partway.gateway.control.operator_models import command_of
 from partway.gateway.fleet.endpoints import Endpoint, Image, InstanceTimes, Program, Variant
 from partway.gateway.fleet.images import is_image, resolve_image
 from partway.gateway.fleet.limits import MAX_INSTANCES
@@ -38,6 +39,8 @@ class DeploymentPlan:
         instances: by variant, how many there are to be where the configuration says otherwise.
         weights: likewise the weights.
         deployment: how it was asked to be deployed, in the API's words.
+        of_operator: what the gateway's operator says of models beside that, by the models' names;
+            those of the API's callers are not in it.
     """
 
     config: Members = field(repr=False)
@@ -45,6 +48,7 @@ class DeploymentPlan:
     instances: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     deployment: Members = field(default_factory=dict)
+    of_operator: Mapping[str, Members] = field(default_factory=dict, repr=False)
 
     @property
     def config_name(self) -> str:
@@ -143,7 +147,10 @@ def planned(name: str, plan: DeploymentPlan, around: ApiSurroundings) -> Endpoin
 
 def _variant_of(plan: DeploymentPlan, variant: Members, around: ApiSurroundings) -> Variant:
     container = plan.container_of(variant)
-    source = _source_of(variant["ModelName"], container, around)
+    of_operator = plan.of_operator.get(variant["ModelName"])
+    if of_operator is not None:
+        around = _for_operator(around)
+    source = command_of(of_operator or {}) or _source_of(variant["ModelName"], container, around)
     hostname = container.get("ContainerHostname")
     model_data = model_data_of(container, around.roots)
     return Variant(
@@ -152,12 +159,17 @@ def _variant_of(plan: DeploymentPlan, variant: Members, around: ApiSurroundings)
         instances=_checked_count(variant["VariantName"], plan.instances_of(variant)),
         weight=plan.weight_of(variant),
         model_data=model_data,
-        pinned=_pinned(model_data),
+        pinned=None if of_operator is not None else _pinned(model_data),
         environment=environment_of(variant["ModelName"], container, source, around.environment),
         gpus=min(1, around.gpus) if _has_gpu(variant) else 0,
         container_hostname=hostname if isinstance(source, Image) else None,
         times=_times_of(variant, around.times),
     )
+
+
+def _for_operator(around: ApiSurroundings) -> ApiSurroundings:
+    """What models of the gateway's operator have: who runs it may run everything as it does."""
+    return dataclasses.replace(around, roots=around.roots.for_operator, environment=EVERY_VARIABLE)
 
 
 def _checked_count(variant: str, count: int) -> int:

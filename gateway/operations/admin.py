@@ -4,7 +4,8 @@ HTTP over a Unix socket of the data directory, for the user whose gateway it is:
 
 - ``GET /endpoints``: how the fleet is, as JSON;
 - ``POST /endpoints/NAME/restart``: new instances in the place of those that are there;
-- ``GET /endpoints/NAME/logs``: what instances have printed, as text.
+- ``GET /endpoints/NAME/logs``: what instances have printed, as text;
+- ``PUT``, ``GET`` and ``DELETE /deployments/NAME``: an endpoint with its model and configuration.
 
 An error has the status and the body of the API's (clause 4-1).
 """
@@ -33,6 +34,10 @@ from partway.gateway.limits import (
     ADMIN_CLOSE_TIMEOUT,
     MAX_ADMIN_CONNECTIONS,
     MAX_LOG_READERS,
+)
+from partway.gateway.operations.admin_deployments import (
+    AdministeredDeployments,
+    answer_of_deployments,
 )
 from partway.gateway.operations.admin_logs import LogsAsked, log_lines
 from partway.gateway.waiting import time_limit
@@ -79,14 +84,23 @@ class AdminSocket:
     Args:
         path: the socket's, in a data directory that this process owns.
         fleet: what is asked.
+        deployments: what is asked to deploy.
         logs: the folder of what the fleet's instances print.
         clock: measures how long whoever reads a log may take nothing, and how often it is looked
             at.
     """
 
-    def __init__(self, path: Path, fleet: AdministeredFleet, logs: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: Path,
+        fleet: AdministeredFleet,
+        deployments: AdministeredDeployments,
+        logs: Path,
+        clock: Clock,
+    ) -> None:
         self._path = path
         self._fleet = fleet
+        self._deployments = deployments
         self._logs = logs
         self._clock = clock
         self._closing = asyncio.Event()
@@ -98,7 +112,7 @@ class AdminSocket:
             keepalive_timeout=REQUEST_HEAD_TIMEOUT,
             access_log=None,
             tcp_keepalive=False,
-            lingering_time=0,  # nothing that is asked here has a body
+            lingering_time=0,  # a body that is not read is a mistake of the caller's
             handler_cancellation=True,  # whoever leaves reads no log any more
         )
         self._listening: asyncio.Server | None = None
@@ -172,9 +186,13 @@ class AdminSocket:
                 return web.Response(status=204)
             case "GET", ["endpoints", name, "logs"]:
                 return await self._send_logs(self._found(name), request)
+            case _, ["deployments", name]:
+                check_name(name)
+                return await answer_of_deployments(request, name, self._deployments, self._clock)
         raise NotFound(
             f"{request.method} {request.path} was asked; it must be GET /endpoints, "
-            "POST /endpoints/NAME/restart or GET /endpoints/NAME/logs"
+            "POST /endpoints/NAME/restart, GET /endpoints/NAME/logs, or GET, PUT or DELETE "
+            "/deployments/NAME"
         )
 
     def _found(self, name: str) -> str:

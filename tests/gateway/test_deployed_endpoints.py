@@ -15,6 +15,7 @@ import psutil
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 
+from partway.gateway.cli.main import main
 from partway.gateway.client import connect
 from tests.conftest import ROOT
 from tests.gateway.control.aws_client import ARN
@@ -257,3 +258,33 @@ def test_killed_in_each_state(gateway):
     gateway.process.send_signal(signal.SIGTERM)
     assert gateway.process.wait(PATIENCE) == 0
     assert "Traceback" not in (gateway.folder / "log").read_text()
+
+
+def test_a_command_of_the_operators(gateway, capfd, monkeypatch):
+    """Deployed over the admin socket, killed, there again, and told to no caller of the API."""
+    gateway.start()
+    monkeypatch.chdir(gateway.folder)
+    data = ("--data-dir", str(gateway.folder / "data"))
+    command = f"{sys.executable} -S {CONTAINER} sesame {gateway.folder}"
+    deploy = ("deploy", "mine", "--command", command, "--environment", "A=1", *data)
+    assert main(deploy) == 0
+    gateway.kill()
+    script = gateway.start()
+    script.in_service("mine")
+    assert gateway.containers() == 2  # and that of the settings
+    model = script.client.describe_model(ModelName="mine-v1")["PrimaryContainer"]
+    assert (model["Image"], model["Environment"]) == ("partway://command", {"A": "1"})
+    assert "sesame" not in str((model, script.describe("mine")))
+    assert main([*deploy[:-4], "--command", f"{command} exit", *data]) == 1
+    assert states(script) == ("InService", "mine-v1")
+    errors = capfd.readouterr().err
+    assert "partway deploy: mine has not come into service: " in errors
+    assert "    there is no model" in errors
+    assert main(["delete", "mine", *data]) == 0
+    assert capfd.readouterr().out == (
+        "mine is gone: endpoint/mine, endpoint-config/mine-v1, endpoint-config/mine-v2, "
+        "model/mine-v1, model/mine-v2\n"
+    )
+    assert script.names() == ["own"]
+    assert main(["delete", "own", *data]) == 2
+    assert "it is of the gateway's settings" in capfd.readouterr().err

@@ -16,6 +16,7 @@ from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.operations.admin import AdminSocket
 from tests.conftest import ROOT
 from tests.gateway.cli.invoking import Ended
+from tests.gateway.operations.fake_deployments import FakeDeployments
 from tests.gateway.operations.fake_fleet import FakeFleet
 
 #: Nothing here takes this long, in seconds.
@@ -28,11 +29,13 @@ class AskedGateway:
     Attributes:
         directory: of its data.
         fleet: what it answers for.
+        deployments: what it is asked to deploy.
     """
 
     def __init__(self, path: Path) -> None:
         self.directory = DataDirectory.opened(path)
         self.fleet: FakeFleet
+        self.deployments = FakeDeployments()
         self.loop: asyncio.AbstractEventLoop
         self._ends: asyncio.Event
         self._started = threading.Event()
@@ -40,7 +43,9 @@ class AskedGateway:
     async def _serve(self) -> None:
         self.fleet, self.loop, self._ends = FakeFleet(), asyncio.get_running_loop(), asyncio.Event()
         directory = self.directory
-        admin = AdminSocket(directory.socket, self.fleet, directory.logs, LoopClock())
+        admin = AdminSocket(
+            *(directory.socket, self.fleet, self.deployments, directory.logs), LoopClock()
+        )
         await admin.start()
         self._started.set()
         await self._ends.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +124,13 @@ def test_what_is_the_gateways_own_may_not(folders):
             roots.path_of(location)
     for location in (f"{root}/chat", f"{root}/key", f"{root}/gateway/database"):
         roots.path_of(location)
+
+
+def test_the_operator_may_name_all_but_the_gateways_own(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    roots = LocalRoots((), [own]).for_operator
+    assert roots.path_of("/usr") == Path("/usr").resolve()
+    for kept_out in (own, tmp_path, own / "key"):
+        with pytest.raises(ValueError, match="is the gateway's own"):
+            roots.path_of(str(kept_out))

@@ -24,6 +24,7 @@ from partway.protocol.errors import AccessDenied, ServiceUnavailable
 from partway.protocol.limits import STALL_TIMEOUT
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
+from tests.gateway.operations.fake_deployments import FakeDeployments
 from tests.gateway.operations.fake_fleet import FakeFleet
 from tests.gateway.streams.fakes import FakeClock
 
@@ -37,11 +38,12 @@ class Asked:
 
     def __init__(self, folder: Path) -> None:
         self.fleet = FakeFleet()
+        self.deployments = FakeDeployments()
         self.clock = FakeClock()
         self.logs = folder / "logs"
         self.logs.mkdir(exist_ok=True)
         self.path = folder / "admin.sock"
-        self.socket = AdminSocket(self.path, self.fleet, self.logs, self.clock)
+        self.socket = AdminSocket(*(self.path, self.fleet, self.deployments, self.logs), self.clock)
         self.session: aiohttp.ClientSession
 
     @asynccontextmanager
@@ -320,7 +322,9 @@ async def test_a_folder_whose_path_is_too_long_for_a_socket(tmp_path):
 
 
 async def test_where_no_socket_can_be(tmp_path):
-    socket = AdminSocket(tmp_path / "nowhere" / "s", FakeFleet(), tmp_path, FakeClock())
+    socket = AdminSocket(
+        *(tmp_path / "nowhere" / "s", FakeFleet(), FakeDeployments(), tmp_path), FakeClock()
+    )
     with pytest.raises(FileNotFoundError):
         await socket.start()
     await socket.aclose()

@@ -1,0 +1,66 @@
+"""``partway delete``: an endpoint goes, with what was deployed for it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from partway.documentation import page
+from partway.gateway.cli.deployment_asked import AskedDeployment
+from partway.gateway.cli.gateway_asked import GatewayNotAsked, add_data_dir, find_gateway, say_why
+from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_NAME: Final = "partway delete"
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "delete",
+        help="delete an endpoint, with what was deployed for it",
+        description=(
+            "Delete an endpoint with the models and configurations that partway deploy has made "
+            f"for it, and wait until it has drained and is gone. See {page('how-to/deploy.md')}"
+        ),
+    )
+    parser.add_argument("endpoint", metavar="NAME", help="the endpoint's name")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return as soon as the endpoint is going"
+    )
+    add_data_dir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0 once the endpoint is gone, 1 if it is not, 2 if there is none."""
+    begun = False
+    try:
+        with interrupted_by_sigterm():
+            directory = find_gateway(getattr(options, "data_dir", None), os.environ)
+            asked = AskedDeployment(directory, options.endpoint)
+            deleted = asked.delete()
+            begun = True
+            if not options.no_wait:
+                _wait_until_gone(asked)
+    except GatewayNotAsked as error:
+        return say_why(_NAME, error)
+    except KeyboardInterrupt:
+        if begun:
+            print(f"{_NAME}: {options.endpoint} goes on leaving", file=sys.stderr)
+        return INTERRUPTED
+    going = "is being deleted" if options.no_wait else "is gone"
+    print(f"{options.endpoint} {going}: {', '.join(deleted)}")
+    return 0
+
+
+def _wait_until_gone(asked: AskedDeployment) -> None:
+    """Wait until an endpoint has drained, which the gateway bounds."""
+    for said in asked.looks():
+        if said is None:
+            return

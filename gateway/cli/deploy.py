@@ -1,0 +1,264 @@
+"""``partway deploy``: a model, a configuration and an endpoint at once, until it is in service."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from rich.live import Live
+
+from partway.documentation import page
+from partway.gateway.cli.deployment_asked import AskedDeployment, EndpointSaid
+from partway.gateway.cli.endpoints_shown import ChangesSeen, table
+from partway.gateway.cli.gateway_asked import GatewayNotAsked, add_data_dir, find_gateway, say_why
+from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
+from partway.gateway.fleet.commands import command_words
+from partway.gateway.fleet.states import InstanceState
+from partway.gateway.fleet.status import EndpointState, EndpointStatus, InstanceStatus
+from partway.gateway.plain_text import safe_lines
+from partway.gateway.terminal import console_for
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_NAME: Final = "partway deploy"
+
+#: Lines of a container's log that are shown where it has failed.
+_LOG_LINES: Final = 25
+
+_EXAMPLES: Final = """\
+examples:
+  partway deploy chat --image echo
+  partway deploy chat --image registry.example/chat:2 --model-data s3://models/chat.tar.gz
+  partway deploy chat --command 'python serve.py' --model-data ./model --instances 2
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "deploy",
+        help="make an endpoint of an image or a command, or update it",
+        description=(
+            "Make a model, an endpoint configuration and an endpoint, or update the endpoint of "
+            f"this name, and wait until it is in service. See {page('how-to/deploy.md')}"
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("endpoint", metavar="NAME", help="the endpoint's name")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--image", help="what an instance is made of, as for create_model")
+    source.add_argument(
+        "--command",
+        type=_words,
+        dest="words",
+        metavar="COMMAND",
+        help="what runs as an instance, in this folder and as the gateway's user",
+    )
+    parser.add_argument(
+        "--model-data",
+        metavar="PLACE",
+        help="a folder, a tar.gz, or either at s3://; what is at s3:// ends with / if it is many",
+    )
+    parser.add_argument(
+        "--instances",
+        type=_count,
+        metavar="N",
+        help="how many there are to be (as many as there are; 1 of a new endpoint)",
+    )
+    parser.add_argument(
+        "--environment",
+        type=_variable,
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="a variable of the instances; may be repeated",
+    )
+    parser.add_argument(
+        "--instance-type", metavar="TYPE", help="ml.g* and ml.p* ask for a GPU where there is one"
+    )
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return as soon as the endpoint is coming up"
+    )
+    add_data_dir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0 once it is in service, 1 if not, 2 on bad usage."""
+    begun = False
+    name = options.endpoint
+    try:
+        with interrupted_by_sigterm():
+            directory = find_gateway(getattr(options, "data_dir", None), os.environ)
+            asked = AskedDeployment(directory, name)
+            latest = _latest(asked.status())
+            made = asked.deploy(_wanted(options, Path.cwd()))
+            begun = True
+            verb = "created" if made["Operation"] == "CreateEndpoint" else "updated"
+            config = made["EndpointConfigName"]
+            print(f"{name} is being {verb}: model {made['ModelName']}, configuration {config}")
+            return 0 if options.no_wait else _wait(asked, config, latest)
+    except GatewayNotAsked as error:
+        return say_why(_NAME, error)
+    except KeyboardInterrupt:
+        if begun:
+            print(f"{_NAME}: {name} goes on coming up; see: partway endpoints", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _wanted(options: argparse.Namespace, here: Path) -> dict[str, Any]:
+    """What is asked for, as the gateway takes it.
+
+    Args:
+        options: the command's.
+        here: where its paths begin.
+    """
+    container: dict[str, Any] = {}
+    variant: dict[str, Any] = {}
+    wanted: dict[str, Any] = {"container": container, "variant": variant}
+    if options.words is None:
+        container["Image"] = options.image
+    else:
+        wanted |= {"command": list(options.words), "folder": str(here)}
+    if options.model_data is not None:
+        place = options.model_data
+        container["ModelDataUrl"] = place if "://" in place else str(here / place)
+    if options.environment:
+        container["Environment"] = dict(options.environment)
+    if options.instances is not None:
+        variant["InitialInstanceCount"] = options.instances
+    if options.instance_type is not None:
+        variant["InstanceType"] = options.instance_type
+    return wanted
+
+
+# --- Waiting -------------------------------------------------------------------------------------
+
+
+def _wait(asked: AskedDeployment, config: str, latest: int) -> int:
+    """Show how an endpoint comes up, until it is in service or has failed; returns the status.
+
+    Args:
+        asked: the endpoint.
+        config: the configuration that it is to serve by.
+        latest: the version of its latest instance before.
+    """
+    last: InstanceStatus | None = None
+    said: EndpointSaid | None = None
+    with _Progress() as progress:
+        for said in asked.looks():
+            status = asked.status()
+            progress.show(status)
+            last = _last_of_versions_after(latest, status) or last
+            if said is None or not said.is_changing:
+                break
+    if said is None:
+        print(f"{_NAME}: {asked.name} has been deleted meanwhile", file=sys.stderr)
+        return 1
+    if said.state is EndpointState.IN_SERVICE and said.config == config:
+        print(f"{asked.name} is in service")
+        return 0
+    _say_failure(asked, said, last)
+    return 1
+
+
+def _say_failure(asked: AskedDeployment, said: EndpointSaid, last: InstanceStatus | None) -> None:
+    """Say why an endpoint has not come up, and what its last container has printed."""
+    why, *printed = safe_lines(said.reason) or ["another change has come in between"]
+    serves = said.state is EndpointState.IN_SERVICE
+    after = f"; {said.config} serves on" if serves else f"; delete it: partway delete {asked.name}"
+    print(f"{_NAME}: {asked.name} has not come into service: {why}{after}", file=sys.stderr)
+    if last is not None:
+        log = asked.log(last.id, _LOG_LINES).decode(errors="replace")
+        printed = safe_lines(log, _LOG_LINES) or printed
+        if printed:
+            print(f"the last lines of {last.id}:", file=sys.stderr)
+    for line in printed:
+        print(f"    {line}", file=sys.stderr)
+
+
+def _instances(status: tuple[EndpointStatus, ...]) -> list[InstanceStatus]:
+    return [one for each in status for variant in each.variants for one in variant.instances]
+
+
+def _latest(status: tuple[EndpointStatus, ...]) -> int:
+    return max((each.version for each in _instances(status)), default=0)
+
+
+def _last_of_versions_after(
+    version: int, status: tuple[EndpointStatus, ...]
+) -> InstanceStatus | None:
+    """The instance to whose log one would look: that which has failed last, or else come last."""
+    later = [each for each in _instances(status) if each.version > version]
+    failed = [each for each in later if each.state is InstanceState.FAILED]
+    return max(failed or later, key=lambda each: each.since, default=None)
+
+
+class _Progress:
+    """Shows instances as they come: a table that changes on a terminal, else a line each change.
+
+    On standard error: what a script wants to keep is on standard output.
+    """
+
+    def __init__(self) -> None:
+        self._console = console_for(sys.stderr)
+        self._changes = ChangesSeen()
+        self._open = ExitStack()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            live = Live(console=self._console, auto_refresh=False)
+            self._live = self._open.enter_context(live)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def show(self, status: tuple[EndpointStatus, ...]) -> None:
+        """Show how the endpoint is now."""
+        if self._live is not None:
+            self._live.update(table(status), refresh=True)
+            return
+        for line in self._changes.lines(status, datetime.now(UTC)):
+            print(line, file=sys.stderr, flush=True)
+
+
+# --- Values of flags -----------------------------------------------------------------------------
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Read the value of ``--command``."""
+    try:
+        return command_words(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} was given: {error}") from None
+
+
+def _count(text: str) -> int:
+    """Read the value of ``--instances``; how many there may be is the gateway's to say."""
+    if text.isascii() and text.isdigit() and int(text[:9]) >= 1:
+        return int(text[:9])
+    raise argparse.ArgumentTypeError(f"{text!r} was given; it must be a whole number from 1 on")
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """Read a value of ``--environment``, which no message repeats: it may hold a secret."""
+    name, is_there, value = text.partition("=")
+    if not name or not is_there:
+        raise argparse.ArgumentTypeError("it must be NAME=VALUE")
+    return name, value

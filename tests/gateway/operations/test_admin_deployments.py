@@ -1,0 +1,105 @@
+"""partway.gateway.operations.admin_deployments: deployments, asked over the admin socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from partway.gateway.control.errors import ValidationException
+from partway.gateway.control.limits import MAX_CONTROL_BODY
+from partway.gateway.control.operator_models import OperatorCommand
+from partway.gateway.limits import REQUEST_BODY_TIMEOUT
+from tests.gateway.fleet.processes import eventually
+from tests.gateway.operations.fake_deployments import said
+from tests.gateway.operations.test_admin import Asked
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
+@pytest.fixture
+async def asked(tmp_path: Path, no_leaks: None) -> AsyncIterator[Asked]:
+    async with Asked(tmp_path).running() as asked:
+        yield asked
+
+
+async def put(asked: Asked, data: object) -> tuple[int, object]:
+    async with asked.session.put("/deployments/chat", json=data) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_a_deployment(asked):
+    wanted = {"container": {"Image": "echo"}, "variant": {"InitialInstanceCount": 2}}
+    made = {"ModelName": "chat-v1", "EndpointConfigName": "chat-v1", "Operation": "CreateEndpoint"}
+    assert await put(asked, wanted) == (200, made)
+    command = {"command": ["python", "serve.py"], "folder": "/home/me"}
+    assert await put(asked, {"container": {}, **command}) == (200, made)
+    (_, image), (name, of_command) = asked.deployments.asked
+    assert (image.container, image.variant, image.command) == (*wanted.values(), None)
+    assert name == "chat"
+    assert of_command.command == OperatorCommand(("python", "serve.py"), Path("/home/me"))
+
+
+async def test_what_there_is_and_what_goes(asked):
+    assert await asked.ask("GET", "/deployments/chat") == (200, '{"endpoint": null}')
+    asked.deployments.described.append(said("Creating"))
+    asked.deployments.described.popleft()
+    status, text = await asked.ask("GET", "/deployments/chat")
+    assert (status, '"EndpointStatus": "Creating"' in text) == (200, True)
+    status, text = await asked.ask("DELETE", "/deployments/chat")
+    assert (status, "endpoint-config/chat-v1" in text) == (200, True)
+    assert asked.deployments.deleted == ["chat"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        ([], "the request's body must be a JSON object"),
+        ({"container": [], "command": ["a"]}, "container must be an object."),
+        ({"variant": 1, "container": {"Image": "a"}}, "variant must be an object."),
+        ({"container": {}}, "One of Image and command must be given, and not both."),
+        ({"container": {"Image": "a"}, "command": ["a"], "folder": "/"}, "One of Image and "),
+        ({"command": "a b", "folder": "/"}, "command must be an array of words"),
+        ({"command": ["a", 1], "folder": "/"}, "command must be an array of words"),
+        ({"command": [], "folder": "/"}, "command cannot be started: there is no program in it."),
+        ({"command": ["a\0"], "folder": "/"}, "command cannot be started: it has a zero byte."),
+        ({"command": ["a"], "folder": "here"}, "folder must be an absolute path"),
+        ({"command": ["a"]}, "folder must be an absolute path"),
+    ],
+)
+async def test_what_is_no_deployment(asked, wanted, why):
+    status, refusal = await put(asked, wanted)
+    assert (status, refusal["Message"][: len(why)]) == (400, why)
+    assert asked.deployments.asked == []
+
+
+async def test_a_refusal_names_that_are_none_and_other_methods(asked):
+    asked.deployments.refusal = ValidationException("no")
+    assert await asked.refused("DELETE", "/deployments/chat") == (400, "no")
+    status, why = await asked.refused("GET", "/deployments/-")
+    assert (status, why[:22]) == (400, "an endpoint's name mus")
+    status, why = await asked.refused("POST", "/deployments/chat")
+    assert (status, why[:54]) == (404, "POST /deployments/chat was asked; it must be GET, PUT ")
+
+
+async def test_bodies_are_bounded_in_size_and_time(asked):
+    async with asked.session.put("/deployments/chat", data=b" " * (MAX_CONTROL_BODY + 1)) as answer:
+        assert answer.status == 400
+        assert "at most 1 MiB" in await answer.text()
+
+    ends = asyncio.Event()
+
+    async def dribble() -> AsyncIterator[bytes]:
+        yield b"{"
+        await ends.wait()
+
+    async with asyncio.TaskGroup() as group:
+        slow = group.create_task(asked.session.put("/deployments/chat", data=dribble()))
+        await eventually(lambda: asked.clock.armed)
+        asked.clock.advance(REQUEST_BODY_TIMEOUT)
+        async with await slow as answer:
+            assert answer.status == 400
+            assert f"within {REQUEST_BODY_TIMEOUT:g} s" in await answer.text()
+        ends.set()
