@@ -39,7 +39,7 @@ POLICY = StreamPolicy(connect_timeout=10, handshake_timeout=10)
 def _soon(monkeypatch):
     """What is started again is so at once, and pinged early."""
     monkeypatch.setattr("partway.gateway.fleet.group.RESTART_SHORTEST", 0.05)
-    monkeypatch.setattr("partway.gateway.fleet.instance.EXTRA_PING_AFTER", 0.05)
+    monkeypatch.setattr("partway.gateway.fleet.ping_pace.EXTRA_PING_AFTER", 0.05)
 
 
 class Fleet:
