@@ -251,6 +251,29 @@ MAX_QUERY_PARAMETERS: Final = 128
 #: Heads whose canonical form is remembered. With it each holds a hundred KiB at most.
 REMEMBERED_HEADS: Final = 8
 
+# --- Inference formats ---------------------------------------------------------------------------
+
+#: Bytes of a body that are read in one call of a library, which keeps the interpreter as long: a
+#: millisecond or two.
+MEDIA_PIECE: Final = 128 * KIB
+
+#: Longest record of a body in a format that is read record by record; the largest body that
+#: ``/invocations`` takes (25 MiB) may be one record.
+MAX_RECORD_BYTES: Final = 32 * MIB
+
+#: Most records of one body. Answered as JSON, with two numbers each, they are 70 MiB.
+MAX_RECORDS: Final = 1 << 20
+
+#: Most features of a record. Sparse records may announce any number; keys are int32 in scipy.
+MAX_WIDTH: Final = (1 << 31) - 1
+
+#: Most numbers that the sparse records of a body may be filled up to, where they are wanted dense:
+#: as float64 they are 256 MiB.
+MAX_DENSE_NUMBERS: Final = 1 << 25
+
+#: Objects and arrays in one another; documented bodies have six.
+MAX_JSON_DEPTH: Final = 64
+
 # --- Names and paths (clause 4-7, from AWS's service model) ---------------------------------------
 
 MAX_ENDPOINT_NAME: Final = 63

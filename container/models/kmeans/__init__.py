@@ -3,7 +3,6 @@
 ================ =================================================================================
 ``model``        ``KMeans``: requests, streams, and what waits for a worker
 ``centroids``    the file
-``media``        which format a request is in, and which one its answer is to be in
 ``formats``      a body's bytes ↔ records and answers: JSON, JSON Lines, CSV
 ``records``      a record's numbers, dense or sparse, and what may be wrong with them
 ``nearest``      computing, on the CPU or through torch on the GPU

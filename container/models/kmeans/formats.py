@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partway.container.errors import ModelError
-from partway.container.models.kmeans.media import MediaType
 from partway.container.models.kmeans.records import MAX_RECORDS, BadRecord, Record, dense, sparse
+from partway.protocol.media.negotiation import MediaType
 
 JSON: Final = "application/json"
 JSON_LINES: Final = "application/jsonlines"

@@ -18,10 +18,10 @@ from partway.container.models.kmeans.formats import (
     encode,
     encode_error,
 )
-from partway.container.models.kmeans.media import media_type, preferred
 from partway.container.models.kmeans.nearest import Nearest, gpu
 from partway.container.stream import Stream
 from partway.container.workers import Threads
+from partway.protocol.media.negotiation import media_type, preferred
 
 #: Bytes of bodies that are being received or wait for a worker; over it clients get 503. The ten
 #: largest, each of which keeps a worker for seconds.

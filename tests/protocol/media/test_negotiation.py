@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from partway.container.models.kmeans.media import MediaType, media_type, preferred
+from partway.protocol.media.faults import NotAcceptable
+from partway.protocol.media.negotiation import MediaType, accepted, media_type, preferred
 
 OFFERED = ("application/json", "application/jsonlines", "text/csv")
 
@@ -16,9 +17,11 @@ OFFERED = ("application/json", "application/jsonlines", "text/csv")
         (" Text/CSV ; Label_Size=0", MediaType("text/csv", {"label_size": "0"})),
         (
             'application/JSON;charset="UTF-8";',
-            MediaType("application/json", {"charset": "UTF-8", "": ""}),
+            MediaType("application/json", {"charset": "UTF-8"}),
         ),
+        ('text/csv; a="b;c,d"', MediaType("text/csv", {"a": "b;c,d"})),
         ("", MediaType("", {})),
+        ("csv; label_size=0", MediaType("csv", {})),
     ],
 )
 def test_one_media_type(text: str, read: MediaType) -> None:
@@ -44,6 +47,8 @@ def test_one_media_type(text: str, read: MediaType) -> None:
         (["application/json;q=0, */*"], "application/jsonlines"),
         (["text/csv;q=0.1, text/*"], "text/csv"),
         (["text/*;q=0, */*;q=0.1"], "application/json"),
+        (['text/html; a="b,text/csv", application/jsonlines'], "application/jsonlines"),
+        (["application/json;Q=0, text/csv"], "text/csv"),
         (["image/png"], None),
         (["application/json;q=0"], None),
         (["application/json;q=nan"], None),
@@ -53,3 +58,10 @@ def test_one_media_type(text: str, read: MediaType) -> None:
 )
 def test_the_preferred_one(accept: list[str], chosen: str | None) -> None:
     assert preferred(accept, OFFERED) == chosen
+
+
+def test_who_accepts_nothing_of_it_is_told_what_there_is() -> None:
+    assert accepted(["text/csv"], OFFERED) == "text/csv"
+    with pytest.raises(NotAcceptable, match=", ".join(OFFERED)) as caught:
+        accepted(["image/png"], OFFERED)
+    assert caught.value.status == 406

@@ -1,12 +1,19 @@
-"""Media types: what a request is in, and what its answer may be in (RFC 9110 §8.3, §12.5.1)."""
+"""Media types: what a body is in, and what its answer may be in (RFC 9110 §8.3, §12.5.1)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-_WEIGHT = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?", re.ASCII)  # RFC 9110 §12.4.2
+import mimeparse
+
+from partway.protocol.media.faults import NotAcceptable
+
+_WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?", re.ASCII)  # RFC 9110 §12.4.2
+#: A member of a list; a comma in quotes ends none (RFC 9110 §5.6.1).
+_MEMBER: Final = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*"?)+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +30,12 @@ class MediaType:
 
 
 def media_type(text: str) -> MediaType:
-    """Read one media type; other text becomes a type that nobody knows."""
-    name, *rest = text.split(";")
-    parameters = {}
-    for each in rest:
-        key, _, value = each.partition("=")
-        parameters[key.strip().lower()] = value.strip().strip('"')
-    return MediaType(name.strip().lower(), parameters)
+    """Read one media type; what cannot be one becomes a type that nobody knows."""
+    try:
+        kind, subtype, parameters = mimeparse.parse_mime_type(text)
+    except mimeparse.MimeTypeParseException:
+        return MediaType(text.partition(";")[0].strip().lower(), {})
+    return MediaType(f"{kind}/{subtype}".lower(), parameters)
 
 
 def preferred(accept: Iterable[str], offered: Sequence[str]) -> str | None:
@@ -46,12 +52,25 @@ def preferred(accept: Iterable[str], offered: Sequence[str]) -> str | None:
         One of the offered types, the first where the client does not say; None if the client wants
         another.
     """
-    ranges = [media_type(each) for line in accept for each in line.split(",") if each.strip()]
+    members = [each for line in accept for each in _MEMBER.findall(line)]
+    ranges = [media_type(each) for each in members if each.strip()]
     if not ranges:
         return offered[0]
     wanted = [(_wish(each, ranges), each) for each in offered]
     best, name = max(wanted, key=lambda pair: pair[0])  # the first one of equals
     return name if best[0] > 0 else None
+
+
+def accepted(accept: Iterable[str], offered: Sequence[str]) -> str:
+    """What to answer in, as :func:`preferred` has it.
+
+    Raises:
+        NotAcceptable: the client wants none of what is offered.
+    """
+    chosen = preferred(accept, offered)
+    if chosen is None:
+        raise NotAcceptable(f"Accept must allow one of {', '.join(offered)}")
+    return chosen
 
 
 def _wish(name: str, ranges: Sequence[MediaType]) -> tuple[float, int]:

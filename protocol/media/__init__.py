@@ -1,0 +1,81 @@
+"""Data formats of inference: bytes ↔ arrays, and which format a client is answered in.
+
+::
+
+    wanted = Tabular(width=4, sparse=True)
+    batch = decode(body, "text/csv; label_size=0", wanted)     # a whole body
+    decoder = decoder_for(content_type, wanted)                # or as it comes
+    for chunk in chunks:
+        for batch in decoder.feed(chunk): ...                  # records that are whole
+    for batch in decoder.finish(): ...
+
+    batch.features        # numpy (records, width), or SparseRows: values, keys, starts, width
+    batch.dense(0, 100)   # some rows, dense; batch.first is the number of the first in its body
+    batch.labels, batch.uid, batch.metadata, batch.configurations, batch.configuration
+
+    media = accepted(request.headers.getall("Accept", ()), ANSWER_TYPES)
+    answers = AnswerColumns({"closest_cluster": c, "distance_to_cluster": d}, key="predictions",
+                      uid=batch.uid, metadata=batch.metadata)
+    encode_answers(answers, media)                             # the response's body
+    encode(batch, "application/x-recordio-protobuf")           # records themselves as a body
+
+Whatever a client may have done wrong is a :class:`MediaFault`, with its ``status`` (400, 406, 413,
+415) and its ``reason``, a sentence that quotes nothing. What cannot be written is
+:class:`CannotWrite` or ``ValueError``: our own fault.
+
+===================== ============================================================================
+``formats``           media types, and who reads and writes them
+``negotiation``       ``Content-Type`` and ``Accept``
+``batches``           ``Batch``, ``SparseRows``
+``answers``           ``AnswerColumns``, written in each format
+``decoding``          ``Tabular``, ``RecordDecoder``: what all decoders keep to
+``encoding``          ``RecordEncoder``
+``csv`` …             a module for each format; ``lines``, ``instances``, ``json_scanner``,
+                      ``number_text``, ``tensors``, ``records``, ``record_schema`` and ``recordio``
+                      are what they are made of
+``faults``            what clients are told
+===================== ============================================================================
+"""
+
+from __future__ import annotations
+
+from partway.protocol.media.answers import ANSWER_TYPES, AnswerColumns, encode_answers
+from partway.protocol.media.batches import Batch, SparseRows, joined
+from partway.protocol.media.decoding import RecordDecoder, Tabular
+from partway.protocol.media.encoding import CannotWrite, RecordEncoder
+from partway.protocol.media.faults import (
+    Malformed,
+    MediaFault,
+    NotAcceptable,
+    OverLimit,
+    UnsupportedMedia,
+)
+from partway.protocol.media.formats import RECORD_TYPES, decode, decoder_for, encode, format_of
+from partway.protocol.media.negotiation import MediaType, accepted, media_type, preferred
+
+__all__ = [
+    "ANSWER_TYPES",
+    "RECORD_TYPES",
+    "AnswerColumns",
+    "Batch",
+    "CannotWrite",
+    "Malformed",
+    "MediaFault",
+    "MediaType",
+    "NotAcceptable",
+    "OverLimit",
+    "RecordDecoder",
+    "RecordEncoder",
+    "SparseRows",
+    "Tabular",
+    "UnsupportedMedia",
+    "accepted",
+    "decode",
+    "decoder_for",
+    "encode",
+    "encode_answers",
+    "format_of",
+    "joined",
+    "media_type",
+    "preferred",
+]

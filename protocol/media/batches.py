@@ -1,0 +1,225 @@
+"""Records as arrays: what a body holds, whatever its format was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+Numbers = NDArray[Any]
+_Kept = TypeVar("_Kept")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseRows:
+    """Rows that are zero but for some of their columns: a matrix in CSR.
+
+    Attributes:
+        values: the numbers that are not zero, row by row.
+        keys: the column of each, from 0; in a row each column comes once, in any order.
+        starts: where each row begins in both, and where the last one ends: rows + 1 numbers.
+        width: how many columns there are.
+    """
+
+    values: Numbers
+    keys: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    width: int
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the numbers."""
+        return self.values.dtype
+
+    def dense(self, start: int = 0, stop: int | None = None) -> Numbers:
+        """Some rows, by default all, as (rows, width)."""
+        some = self.rows(start, stop)
+        array = np.zeros((len(some), self.width), self.dtype)
+        array[some.row_numbers(), some.keys] = some.values
+        return array
+
+    def rows(self, start: int = 0, stop: int | None = None) -> SparseRows:
+        """Some rows, as they are."""
+        start, stop, _ = slice(start, stop).indices(len(self))
+        first, last = int(self.starts[start]), int(self.starts[max(start, stop)])
+        starts = self.starts[start : max(start, stop) + 1] - first
+        return SparseRows(self.values[first:last], self.keys[first:last], starts, self.width)
+
+    def row_numbers(self) -> NDArray[np.int64]:
+        """The row of each number."""
+        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    def to_scipy(self) -> csr_matrix:
+        """The same as scipy has it.
+
+        Raises:
+            ImportError: scipy is not installed.
+        """
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix((self.values, self.keys, self.starts), shape=(len(self), self.width))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Records of one body, in their order.
+
+    Attributes:
+        features: (records, width); a sparse record among them makes them all :class:`SparseRows`.
+            From text they are float64; other formats name their type.
+        labels: (records, labels); None where the records have none.
+        uid: each record's, None where it has none; None where no record has one. So are the others.
+        metadata: each record's.
+        configurations: each record's: an object of JSON, or the text that a protobuf record has.
+        configuration: the body's own, beside its records, where they were decoded as a whole.
+        first: the number of the first record in its body.
+    """
+
+    features: Numbers | SparseRows
+    labels: Numbers | None = None
+    uid: Sequence[str | None] | None = None
+    metadata: Sequence[str | None] | None = None
+    configurations: Sequence[Mapping[str, Any] | str | None] | None = None
+    configuration: Mapping[str, Any] | None = None
+    first: int = 0
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def width(self) -> int:
+        """How many features a record has."""
+        if isinstance(self.features, SparseRows):
+            return self.features.width
+        width: int = self.features.shape[1]
+        return width
+
+    def dense(self, start: int = 0, stop: int | None = None) -> Numbers:
+        """The features of some records, by default of all, as (records, width)."""
+        if isinstance(self.features, SparseRows):
+            return self.features.dense(start, stop)
+        return self.features[start:stop]
+
+    def sparse(self) -> SparseRows:
+        """The features as sparse rows; of records that are dense every number is kept."""
+        return self.features if isinstance(self.features, SparseRows) else as_sparse(self.features)
+
+
+def as_sparse(features: Numbers) -> SparseRows:
+    """A matrix as sparse rows that leave nothing out, zeros neither."""
+    rows, width = features.shape
+    keys = np.tile(np.arange(width), rows)
+    return SparseRows(features.reshape(-1), keys, np.arange(rows + 1) * width, width)
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """Batches that follow one another as one. There must be at least one.
+
+    Features are as dense and as exact as all of them are; labels stay if each batch has them.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    features: Numbers | SparseRows
+    if any(isinstance(each.features, SparseRows) for each in batches):
+        features = _stacked([each.sparse() for each in batches])
+    else:
+        features = np.concatenate([each.features for each in batches])
+    labels = [each.labels for each in batches if each.labels is not None]
+    return Batch(
+        features,
+        np.concatenate(labels) if len(labels) == len(batches) else None,
+        _kept([(each.uid, len(each)) for each in batches]),
+        _kept([(each.metadata, len(each)) for each in batches]),
+        _kept([(each.configurations, len(each)) for each in batches]),
+        next((each.configuration for each in batches if each.configuration is not None), None),
+        batches[0].first,
+    )
+
+
+def _stacked(parts: Sequence[SparseRows]) -> SparseRows:
+    ends = np.cumsum([0, *(len(each.values) for each in parts)])
+    starts = [each.starts[1:] + end for each, end in zip(parts, ends[:-1], strict=True)]
+    return SparseRows(
+        np.concatenate([each.values for each in parts]),
+        np.concatenate([each.keys for each in parts]),
+        np.concatenate([np.zeros(1, np.int64), *starts]),
+        max(each.width for each in parts),
+    )
+
+
+def _kept(parts: Sequence[tuple[Sequence[_Kept | None] | None, int]]) -> list[_Kept | None] | None:
+    if all(each is None for each, _ in parts):
+        return None
+    return [one for each, count in parts for one in (each if each is not None else [None] * count)]
+
+
+class BatchBuilder:
+    """Makes a batch record by record, where records are not all alike.
+
+    Attributes:
+        values: the numbers of each record.
+        keys: their columns; None for a record that has all of them.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[Numbers] = []
+        self.keys: list[NDArray[np.int64] | None] = []
+        self._labels: list[Numbers | None] = []
+        self._uid: list[str | None] = []
+        self._metadata: list[str | None] = []
+        self._configurations: list[Mapping[str, Any] | str | None] = []
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def add(
+        self,
+        values: Numbers,
+        keys: NDArray[np.int64] | None = None,
+        *,
+        labels: Numbers | None = None,
+        uid: str | None = None,
+        metadata: str | None = None,
+        configuration: Mapping[str, Any] | str | None = None,
+    ) -> None:
+        """Add a record. Widths, and how many labels there are, are the caller's to keep alike."""
+        self.values.append(values)
+        self.keys.append(keys)
+        self._labels.append(labels)
+        self._uid.append(uid)
+        self._metadata.append(metadata)
+        self._configurations.append(configuration)
+
+    def built(self, width: int, first: int) -> Batch:
+        """The records as a batch; there must be at least one."""
+        labels = [each for each in self._labels if each is not None]
+        return Batch(
+            self._features(width),
+            np.stack(labels) if labels else None,
+            _some(self._uid),
+            _some(self._metadata),
+            _some(self._configurations),
+            None,
+            first,
+        )
+
+    def _features(self, width: int) -> Numbers | SparseRows:
+        if all(keys is None for keys in self.keys):
+            return np.stack(self.values)
+        all_keys = np.arange(width)
+        starts = np.cumsum([0, *map(len, self.values)], dtype=np.int64)
+        keys = [all_keys if each is None else each for each in self.keys]
+        return SparseRows(np.concatenate(self.values), np.concatenate(keys), starts, width)
+
+
+def _some(values: list[_Kept | None]) -> list[_Kept | None] | None:
+    return None if all(each is None for each in values) else values

@@ -1,0 +1,164 @@
+"""What all decoders share: bytes in, batches out, and what records must be."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partway.protocol.limits import MAX_DENSE_NUMBERS, MAX_RECORDS, MAX_WIDTH
+from partway.protocol.media.batches import Batch, BatchBuilder, Numbers, SparseRows
+from partway.protocol.media.faults import Malformed, OverLimit
+
+_MUST_BE_FINITE: Final = "is NaN or infinite; it must be a finite number"
+
+
+@dataclass(frozen=True, slots=True)
+class Tabular:
+    """Records that are rows of numbers: what somebody takes of them.
+
+    Attributes:
+        width: features that each record must have; None for as many as the first one has.
+        sparse: whether batches may be sparse; otherwise sparse records are filled up with zeros.
+        finite: whether NaN and infinite numbers are refused.
+        index_base: the number of the first feature in ``text/libsvm``: 0 or 1.
+    """
+
+    width: int | None = None
+    sparse: bool = False
+    finite: bool = True
+    index_base: int = 0
+
+    def __post_init__(self) -> None:
+        if self.width is not None and not 1 <= self.width <= MAX_WIDTH:
+            raise ValueError(f"width: {self.width} was given; it must be from 1 to {MAX_WIDTH}")
+        if self.index_base not in {0, 1}:
+            raise ValueError(f"index_base: {self.index_base} was given; it must be 0 or 1")
+
+
+class RecordDecoder(ABC):
+    """Bytes of one body, as they come → batches of records, as they are whole.
+
+    :meth:`feed` and :meth:`finish` give batches one at a time and go on when asked for the next:
+    take them all. No more is held than what was fed, one record and one batch. After a fault a
+    decoder is of no more use.
+
+    Args:
+        wanted: what the records must be.
+
+    Attributes:
+        records: how many records there were so far.
+        configuration: what the body says beside its records, once it has been read.
+    """
+
+    def __init__(self, wanted: Tabular) -> None:
+        self.wanted = wanted
+        self.records = 0
+        self.configuration: Mapping[str, Any] | None = None
+        self._width = wanted.width
+        self._filled = 0
+
+    @abstractmethod
+    def feed(self, data: bytes) -> Iterator[Batch]:
+        """Take the next bytes, any number of them; gives the records that are whole with them.
+
+        Raises:
+            Malformed: the bytes are not what their type says, or a record does not fit.
+            OverLimit: a record is too long, or there are too many.
+        """
+
+    @abstractmethod
+    def finish(self) -> Iterator[Batch]:
+        """Say that all bytes have come; gives the records that this makes whole.
+
+        Raises:
+            Malformed: the body is cut, or has no record; further as :meth:`feed`.
+        """
+
+    def _check_width(self, found: int, record: int, line: int | None = None) -> None:
+        """See that a record is as wide as all must be; the first one says so if nobody else does.
+
+        Args:
+            found: the record's features.
+            record: its number in the body.
+            line: its line, from 1, in formats that have lines.
+        """
+        if self._width is None:
+            if not 1 <= found <= MAX_WIDTH:
+                raise Malformed(
+                    f"the record has {found} features; it must have 1 to {MAX_WIDTH}",
+                    record=record,
+                    line=line,
+                )
+            self._width = found
+        elif found != self._width:
+            raise Malformed(
+                f"the record has {found} features; it must have {self._width}, {self.whose_width}",
+                record=record,
+                line=line,
+            )
+
+    @property
+    def whose_width(self) -> str:
+        """Who says how wide records must be."""
+        return "as record 0 has" if self.wanted.width is None else "as the model takes them"
+
+    def _built(self, builder: BatchBuilder) -> Iterator[Batch]:
+        """The batch of a builder, if it has any record."""
+        if builder:
+            assert self._width is not None, "the first record's was checked"
+            yield self._judged(builder.built(self._width, self.records))
+
+    def _judged(self, batch: Batch) -> Batch:
+        """Count a batch's records, and see that its numbers are what is wanted."""
+        if self.records + len(batch) > MAX_RECORDS:
+            raise OverLimit(f"there are more than {MAX_RECORDS} records: send fewer")
+        self.records += len(batch)
+        features = batch.features
+        numbers = features.values if isinstance(features, SparseRows) else features
+        if self.wanted.finite and not _is_finite(numbers):
+            self._refuse_infinite(batch)
+        if not self.wanted.sparse and isinstance(features, SparseRows):
+            self._filled += len(batch) * features.width
+            if self._filled > MAX_DENSE_NUMBERS:
+                raise OverLimit(
+                    f"sparse records fill more than {MAX_DENSE_NUMBERS} numbers: send fewer"
+                )
+            return replace(batch, features=features.dense())
+        return batch
+
+    def _check_finite(
+        self,
+        values: Numbers,
+        keys: NDArray[np.int64] | None,
+        record: int,
+        line: int | None = None,
+    ) -> None:
+        """See that the numbers of a record that is read by itself are what is wanted."""
+        if self.wanted.finite and not _is_finite(values):
+            place = int(np.isfinite(values).argmin())
+            raise Malformed(
+                f"feature {place if keys is None else keys[place]} {_MUST_BE_FINITE}",
+                record=record,
+                line=line,
+            )
+
+    def _refuse_infinite(self, batch: Batch) -> None:
+        for row in range(len(batch)):
+            if isinstance(batch.features, SparseRows):
+                one = batch.features.rows(row, row + 1)
+                self._check_finite(one.values, one.keys, batch.first + row)
+            else:
+                self._check_finite(batch.features[row], None, batch.first + row)
+
+    def _check_some(self) -> None:
+        if not self.records:
+            raise Malformed("the body has no record")
+
+
+def _is_finite(numbers: Numbers) -> bool:
+    return numbers.dtype.kind != "f" or bool(np.isfinite(numbers).all())

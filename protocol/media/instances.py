@@ -1,0 +1,267 @@
+"""A record in JSON: the schema of an instance, alone on a line or in an array of them."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from partway.protocol.media.batches import Batch, SparseRows
+from partway.protocol.media.encoding import CannotWrite
+from partway.protocol.media.number_text import json_rows
+from partway.protocol.media.tensors import TensorRow, tensor_row
+
+LAYOUTS: Final = '{"features": […]} or {"data": {"features": {"values": […]}}}'
+
+_KINDS: Mapping[type, str] = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    bool: "a boolean",
+    float: "a number",
+    type(None): "null",
+}
+
+
+class NotJson(ValueError):
+    """A text that is not JSON.
+
+    Attributes:
+        why: what was wrong.
+        at: how many characters were right; None where that is not known.
+    """
+
+    def __init__(self, why: str, at: int | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.at = at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JsonRecord:
+    """One record of JSON.
+
+    Attributes:
+        row: its numbers.
+        configuration: its own, as it came; None where it has none.
+        uid: whose it is; None where it does not say.
+        metadata: what goes with it; None where nothing does.
+    """
+
+    row: TensorRow
+    configuration: Mapping[str, Any] | None
+    uid: str | None
+    metadata: str | None
+
+
+# --- Many at a time ------------------------------------------------------------------------------
+
+
+def plain_rows(records: list[Any], text: bytes) -> NDArray[np.float64] | None:
+    """The features of records that are all dense, alike, equally long, and have nothing else.
+
+    That is how programs write them; :func:`read_instance` reads the others, and finds faults.
+
+    Args:
+        records: what a library has made of the text; at least one.
+        text: the records, and nothing between them but commas, line ends and spaces.
+
+    Returns:
+        (records, width); None where any record is otherwise.
+    """
+    try:
+        if "features" in records[0]:
+            rows, names = [each["features"] for each in records], 1
+        else:
+            rows, names = [each["data"]["features"]["values"] for each in records], 3
+    except (KeyError, TypeError):
+        return None
+    # A member that is unknown or comes twice has a name, in quotes, and so do strings.
+    if text.count(b'"') != 2 * names * len(records) or b"true" in text or b"false" in text:
+        return None
+    if {*map(type, rows)} != {list} or len({*map(len, rows)}) != 1 or not rows[0]:
+        return None
+    numbers = array("d")
+    try:
+        deque(map(numbers.fromlist, rows), 0)
+    except TypeError:
+        return None
+    return np.frombuffer(numbers).reshape(len(rows), -1)
+
+
+# --- One at a time -------------------------------------------------------------------------------
+
+
+def read_instance(text: bytes, width: int | None) -> JsonRecord:
+    """Read one record.
+
+    Args:
+        text: the record alone.
+        width: how wide records must be, where that is known.
+
+    Raises:
+        NotJson: the text is not JSON.
+        ValueError: the text is no record.
+    """
+    members = _members(
+        _object(parsed(text)), "features", "data", "configuration", "uid", "metadata"
+    )
+    if ("features" in members) == ("data" in members):
+        raise ValueError(f"the record must have either features or data: {LAYOUTS}")
+    if "features" in members:
+        features = members["features"]
+    else:
+        data = _object(members["data"])
+        if len(data) != 1:
+            raise ValueError(f"data has {len(data)} tensors; it must have one: {LAYOUTS}")
+        (features,) = data.values()
+    configuration = members.get("configuration")
+    return JsonRecord(
+        _row(features, width),
+        None if configuration is None else _object(configuration),
+        _text(members, "uid"),
+        _text(members, "metadata"),
+    )
+
+
+def parsed(text: bytes) -> object:
+    """JSON as Python has it; all numbers are floats, so that a type tells them from booleans.
+
+    Raises:
+        NotJson: the text is none (RFC 8259), or an object has a member twice.
+    """
+    try:
+        return json.loads(
+            text.decode(),
+            object_pairs_hook=_no_repetition,
+            parse_float=_float,
+            parse_int=_float,
+            parse_constant=_refused,
+        )
+    except UnicodeDecodeError as error:
+        raise NotJson("bytes that are not UTF-8", error.start) from None
+    except json.JSONDecodeError as error:
+        raise NotJson(error.msg, error.pos) from None
+    except RecursionError:
+        raise NotJson("it is nested too deeply") from None
+
+
+def _row(features: object, width: int | None) -> TensorRow:
+    empty = np.empty(0)
+    if not isinstance(features, dict):
+        return tensor_row(_numbers(features, "features"), empty, empty, width)
+    tensor = _members(features, "keys", "values", "shape")
+    if "values" not in tensor:
+        raise ValueError(f"features must have values: {LAYOUTS}")
+    keys, values, shape = (_numbers(tensor.get(k, []), k) for k in ("keys", "values", "shape"))
+    return tensor_row(values, keys, shape, width)
+
+
+def _members(value: dict[str, Any], *known: str) -> dict[str, Any]:
+    if not value.keys() <= set(known):
+        raise ValueError(f"an object has an unknown member; known are {', '.join(known)}")
+    return value
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{_KINDS[type(value)]} was given; it must be an object: {LAYOUTS}")  # noqa: TRY004 (the client's)
+    return value
+
+
+def _text(members: dict[str, Any], name: str) -> str | None:
+    value = members.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{name} is {_KINDS[type(value)]}; it must be a string")
+    return value
+
+
+def _numbers(value: object, name: str) -> NDArray[np.float64]:
+    if not isinstance(value, list):
+        raise ValueError(f"{name}: {_KINDS[type(value)]} was given; it must be an array of numbers")  # noqa: TRY004
+    if not {*map(type, value)} <= {float}:
+        number, wrong = next(each for each in enumerate(value) if type(each[1]) is not float)
+        raise ValueError(f"{name}[{number}] is {_KINDS[type(wrong)]}; it must be a number")
+    numbers = np.array(value, np.float64)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{name}[{int(np.isfinite(numbers).argmin())}] is beyond what float64 has")
+    return numbers
+
+
+def _float(text: str) -> float:
+    return float(text)
+
+
+def _refused(constant: str) -> NoReturn:
+    raise NotJson(f"{constant} is not a number in JSON (RFC 8259 §6)")
+
+
+def _no_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise NotJson("an object has a member twice")
+    return members
+
+
+# --- Writing -------------------------------------------------------------------------------------
+
+
+def instances_text(batch: Batch, between: bytes) -> bytes:
+    """Records as JSON, the shortest layout that each fits into.
+
+    Args:
+        batch: records of finite numbers.
+        between: what comes between two records.
+    """
+    if (
+        isinstance(batch.features, SparseRows)
+        or batch.uid
+        or batch.metadata
+        or batch.configurations
+    ):
+        return between.join([_one_text(batch, row) for row in range(len(batch))])
+    begin, end = b'{"features": [', b"]}"
+    rows = json_rows(batch.features)[2:-2].replace(b"],[", end + between + begin)
+    return begin + rows + end
+
+
+def _one_text(batch: Batch, row: int) -> bytes:
+    record: dict[str, Any] = {}
+    features = batch.features
+    if isinstance(features, SparseRows):
+        one = features.rows(row, row + 1)
+        tensor = {"keys": one.keys, "shape": [one.width], "values": one.values}
+        record["data"] = {"features": tensor}
+    else:
+        record["features"] = features[row]
+    kept = {"uid": batch.uid, "metadata": batch.metadata, "configuration": batch.configurations}
+    for name, values in kept.items():
+        if values is not None and values[row] is not None:
+            record[name] = values[row]
+    if isinstance(record.get("configuration"), str):
+        record["configuration"] = _configuration(record["configuration"])
+    return orjson.dumps(record, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _configuration(text: str) -> object:
+    """What a protobuf record has as text, if it is an object."""
+    with suppress(orjson.JSONDecodeError):
+        found = orjson.loads(text)
+        if isinstance(found, dict):
+            return found
+    raise CannotWrite("a record's configuration is text; in JSON it must be an object")
+
+
+def _plain(numbers: object) -> object:
+    """What orjson does not write of an array as it is."""
+    if isinstance(numbers, np.ndarray):
+        return numbers.tolist()
+    raise TypeError

@@ -1,0 +1,67 @@
+"""``application/jsonlines``: an instance a line, dense and sparse ones in any order."""
+
+from __future__ import annotations
+
+import orjson
+
+from partway.protocol.media.batches import Batch, BatchBuilder
+from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
+from partway.protocol.media.faults import Malformed
+from partway.protocol.media.instances import NotJson, instances_text, plain_rows, read_instance
+from partway.protocol.media.lines import LineDecoder
+
+
+class JsonLinesDecoder(LineDecoder):
+    """Reads an object a line."""
+
+    def _read(self, piece: bytes, line: int) -> Batch:
+        lines = piece.count(b"\n") + 1
+        # Each line begins an object, and there are as many as lines: none goes over a line's end.
+        if piece[:1] == b"{" and piece.count(b"\n{") == lines - 1:
+            try:
+                records = orjson.loads(b"[%b]" % piece.replace(b"\n", b","))
+            except orjson.JSONDecodeError:
+                records = []
+            if len(records) == lines:
+                rows = plain_rows(records, piece)
+                if rows is not None and self._width in {None, rows.shape[1]}:
+                    self._check_width(rows.shape[1], self.records, line)
+                    return Batch(rows, first=self.records)
+        return self._one_by_one(piece, line)
+
+    def _one_by_one(self, piece: bytes, first: int) -> Batch:
+        builder = BatchBuilder()
+        for offset, text in enumerate(piece.split(b"\n")):
+            record, line = self.records + offset, first + offset
+            self._refuse_empty(text, record, line)
+            try:
+                instance = read_instance(text, self._width)
+            except NotJson as error:
+                place = "" if error.at is None else f" at column {error.at + 1}"
+                raise Malformed(
+                    f"the line is not JSON: {error.why}{place}", record=record, line=line
+                ) from None
+            except ValueError as error:
+                raise Malformed(str(error), record=record, line=line) from None
+            row = instance.row
+            self._check_width(row.width, record, line)
+            builder.add(
+                row.values,
+                row.keys,
+                uid=instance.uid,
+                metadata=instance.metadata,
+                configuration=instance.configuration,
+            )
+        return builder.built(row.width, self.records)
+
+
+class JsonLinesEncoder(RecordEncoder):
+    """Writes an object a line."""
+
+    def encode(self, batch: Batch) -> bytes:
+        check_labels(batch, 0, "application/jsonlines")
+        check_finite(batch)
+        return instances_text(batch, b"\n") + b"\n"
+
+    def finish(self) -> bytes:
+        return b""

@@ -1,0 +1,158 @@
+"""``text/libsvm``: ``<label> <index>:<value> …`` a line; either all lines have a label or none."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partway.protocol.limits import MAX_WIDTH
+from partway.protocol.media.batches import Batch, BatchBuilder, SparseRows
+from partway.protocol.media.decoding import Tabular
+from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
+from partway.protocol.media.faults import Malformed
+from partway.protocol.media.lines import LineDecoder
+from partway.protocol.media.number_text import comma_separated, json_rows, number
+from partway.protocol.media.tensors import checked_keys
+
+_TO_COMMAS: Final = bytes.maketrans(b" :\n", b",,,")
+_NOT_SEPARATORS: Final = bytes(set(range(256)) - set(b" :\n"))
+
+
+class LibsvmDecoder(LineDecoder):
+    """Reads sparse lines. Without a declared width, records are as wide as the largest index asks.
+
+    Args:
+        wanted: what the records must be; where they must not be sparse, with a width.
+
+    Raises:
+        ValueError: dense records are wanted, of no known width.
+    """
+
+    def __init__(self, wanted: Tabular) -> None:
+        super().__init__(wanted)
+        if wanted.width is None and not wanted.sparse:
+            raise ValueError("text/libsvm says no width: it must be declared, or sparse be allowed")
+        self._has_labels: bool | None = None
+        self._most = MAX_WIDTH if wanted.width is None else wanted.width
+
+    def _read(self, piece: bytes, line: int) -> Batch:
+        batch = self._at_once(piece)
+        return self._one_by_one(piece, line) if batch is None else batch
+
+    # --- As programs write it --------------------------------------------------------------------
+
+    def _at_once(self, piece: bytes) -> Batch | None:
+        """Read lines of one label each, single spaces and rising indices; None of any others."""
+        piece = piece.replace(b" \n", b"\n").removesuffix(b" ")
+        separators = piece.translate(None, _NOT_SEPARATORS)
+        lines = separators.split(b"\n")
+        if separators.replace(b" :", b"").strip(b"\n") or b"," in piece:
+            return None
+        flat = comma_separated(piece.translate(_TO_COMMAS))
+        counts = np.array([*map(len, lines)], np.int64) // 2
+        if flat is None or len(flat) != len(lines) + 2 * counts.sum():
+            return None
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        firsts = 2 * starts[:-1] + np.arange(len(lines))
+        pairs = np.delete(flat, firsts).reshape(-1, 2)
+        indices, values = pairs[:, 0], np.ascontiguousarray(pairs[:, 1])
+        keys = self._rising_keys(indices, starts)
+        if keys is None or self._has_labels is False:
+            return None
+        self._has_labels = True
+        rows = SparseRows(values, keys, starts, self._wide_enough(keys))
+        return Batch(rows, flat[firsts].reshape(-1, 1), first=self.records)
+
+    def _rising_keys(
+        self, indices: NDArray[np.float64], starts: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """Columns from 0 on; None if they are no such numbers, or do not rise in each line."""
+        columns = indices - self.wanted.index_base
+        if not ((columns >= 0) & (columns < self._most) & (columns == np.floor(columns))).all():
+            return None
+        keys = columns.astype(np.int64)
+        rises = np.diff(keys) > 0
+        firsts = starts[1:-1]
+        rises[firsts[(firsts > 0) & (firsts < len(keys))] - 1] = True
+        return keys if rises.all() else None
+
+    # --- As it may be ----------------------------------------------------------------------------
+
+    def _one_by_one(self, piece: bytes, first: int) -> Batch:
+        builder = BatchBuilder()
+        for offset, text in enumerate(piece.split(b"\n")):
+            record, line = self.records + offset, first + offset
+            self._refuse_empty(text, record, line)
+            try:
+                label, keys, values = self._line(text)
+            except ValueError as error:
+                raise Malformed(str(error), record=record, line=line) from None
+            self._check_finite(values, keys, record, line)
+            labels = None if label is None else np.array([label])
+            builder.add(values, keys, labels=labels)
+        all_keys = np.concatenate([each for each in builder.keys if each is not None])
+        return builder.built(self._wide_enough(all_keys), self.records)
+
+    def _line(self, text: bytes) -> tuple[float | None, NDArray[np.int64], NDArray[np.float64]]:
+        words = text.partition(b"#")[0].split()
+        label = None
+        if words and b":" not in words[0]:
+            label = number(words.pop(0))
+            if label is None:
+                raise ValueError("the label is not a number")
+        if self._has_labels is None:
+            self._has_labels = label is not None
+        if self._has_labels != (label is not None):
+            raise ValueError(
+                "either all lines must have a label or none; this one is not as the first"
+            )
+        pairs = np.empty((len(words), 2))
+        for place, word in enumerate(words):
+            index, colon, value = word.partition(b":")
+            key, found = number(index), number(value)
+            if not colon or key is None or found is None:
+                raise ValueError(f"pair {place + 1} is not <index>:<value>, two numbers")
+            pairs[place] = key, found
+        try:
+            keys = checked_keys(pairs[:, 0] - self.wanted.index_base, self._most)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}, counted from {self.wanted.index_base} in the text"
+            ) from None
+        return label, keys, np.ascontiguousarray(pairs[:, 1])
+
+    def _wide_enough(self, keys: NDArray[np.int64]) -> int:
+        if self.wanted.width is not None:
+            return self.wanted.width
+        self._width = max(self._width or 1, int(keys.max(initial=0)) + 1)
+        return self._width
+
+
+class LibsvmEncoder(RecordEncoder):
+    """Writes lines with a label first; records that have none get 0, as scikit-learn reads them."""
+
+    def encode(self, batch: Batch) -> bytes:
+        check_labels(batch, 1, "text/libsvm")
+        check_finite(batch)
+        labels = np.zeros((len(batch), 1)) if batch.labels is None else batch.labels
+        rows = batch.sparse()
+        counts = np.diff(rows.starts).tolist()
+        template = "".join([f"%s{' %d:%s' * count}\n" for count in counts])
+        words = np.empty(len(batch) + 2 * len(rows.values), object)
+        firsts = 2 * rows.starts[:-1] + np.arange(len(batch))
+        words[firsts] = _texts(labels[:, 0])
+        pairs = np.ones(len(words), np.bool_)
+        pairs[firsts] = False
+        places = np.flatnonzero(pairs)
+        words[places[::2]] = rows.keys
+        words[places[1::2]] = _texts(rows.values)
+        return (template % tuple(words.tolist())).encode()
+
+    def finish(self) -> bytes:
+        return b""
+
+
+def _texts(numbers: NDArray[Any]) -> list[str]:
+    return json_rows(numbers).decode()[1:-1].split(",") if len(numbers) else []

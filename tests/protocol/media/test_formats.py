@@ -1,0 +1,208 @@
+"""All formats alike: identity, any cutting, any bytes, and time that grows with the length."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from partway.protocol.media import (
+    RECORD_TYPES,
+    Batch,
+    CannotWrite,
+    MediaFault,
+    SparseRows,
+    Tabular,
+    UnsupportedMedia,
+    decode,
+    decoder_for,
+    encode,
+)
+from partway.protocol.media.recordio import framed
+from tests.protocol.media.cases import SPARSE, read, refused, taken
+
+TEXT = {"text/csv", "text/libsvm", "application/json", "application/jsonlines"}
+BINARY = {"application/x-recordio-protobuf", "application/x-npy"}
+#: Where a sparse record stays one, and where a record has a label.
+SPARSE_TYPES = set(RECORD_TYPES) - {"text/csv", "application/x-npy"}
+LABELS = {"text/csv": 3, "text/libsvm": 1, "application/x-recordio-protobuf": 3}
+
+
+def test_the_types():
+    assert set(RECORD_TYPES) == TEXT | BINARY
+
+
+@st.composite
+def batches(draw, media_type):
+    rows, width = draw(st.integers(1, 6)), draw(st.integers(1, 5))
+    kind = draw(st.sampled_from([np.float64] if media_type in TEXT else [np.float32, np.float64]))
+    numbers = arrays.arrays(
+        kind, (rows, width), elements={"allow_nan": False, "allow_infinity": False}
+    )
+    features = draw(numbers)
+    labels = None
+    if most := LABELS.get(media_type):
+        count = draw(st.integers(1 if media_type == "text/libsvm" else 0, most))
+        if count:
+            labels = draw(arrays.arrays(kind, (rows, count), elements=st.integers(-9, 9)))
+    if media_type in SPARSE_TYPES and draw(st.booleans()):
+        mask = draw(arrays.arrays(np.bool_, (rows, width)))
+        starts = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+        features = SparseRows(features[mask], np.nonzero(mask)[1], starts, width)
+    return Batch(features, labels)
+
+
+def content_type(media_type, batch):
+    labels = 0 if batch.labels is None else batch.labels.shape[1]
+    return f"{media_type}; label_size={labels}" if media_type == "text/csv" else media_type
+
+
+def same(one, other):
+    assert np.array_equal(one.dense(), other.dense())
+    assert one.dense().dtype == other.dense().dtype
+    labels = (None if each.labels is None else each.labels.tolist() for each in (one, other))
+    assert len({str(each) for each in labels}) == 1
+    assert (one.uid, one.metadata) == (other.uid, other.metadata)
+    if isinstance(one.features, SparseRows) and isinstance(other.features, SparseRows):
+        for name in ("keys", "values", "starts"):
+            assert np.array_equal(getattr(one.features, name), getattr(other.features, name))
+
+
+@pytest.mark.parametrize("media_type", RECORD_TYPES)
+@given(st.data())
+def test_what_was_written_is_read_however_it_is_cut(media_type, data):
+    batch = data.draw(batches(media_type))
+    body = encode(batch, media_type)
+    wanted = Tabular(width=batch.width, sparse=True)
+    whole = read(body, content_type(media_type, batch), wanted)
+    assert np.array_equal(whole.dense(), batch.dense())
+    if batch.labels is not None:
+        assert np.array_equal(whole.labels, batch.labels)
+    if isinstance(batch.features, SparseRows):
+        assert np.array_equal(whole.features.keys, batch.features.keys)
+    places = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
+    pieces = [body[a:b] for a, b in zip([0, *places], [*places, len(body)], strict=True)]
+    same(whole, taken(decoder_for(content_type(media_type, batch), wanted), pieces))
+
+
+def outcome(pieces, media_type):
+    try:
+        batch = taken(decoder_for(media_type, SPARSE), pieces)
+    except MediaFault as fault:
+        return fault.reason
+    return str((batch.dense()[:, :50].tolist(), batch.uid, batch.labels))
+
+
+BODIES = {
+    media_type: encode(Batch(np.array([[1.5, -2e300], [0.25, 7]])), media_type)
+    for media_type in RECORD_TYPES
+}
+
+
+@pytest.mark.parametrize("media_type", RECORD_TYPES)
+@given(st.data())
+def test_any_bytes_are_records_or_a_fault_however_they_are_cut(media_type, data):
+    body = bytearray(data.draw(st.sampled_from([BODIES[media_type], BODIES[media_type] * 3, b""])))
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, len(body)))
+        piece = st.sampled_from([b"\n", b",", b"{", b'"', b"]", b"1", b"\xff", b"\0", b" ", b":"])
+        body[at : at + data.draw(st.integers(0, 4))] = data.draw(piece | st.binary(max_size=6))
+    text = bytes(body)
+    whole = outcome([text], media_type)
+    at = data.draw(st.integers(0, len(text)))
+    assert outcome([text[:at], text[at:]], media_type) == whole
+    assert outcome([text[i : i + 1] for i in range(len(text))], media_type) == whole
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body"),
+    [
+        ("text/csv", lambda size: b"1.5," * (size // 4)),
+        ("text/csv", lambda size: b"1" * size),
+        ("text/csv", lambda size: b"1\n" * (size // 2)),
+        ("text/libsvm", lambda size: b"1 " * (size // 2)),
+        ("application/json", lambda size: b'{"instances": [' + b"[" * size),
+        ("application/json", lambda size: b'{"instances": [{"features": [' + b"1," * (size // 2)),
+        ("application/json", lambda size: b'{"instances": [{"features": [' + b"1" * size),
+        ("application/json", lambda size: b'{"instances": [' + b'{"data":' * (size // 8)),
+        ("application/json", lambda size: b'{"configuration": "' + b"}, {" * (size // 4)),
+        ("application/jsonlines", lambda size: b'{"features": [' + b"1," * (size // 2)),
+        ("application/jsonlines", lambda size: b"[" * size),
+        ("application/x-recordio-protobuf", lambda size: framed(b"") * (size // 8)),
+        ("application/x-recordio-protobuf", lambda size: framed(b"\x0a" * size)),
+        ("application/x-recordio-protobuf", lambda size: b"\x0a" * size),
+        ("application/x-npy", lambda size: BODIES["application/x-npy"] + bytes(size)),
+    ],
+)  # fmt: skip
+def test_time_grows_with_the_length(media_type, body):
+    def cost(size, pieces):
+        data = body(size)
+        step = max(1, len(data) // pieces)
+        began = time.process_time()
+        outcome((data[at : at + step] for at in range(0, len(data), step)), media_type)
+        return time.process_time() - began
+
+    # A hundredth of a second is lost in what the machine does besides.
+    for pieces in (1, 2000):
+        for _ in range(3):
+            if cost(4_000_000, 4 * pieces) < 0.05 + 8 * cost(1_000_000, pieces):
+                break
+        else:
+            pytest.fail(f"four times the bytes take more than eight times as long ({pieces})")
+
+
+def test_types_that_are_not_read():
+    for name in ("image/png", "", "text/csvx", "application/octet-stream"):
+        with pytest.raises(UnsupportedMedia, match="must be one of text/csv, ") as caught:
+            decoder_for(name, SPARSE)
+        assert caught.value.status == 415
+    with pytest.raises(UnsupportedMedia, match="application/x-npz is not read"):
+        decoder_for("application/x-npz", SPARSE)
+    for size in ("-1", "x", "1" * 20, "²"):
+        with pytest.raises(UnsupportedMedia, match="label_size must be a whole number"):
+            decoder_for(f"text/csv; label_size={size}", SPARSE)
+
+
+def test_the_body_s_own_configuration_stays_with_its_records():
+    body = b'{"instances": [{"features": [1]}], "configuration": {"a": 1}}'
+    assert decode(body, "application/JSON; charset=utf-8", SPARSE).configuration == {"a": 1}
+    assert decode(b"1", "text/csv", SPARSE).configuration is None
+
+
+@pytest.mark.parametrize("media_type", RECORD_TYPES)
+def test_nothing_of_a_body_is_quoted(media_type):
+    secret = b"s3cr3t"
+    for place in range(0, len(BODIES[media_type]), 3):
+        body = BODIES[media_type][:place] + secret + BODIES[media_type][place:]
+        assert "s3c" not in outcome([body], media_type)
+
+
+def test_what_a_format_has_no_place_for():
+    batch = Batch(np.ones((1, 1)), np.ones((1, 2)))
+    for media_type in ("application/json", "application/jsonlines", "application/x-npy"):
+        with pytest.raises(CannotWrite, match=r"2 labels; .* has a place for none"):
+            encode(batch, media_type)
+    with pytest.raises(CannotWrite, match="has a place for 1"):
+        encode(batch, "text/libsvm")
+    for media_type in TEXT:
+        with pytest.raises(CannotWrite, match="must be finite"):
+            encode(Batch(np.array([[np.nan]])), media_type)
+
+
+def test_what_is_wanted_must_make_sense():
+    with pytest.raises(ValueError, match="width: 0 was given"):
+        Tabular(width=0)
+    with pytest.raises(ValueError, match="index_base: 2 was given"):
+        Tabular(index_base=2)
+
+
+def test_a_width_that_the_model_has_said():
+    assert refused(b"1,2", "text/csv", Tabular(width=1)).endswith("1, one for each feature")
+    body = b'{"features": [1, 2]}'
+    assert refused(body, "application/jsonlines", Tabular(width=1)) == (
+        "record 0 (line 1): the record has 2 features; it must have 1, as the model takes them"
+    )

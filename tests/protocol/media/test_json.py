@@ -1,0 +1,172 @@
+"""JSON: the object around the records, and records many at a time."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from partway.protocol.limits import MAX_JSON_DEPTH, MEDIA_PIECE
+from partway.protocol.media import Batch, SparseRows, decoder_for, encode
+from tests.protocol.media.cases import SPARSE, read, refused
+
+JSON = "application/json"
+BODY = '{"instances": [{"features": […]} or {"data": {"features": {"values": […]}}}, …]}'
+MUST_BE = '{"features": […]} or {"data": {"features": {"values": […]}}}'
+NO = "the body is not JSON:"
+FIRST = [1.5, 16.0, 14.0, 23.0]
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ('{ "instances": [ { "features": [1.5, 16.0, 14.0, 23.0] } ] }', [FIRST]),
+        ('{ "instances": [ { "data": { "features": { "values": [ 1.5, 16.0, 14.0, 23.0] } } } ] }',
+         [FIRST]),
+        ('{"instances": [{"data": {"features": [1.5, 16, 14, 23]}}]}', [FIRST]),
+        ('{"instances": [{"data": {"my field": [1.5, 16, 14, 23]}}]}', [FIRST]),
+        (('{"instances": [{"data": {"features": {"keys": [], "shape": [2, 2], '
+         '"values": [1.5, 16, 14, 23]}}}]}'), [FIRST]),
+        (('{ "instances": [ { "features": [ 1.5, 16.0, 14.0, 23.0 ] }, '
+         '{ "features": [ -2.0, 100.2, 15.2, 9.2 ] } ] }'), [FIRST, [-2.0, 100.2, 15.2, 9.2]]),
+        ('{"configuration": {"a": "}"}, "instances": [{"features": [1]}]}', [[1]]),
+        ('{"instances": [{"features": [1]}], "configuration": {}}\r\n', [[1]]),
+        ('\ufeff{"instances":[{"features":[1]}\n,\t{"features":[2]}]}', [[1], [2]]),
+        ('{"inst\\u0061nces": [{"features": [1]}]}', [[1]]),
+    ],
+)  # fmt: skip
+def test_bodies(body, rows):
+    for size in (0, 1, 7):
+        assert read(body.encode(), JSON, size=size).features.tolist() == rows
+
+
+def test_the_page_s_sparse_request():
+    body = """{ "instances": [
+        {"data": {"features": { "keys": [26, 182, 232, 243, 431], "shape": [2000],
+                                "values": [1, 1, 1, 4, 1] } } },
+        {"data": {"features": { "keys": [0, 182, 232, 243, 431], "shape": [2000],
+                                "values": [13, 1, 1, 4, 1] } } } ] }"""
+    batch = read(body.encode(), JSON, size=50)
+    assert isinstance(batch.features, SparseRows)
+    assert batch.features.keys.tolist() == [26, 182, 232, 243, 431, 0, 182, 232, 243, 431]
+    assert batch.features.values.tolist() == [1, 1, 1, 4, 1, 13, 1, 1, 4, 1]
+    assert batch.features.starts.tolist() == [0, 5, 10]
+    assert batch.width == 2000
+    # As the page has it, with a comma after the last record.
+    reason = refused(body.replace("} } } ]", "} } }, ]").encode(), JSON)
+    assert reason.startswith(f"{NO} expected a record after the comma at byte ")
+
+
+def test_configurations():
+    body = (
+        b'{"instances": [{"features": [1], "configuration": {"k": 2}}], "configuration": {"a": 1}}'
+    )
+    decoder = decoder_for(JSON, SPARSE)
+    (batch,) = [*decoder.feed(body), *decoder.finish()]
+    assert batch.configurations == [{"k": 2}]
+    assert decoder.configuration == {"a": 1}
+
+
+def bodies_of_many() -> list[str]:
+    plain = [{"features": [number / 4, -1.5e300]} for number in range(20_000)]
+    nested = [{"data": {"features": {"values": [number, 1]}}} for number in range(20_000)]
+    mixed = [plain[0], nested[0]] * 10_000
+    return [json.dumps({"instances": each}) for each in (plain, nested, mixed)]
+
+
+@pytest.mark.parametrize("body", bodies_of_many(), ids=["plain", "nested", "mixed"])
+def test_many_records_come_a_piece_at_a_time(body):
+    expected = [
+        (each.get("features") or each["data"]["features"]["values"])
+        for each in json.loads(body)["instances"]
+    ]
+    data = body.encode()
+    for size in (len(data), 5000, 4 * MEDIA_PIECE):
+        decoder = decoder_for(JSON, SPARSE)
+        pieces = [data[at : at + size] for at in range(0, len(data), size)]
+        found = [each for piece in pieces for each in decoder.feed(piece)]
+        found += decoder.finish()
+        assert [row for batch in found for row in batch.features.tolist()] == expected
+        assert len(found) > 3
+        assert max(map(len, found)) < 8000
+        assert [each.first for each in found] == [
+            sum(map(len, found[:number])) for number in range(len(found))
+        ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", f"the body is empty; it must be {BODY}"),
+        ("[]", f"{NO} expected {{ at byte 0"),
+        ("{}", f"the body must be {BODY}"),
+        ('{"instances": []}', "the body has no record"),
+        ('{"instances": {}}', f"the body: instances must be an array: {BODY}"),
+        ('{"instances": [{"features": [1]}]} x', f"{NO} expected the end at byte 35"),
+        ('{"instances": [{"features": [1]}]', f"{NO} it ends too early, at byte 33"),
+        ('{"instances": [{"features": [1]}, {"features": [2',
+         "record 1: the body is not JSON: it ends too early, at byte 49"),
+        ('{"instances": [{"features": [1]}; {"features": [2]}]}',
+         f"{NO} expected , or ] at byte 32"),
+        ('{"instances": [{"features": [1]}], "data": 1}',
+         "the body: an object has an unknown member; known are instances, configuration"),
+        ('{"instances": [{"features": [1]}], "instances": []}',
+         f"{NO} an object has a member twice"),
+        ('{"instances": [{"features": [1]}], "configuration": 3}',
+         "the body: configuration must be an object"),
+        ('{"instances": [{"features": [1]}, {"features": [2}]}]}',
+         "record 1: the record is not JSON: Expecting ',' delimiter at byte 49"),
+        ('{"instances": [7]}', f"record 0: a number was given; it must be an object: {MUST_BE}"),
+        ('{"instances": [null]}', f"record 0: null was given; it must be an object: {MUST_BE}"),
+        ('{"instances": ["a"]}', f"record 0: a string was given; it must be an object: {MUST_BE}"),
+        ('{"instances": [x]}', f"{NO} expected an object at byte 15"),
+        ('{"instances": [{"features": [1]}, {"feature": [1]}]}',
+         ("record 1: an object has an unknown member; known are features, data, configuration, "
+          "uid, metadata")),
+        ('{"instances": [{"features": ' + "[" * 100 + "]}",
+         f"the body is not read: it is nested deeper than {MAX_JSON_DEPTH} levels"),
+    ],
+)  # fmt: skip
+def test_faults(text, reason):
+    assert refused(text.encode(), JSON) == reason
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ('{"features": [3, true]}', "features[1] is a boolean; it must be a number"),
+        ('{"features": [3]}', "the record has 1 features; it must have 2, as record 0 has"),
+        ('{"features": [3, 4], "features": [3, 4]}',
+         "the record is not JSON: an object has a member twice"),
+        ('{"features": [3, 1e999]}', "features[1] is beyond what float64 has"),
+        ('{"features": [3, "4"]}', "features[1] is a string; it must be a number"),
+        ('{"features": {}}', f"features must have values: {MUST_BE}"),
+    ],
+)  # fmt: skip
+def test_the_one_record_at_fault_among_many(damage, reason):
+    records = ['{"features": [1, 2]}'] * 3000
+    records[1234] = damage
+    body = f'{{"instances": [{", ".join(records)}]}}'.encode()
+    assert refused(body, JSON) == f"record 1234: {reason}"
+
+
+def test_what_looks_like_the_space_between_records():
+    texts = [
+        '{"features": [1], "uid": "}, {"}',
+        '{"features": [2], "configuration": {"a": [{}, {}]}}',
+    ]
+    body = f'{{"instances": [{", ".join(texts * 40)}]}}'.encode()
+    batch = read(body, JSON)
+    assert batch.uid == ["}, {", None] * 40
+    assert batch.configurations == [None, {"a": [{}, {}]}] * 40
+    assert read(body, JSON, size=100).features.tolist() == batch.features.tolist()
+
+
+def test_writing():
+    dense = Batch(np.array([[1.5, 2], [3, 4]]), configuration={"a": 1})
+    body = encode(dense, JSON)
+    assert body == (
+        b'{"instances": [{"features": [1.5,2.0]}, {"features": [3.0,4.0]}], '
+        b'"configuration": {"a":1}}'
+    )

@@ -1,0 +1,75 @@
+"""LibSVM: labels or none, indices from 0 or 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from partway.protocol.media import Batch, SparseRows, Tabular, decoder_for, encode
+from tests.protocol.media.cases import SPARSE, read, refused
+
+LIBSVM = "text/libsvm"
+
+
+@pytest.mark.parametrize(
+    ("body", "labels", "rows"),
+    [
+        (b"1 0:1.5 3:2\n0 1:-1\n", [[1], [0]], [[1.5, 0, 0, 2], [0, -1, 0, 0]]),
+        (b"1 0:1.5 3:2 \r\n0 1:-1 \r\n", [[1], [0]], [[1.5, 0, 0, 2], [0, -1, 0, 0]]),
+        (b"1\t3:2  0:1.5 # a comment: 7\n-1", [[1], [-1]], [[1.5, 0, 0, 2], [0, 0, 0, 0]]),
+        (b"0:1.5 3:2\n1:-1", None, [[1.5, 0, 0, 2], [0, -1, 0, 0]]),
+        (b"+1 3:.5\n0", [[1], [0]], [[0, 0, 0, 0.5], [0, 0, 0, 0]]),
+    ],
+)
+def test_lines(body, labels, rows):
+    for size in (0, 1, 5):
+        for wanted in (SPARSE, Tabular(width=4, sparse=True), Tabular(width=4)):
+            batch = read(body, "text/x-libsvm", wanted, size=size)
+            assert isinstance(batch.features, SparseRows) == wanted.sparse
+            assert batch.dense().tolist() == rows
+            assert (None if batch.labels is None else batch.labels.tolist()) == labels
+
+
+def test_indices_from_1():
+    batch = read(b"1 1:5 3:7\n", LIBSVM, Tabular(width=3, index_base=1))
+    assert batch.features.tolist() == [[5, 0, 7]]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"1 0:1\nx 0:1", "record 1 (line 2): the label is not a number"),
+        (b"1 0:1 1:a", "record 0 (line 1): pair 2 is not <index>:<value>, two numbers"),
+        (b"1 0:1 1", "record 0 (line 1): pair 2 is not <index>:<value>, two numbers"),
+        (b"1 0:1:2", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
+        (b"1 4:1", "record 0 (line 1): keys must be whole numbers from 0 to 3"),
+        (b"1 0.5:1", "record 0 (line 1): keys must be whole numbers from 0 to 3"),
+        (b"1 1e300:1", "record 0 (line 1): keys must be whole numbers from 0 to 3"),
+        (b"1 2:1 2:1", "record 0 (line 1): a key comes twice; it must come once, coun"),
+        (b"1,0:1", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
+        (b"1 0:1,2", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
+        (b" \n1 0:1", "record 1 (line 2): either all lines must have a label or none"),
+        (b"1 2:nan", "record 0 (line 1): feature 2 is NaN or infinite; it must be a finite number"),
+        (b"1 0:1\n0:1", "record 1 (line 2): either all lines must have a label or none"),
+        (b"1 0:1\n\n1 0:1", "record 1 (line 2): the line is empty; it must be a record"),
+    ],
+)  # fmt: skip
+def test_faults(body, reason):
+    assert refused(body, LIBSVM, Tabular(width=4, sparse=True)).startswith(reason)
+
+
+def test_a_fault_says_how_indices_are_counted():
+    reason = refused(b"1 0:1", LIBSVM, Tabular(width=4, index_base=1))
+    assert reason.endswith("from 0 to 3, counted from 1 in the text")
+
+
+def test_dense_records_need_a_width():
+    with pytest.raises(ValueError, match="it must be declared"):
+        decoder_for(LIBSVM, Tabular())
+
+
+def test_writing():
+    rows = SparseRows(np.array([1.5, 2, -1]), np.array([0, 3, 1]), np.array([0, 2, 2, 3]), 4)
+    body = encode(Batch(rows, np.array([[1], [0], [2]])), LIBSVM)
+    assert body == b"1 0:1.5 3:2.0\n0\n2 1:-1.0\n"
+    assert encode(Batch(np.array([[0.0, 2.5]])), LIBSVM) == b"0.0 0:0.0 1:2.5\n"
