@@ -5,24 +5,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from fractions import Fraction
+from typing import Final, Protocol
 
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.fleet.endpoints import Variant
 from partway.gateway.fleet.instance import Instance
 from partway.gateway.fleet.limits import (
+    ENDS_IN_VAIN,
     PROVEN_AFTER,
     RESTART_LONGEST,
     RESTART_SHORTEST,
     STARTS_IN_VAIN,
+    TIMEOUTS_IN_VAIN,
 )
 from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant
-from partway.gateway.fleet.states import InstanceState
+from partway.gateway.fleet.states import InstanceState, StartFailure
 from partway.gateway.fleet.status import VariantStatus
 from partway.gateway.streams.policy import StreamPolicy
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
+
+#: How many starts that all fail so are tried where none was ever in service.
+_TRIES: Final = {
+    StartFailure.NOT_LAUNCHED: STARTS_IN_VAIN,
+    StartFailure.ENDED: ENDS_IN_VAIN,
+    StartFailure.NOT_READY: TIMEOUTS_IN_VAIN,
+}
 
 
 class MakeInstance(Protocol):
@@ -44,9 +54,10 @@ class Group:
     2. After a failure the next start waits: twice as long each time, up to a longest. If one fails
        that was in service for long enough before, it all begins anew.
     3. After so many starts in a row that bring none into service, or a failure that does not pass
-       by itself, no more are started. What comes into service and fails is started again for ever:
-       whoever can make a container fail is not to end an endpoint. Those that fail of what was
-       started at one time are one failure, however many they are.
+       by itself, no more are started. Fewer are enough where none was ever in service, and
+       containers end by themselves or are not ready in time. What comes into service and fails is
+       started again for ever: whoever can make a container fail is not to end an endpoint. Those
+       that fail of what was started at one time are one failure, however many they are.
     4. Of too many, those go first that are not in service, then those with least open on them.
     5. Of those that drain since they are unhealthy no more are there than there are to be in all:
        the one that has drained for longest is cut, or failures could pile up.
@@ -86,7 +97,8 @@ class Group:
         self._clock = clock
         self._on_change = on_change
         self._failures = 0  # in a row
-        self._in_vain = 0  # of those, in a row, that did not come into service
+        self._in_vain = Fraction(0)  # of what is tried in a row that brings none into service
+        self._has_served = False  # whether any ever came into service
         self._counted = 0  # failures in all that were counted
         self._told_of: set[Instance] = set()  # that failed, and are not over
         self._lost: set[int] = set()  # numbers of those that failed and have no successor yet
@@ -192,6 +204,7 @@ class Group:
             self._told_of.add(instance)
             self._failed(instance, is_first=counted_before == self._counted)
         elif instance.in_rotation:
+            self._has_served = True
             self.trouble = ""
             self._forget_ended()
         if instance.over.is_set():
@@ -208,18 +221,19 @@ class Group:
         if self._stopping:
             return
         if instance.has_served:
-            self._in_vain = 0
+            self._in_vain = Fraction(0)
         if instance.served_for() >= PROVEN_AFTER:
             self._failures = 1
             self.given_up = False
             self._counted += 1
         elif is_first:  # of those that were started at its time
             self._failures += 1
-            self._in_vain += not (instance.has_served or instance.waits)
+            if not (instance.has_served or instance.waits):
+                self._in_vain += Fraction(1, self._tries(instance.start_failure))
             self._counted += 1
         if self.given_up:
             return
-        if not instance.passing or self._in_vain >= STARTS_IN_VAIN:
+        if not instance.passing or self._in_vain >= 1:
             self.given_up = True
             self._stop_waiting()
             log.error(
@@ -234,6 +248,10 @@ class Group:
         elif self._waiting is None:
             seconds = min(RESTART_SHORTEST * 2 ** (self._failures - 1), RESTART_LONGEST)
             self._waiting = self._clock.call_later(seconds, self._waited)
+
+    def _tries(self, failure: StartFailure) -> int:
+        """How many starts that all fail so are tried."""
+        return STARTS_IN_VAIN if self._has_served else _TRIES[failure]
 
     def _waited(self) -> None:
         self._waiting = None

@@ -15,7 +15,7 @@ from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.making import InstanceContext, Making
 from partway.gateway.fleet.ping_pace import PingPace
 from partway.gateway.fleet.startup import ask_until_ready
-from partway.gateway.fleet.states import OVER, Happening, InstanceState, after
+from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
 from partway.gateway.fleet.status import InstanceHealth, InstanceStatus
 from partway.gateway.waiting import before, first_of, time_limit
 from partway.log_lines import LogLine
@@ -51,6 +51,7 @@ class Instance:
         reason: why it is draining or has failed; empty otherwise.
         passing: whether what it failed of may pass by itself.
         waits: whether it was not launched for what other instances have, and give back.
+        start_failure: how its start was in vain, if it has failed without having served.
         place: where it is; None as long as it has no container.
         over: set when its life is over and nothing of it is left.
     """
@@ -71,6 +72,7 @@ class Instance:
         self.reason = ""
         self.passing = True
         self.waits = False
+        self.start_failure = StartFailure.NOT_LAUNCHED
         self.place: Place | None = None
         self.over = asyncio.Event()
         self._endpoint = endpoint
@@ -228,6 +230,7 @@ class Instance:
             self._happens(Happening.READY)
             await self._until(ended, self._watch())
         if ended.done():
+            self.start_failure = StartFailure.ENDED
             self._happens(Happening.ENDED, f"the container {ended.result()}", self._said())
             return
         if self._told.is_set():
@@ -250,6 +253,7 @@ class Instance:
         except LaunchError as error:  # its port is another's
             return f"cannot be reached: {error}"
         except TimeoutError:
+            self.start_failure = StartFailure.NOT_READY
             return f"is not ready after {timeout:g} s: {self._rules.trouble}"
         return "has ended" if ended.done() else ""
 

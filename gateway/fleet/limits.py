@@ -58,9 +58,17 @@ EXTRA_PING_AFTER: Final = 1.0
 RESTART_SHORTEST: Final = 0.5
 RESTART_LONGEST: Final = 60.0
 
-#: Starts in a row that do not bring an instance into service, or not for long, after which no more
-#: are tried: the waits between them are five minutes in all.
+#: Starts in a row that do not bring an instance into service, after which no more are tried: the
+#: waits between them are five minutes in all.
 STARTS_IN_VAIN: Final = 12
+
+#: So many are enough where none of the instances was ever in service, of containers that end by
+#: themselves and of those that are not ready in time. What never worked is wrong, as a rule, and
+#: somebody waits to hear of it: the waits between the first are half a minute in all, time for what
+#: it needs to come up; the platform fails an endpoint after eight minutes (clause 1.1-3), and
+#: boto3's waiter gives up after an hour.
+ENDS_IN_VAIN: Final = 7
+TIMEOUTS_IN_VAIN: Final = 2
 
 #: An instance that has been in service for so long has proved itself: if it fails then, the waits
 #: begin anew.

@@ -31,6 +31,14 @@ class Happening(StrEnum):
     EMPTIED = "nothing is open on it, and its container has ended"
 
 
+class StartFailure(StrEnum):
+    """How a start was in vain."""
+
+    NOT_LAUNCHED = "no container came to be"
+    ENDED = "its container ended by itself before it was ready"
+    NOT_READY = "its container was not ready in time"
+
+
 #: By state and happening the next state; what is not here cannot be.
 TRANSITIONS: Final[Mapping[tuple[InstanceState, Happening], InstanceState]] = MappingProxyType(
     {

@@ -54,7 +54,7 @@ class Gateway:
         self.url = ""
 
     def start(self) -> Script:
-        # A program that fails at once is started anew twelve times in five minutes.
+        # A program that fails at once is started anew seven times in half a minute.
         program = (
             "import sys\n"
             "from partway.gateway.fleet import group\n"

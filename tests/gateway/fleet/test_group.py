@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from partway.gateway.fleet.endpoints import InstanceTimes
 from partway.gateway.fleet.launchers.launcher import LaunchError
-from partway.gateway.fleet.limits import PROVEN_AFTER, STARTS_IN_VAIN
+from partway.gateway.fleet.limits import (
+    ENDS_IN_VAIN,
+    PROVEN_AFTER,
+    STARTS_IN_VAIN,
+    TIMEOUTS_IN_VAIN,
+)
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.fakes import endpoint, turns
 
@@ -44,6 +50,51 @@ async def test_trying_has_an_end_and_can_be_asked_for_anew(of):
     await of.fleet.restart("echo")
     await turns()
     assert of.status().state == "InService"
+
+
+async def until_given_up(of):
+    """End each container that starts, until no more are; returns seconds, and how many started."""
+    began, before = of.clock.now, len(of.launcher.containers)
+    while of.clock.armed:
+        for each in of.launcher.running:
+            each.end()
+        await of.advance(0.25)
+    return of.clock.now - began, len(of.launcher.containers) - before
+
+
+async def test_what_ends_and_was_never_ready_is_given_up_within_a_minute(of):
+    of.launcher.troubles.extend(["Connection refused"] * STARTS_IN_VAIN)
+    await of.apply(endpoint())
+    seconds, more = await until_given_up(of)
+    assert (of.status().state, 1 + more) == ("Failed", ENDS_IN_VAIN)
+    assert 30 < seconds < 60
+    assert of.status().reason.startswith("the container ended with status 3")
+
+
+async def test_what_has_served_is_tried_for_longer(of):
+    await of.apply(endpoint())
+    of.launcher.troubles.extend(["Connection refused"] * STARTS_IN_VAIN)
+    of.launcher.running[0].end()
+    await turns()
+    seconds, started = await until_given_up(of)
+    assert (of.status().state, started) == ("Failed", STARTS_IN_VAIN)
+    assert seconds > 300
+
+
+async def test_what_is_never_ready_has_one_more_try(of):
+    of.launcher.troubles.extend(["Connection refused"] * STARTS_IN_VAIN)
+    await of.apply(endpoint(times=InstanceTimes(startup_timeout=20)))
+    await of.advance(45, step=1)
+    assert (of.status().state, len(of.launcher.containers)) == ("Failed", TIMEOUTS_IN_VAIN)
+    assert "is not ready after 20 s" in of.status().reason
+
+
+async def test_starts_that_fail_in_several_ways_are_added_up(of):
+    of.launcher.troubles.extend(["Connection refused"] * STARTS_IN_VAIN)
+    of.launcher.passing(STARTS_IN_VAIN // 2)
+    await of.apply(endpoint(times=InstanceTimes(startup_timeout=20)))
+    await of.advance(100, step=1)
+    assert (of.status().state, len(of.launcher.containers)) == ("Failed", 1)
 
 
 async def test_many_that_fail_together_are_one_failure(of):
