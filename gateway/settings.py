@@ -400,8 +400,9 @@ def _check_trust(endpoint: Endpoint, otherwise: Trust) -> None:
     Raises:
         SettingsError: they cannot be read.
     """
-    sources = [each.source for each in endpoint.variants if isinstance(each.source, Attached)]
-    for tls in [source.tls for source in sources if source.tls is not None]:
+    sources = [source for each in endpoint.variants for source in each.sources]
+    attached = [source for source in sources if isinstance(source, Attached)]
+    for tls in [source.tls for source in attached if source.tls is not None]:
         try:
             tls.context()
         except TlsError as error:

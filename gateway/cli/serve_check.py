@@ -13,8 +13,10 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.files import is_file_or_folder
 from partway.gateway.fleet.endpoints import (
     Attached,
+    Containers,
     Endpoint,
     Image,
+    OneSource,
     Program,
     Variant,
     container_url,
@@ -57,7 +59,12 @@ def _faults(loaded: Settings) -> Iterator[str]:
         yield from _refusals(partial(certificate_name, name), "tls_names: ")
     for endpoint in loaded.endpoints:
         for variant in endpoint.variants:
-            yield from _faults_of_variant(variant, f"endpoints.{endpoint.name}: ")
+            where = f"endpoints.{endpoint.name}"
+            if not variant.containers:
+                yield from _faults_of_variant(variant, f"{where}: ")
+            for each in variant.containers:
+                place = f"{where}.containers, {each.hostname}: "
+                yield from _faults_of_variant(variant.of(each), place)
 
 
 def _refusals(made: Callable[[], object], where: str = "") -> Iterator[str]:
@@ -90,13 +97,29 @@ def _described(endpoint: Endpoint) -> str:
 
 
 def _of_variant(variant: Variant) -> str:
-    match variant.source:
+    source = variant.source
+    count = "1 instance" if variant.instances == 1 else f"{variant.instances} instances"
+    match source:
+        case Attached():
+            return _of_source(source)
+        case Containers(each=containers, execution=execution):
+            each_of_them = (
+                f"{each.hostname}: {_of_source(each.source, each.model_data)}"
+                for each in containers
+            )
+            return (
+                f"{count} of {len(containers)} containers, {execution}: {', '.join(each_of_them)}"
+            )
+        case _:
+            return f"{count} of {_of_source(source, variant.model_data)}"
+
+
+def _of_source(source: OneSource, model_data: str | None = None) -> str:
+    match source:
         case Attached(addresses=addresses, tls=tls):
             return ", ".join(container_url(each, tls) for each in addresses)
         case Program(command=command, cwd=cwd):
             what = shlex.join(command) + ("" if cwd is None else f", in {cwd}")
         case Image(name=name, pull=pull):
             what = f"the image {name} by a container engine, pull: {pull}"
-    count = "1 instance" if variant.instances == 1 else f"{variant.instances} instances"
-    data = "" if variant.model_data is None else f", with {variant.model_data}"
-    return f"{count} of {what}{data}"
+    return what if model_data is None else f"{what}, with {model_data}"

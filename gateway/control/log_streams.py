@@ -1,4 +1,4 @@
-"""Log groups, one for each endpoint, and their streams, one for each instance that has printed."""
+"""Log groups, one for each endpoint, and their streams, one for each container that has printed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from partway.gateway.arns import Arns
 from partway.gateway.control.log_inputs import NoSuchLog
-from partway.gateway.fleet.log_names import GROUPS, log_arn, stream_name
+from partway.gateway.fleet.log_names import GROUPS, container_of, log_arn, stream_name
 from partway.gateway.fleet.printed import Printed, printed_instances
 from partway.gateway.fleet.printed_files import INSTANCE_ID
 from partway.gateway.fleet.states import OVER
@@ -23,7 +23,7 @@ class LogStreams:
     Attributes:
         folder: with what instances print; None where nothing is kept.
         endpoints: the names of those that there are now.
-        living: the names of their endpoints, by the ids of instances that may print more.
+        living: the names of their endpoints, by the ids of containers that may print more.
     """
 
     folder: Path | None
@@ -35,10 +35,11 @@ class LogStreams:
         """What there is to be read while a fleet is as it says."""
         there = tuple(endpoints)
         living = {
-            instance.id: endpoint.name
+            container: endpoint.name
             for endpoint in there
             for variant in endpoint.variants
             for instance in variant.instances
+            for container in instance.container_ids
             if instance.state not in OVER
         }
         return cls(folder, frozenset(each.name for each in there), living)
@@ -89,7 +90,7 @@ class LogStreams:
         Raises:
             NoSuchLog: there is no such group, or no such stream in it.
         """
-        instance = name.rpartition("/")[2]
+        instance = container_of(name)
         if INSTANCE_ID.fullmatch(instance):
             printed, over = self.opened(instance)
             if printed is not None:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from partway.gateway.configuration.expected import keys_of
 from partway.gateway.configuration.messages import Place as Where
-from partway.gateway.endpoint_settings.tables import BESIDE, SOURCES, EndpointTable, VariantKeys
+from partway.gateway.endpoint_settings.tables import (
+    BESIDE,
+    SOURCES,
+    SOURCES_OF_ONE,
+    ContainerTable,
+    EndpointTable,
+    VariantKeys,
+)
 from partway.gateway.fleet.commands import program_of
 from partway.gateway.fleet.endpoints import (
     Attached,
+    Container,
+    Containers,
     Endpoint,
     InstanceTimes,
+    OneSource,
     Program,
     Source,
     Variant,
@@ -55,6 +65,8 @@ class _Written:
         name: the variant's.
         own: the keys of its own table.
         values: of these, and of the endpoint's that it does not have itself.
+        containers: where its instances have several, each as if it were the only one.
+        source_keys: the keys that may say what runs it.
     """
 
     endpoint: Where
@@ -62,11 +74,13 @@ class _Written:
     name: str
     own: Collection[str]
     values: Mapping[str, Any]
+    containers: tuple[_Written, ...] = ()
+    source_keys: tuple[str, ...] = SOURCES
 
     @property
     def sources(self) -> list[str]:
         """Which keys say what runs it; it should be one."""
-        return [key for key in SOURCES if key in self.values]
+        return [key for key in self.source_keys if key in self.values]
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -94,15 +108,32 @@ def _written(name: str, table: EndpointTable, members: Mapping[str, Any]) -> Ite
     where: Where = ("endpoints", name)
     of_all = {key: getattr(table, key) for key in members if key in _OF_VARIANTS}
     if "variants" not in members:
-        yield _Written(where, where, table.variant, of_all.keys(), of_all)
+        containers = _written_containers(where, table.containers, members)
+        yield _Written(where, where, table.variant, of_all.keys(), of_all, containers)
         return
     of_all = {key: value for key, value in of_all.items() if key not in SOURCES}
     for each, variant in table.variants.items():
-        own = {key: getattr(variant, key) for key in members["variants"][each]}
+        its_members, place = members["variants"][each], (*where, "variants", each)
+        own = {key: getattr(variant, key) for key in its_members}
         values = of_all | own
         if "environment" in values:
             values["environment"] = table.environment | variant.environment
-        yield _Written(where, (*where, "variants", each), each, own.keys(), values)
+        containers = _written_containers(place, variant.containers, its_members)
+        yield _Written(where, place, each, own.keys(), values, containers)
+
+
+def _written_containers(
+    where: Where, tables: Iterable[ContainerTable], members: Mapping[str, Any]
+) -> tuple[_Written, ...]:
+    """The containers of a table, by the host names that they have, or are given by their order."""
+    found = []
+    for number, table in enumerate(tables):
+        values = {key: getattr(table, key) for key in members["containers"][number]}
+        place = (*where, "containers", number)
+        hostname = values.pop("hostname", f"container-{number + 1}")
+        written = _Written(place, place, hostname, values.keys(), values)
+        found.append(dataclasses.replace(written, source_keys=SOURCES_OF_ONE))
+    return tuple(found)
 
 
 # --- What does not go together --------------------------------------------------------------------
@@ -121,10 +152,12 @@ def faults_of(
     if "variants" in members:
         yield from _faults_of_several(("endpoints", name), table, members)
     for variant in _written(name, table, members):
-        yield from _faults_of_sources(variant)
-        if len(variant.sources) == 1:
-            yield from _faults_of_keys(variant, *variant.sources)
-            yield from _faults_of_urls(variant)
+        for each in (variant, *variant.containers):
+            yield from _faults_of_sources(each)
+            if len(each.sources) == 1:
+                yield from _faults_of_keys(each, *each.sources)
+                yield from _faults_of_urls(each)
+        yield from _faults_of_hostnames(variant)
 
 
 def _faults_of_several(
@@ -143,9 +176,10 @@ def _faults_of_several(
 def _faults_of_sources(variant: _Written) -> Iterator[tuple[Where, str]]:
     first, *further = variant.sources or [""]
     if not first:
-        either = "" if variant.table != variant.endpoint else ", or variants with one each"
-        every = f"{', '.join(SOURCES[:-1])} or {SOURCES[-1]}"
-        yield variant.table, f"nothing says what runs it; it must have {every}{either}"
+        keys = variant.source_keys
+        is_endpoints = variant.table == variant.endpoint and keys is SOURCES
+        either = ", or variants with one each" if is_endpoints else ""
+        yield variant.table, f"nothing says what runs it; it must have {_either(keys)}{either}"
     for key in further:
         yield variant.at(key), f"it is given beside {first}; only one of the two must be there"
 
@@ -154,11 +188,17 @@ def _faults_of_keys(variant: _Written, source: str) -> Iterator[tuple[Where, str
     for key in variant.values:
         beside, why = BESIDE.get(key, ((source,), ""))
         if source not in beside:
-            must = f"it must be beside {' or '.join(beside)}, {why}"
+            there = [each for each in beside if each in variant.source_keys]
+            must = f"it must be beside {_either(there)}, {why}"
             yield variant.at(key), f"it is given beside {variant.beside(source, key)}; {must}"
     if PORT_VARIABLE in variant.values.get("environment", ()):
         fault = "it must be left to the gateway, which says by it where a container is to listen"
         yield (*variant.at("environment"), PORT_VARIABLE), fault
+
+
+def _either(keys: Sequence[str]) -> str:
+    *others, last = keys
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _faults_of_urls(variant: _Written) -> Iterator[tuple[Where, str]]:
@@ -170,6 +210,15 @@ def _faults_of_urls(variant: _Written) -> Iterator[tuple[Where, str]]:
         yield variant.at("urls"), "some are with TLS; all of them must be https://, or none"
     elif "ca" in variant.values and tls == {False}:
         yield variant.at("ca"), f"{urls[0]} is without TLS; it must be https://"
+
+
+def _faults_of_hostnames(variant: _Written) -> Iterator[tuple[Where, str]]:
+    known: set[str] = set()
+    for each in variant.containers:
+        if each.name in known:
+            fault = f"{each.name!r} is another one's too; each must have its own"
+            yield (*each.table, "hostname"), fault
+        known.add(each.name)
 
 
 # --- What becomes of it ---------------------------------------------------------------------------
@@ -225,20 +274,45 @@ def endpoint_of(
 def _variant_of(written: _Written, around: Surroundings) -> Variant:
     values = written.values
     kept = ("weight", "gpus", "cpus", "memory", "container_hostname")
-    source = _source_of(written, around)
+    source: Source = _containers_of(written, around) or _source_of(written, around)
     attached = len(source.addresses) if isinstance(source, Attached) else None
     return Variant(
         source=source,
         name=written.name,
         instances=values.get("instances", 1) if attached is None else attached,
         model_data=_model_data(values.get("model_data"), around.folder),
-        environment=tuple(sorted(values.get("environment", {}).items())),
+        environment=() if written.containers else _environment(values),
         times=times_of(around.times, values),
         **{key: values[key] for key in kept if key in values},
     )
 
 
-def _source_of(written: _Written, around: Surroundings) -> Source:
+def _containers_of(written: _Written, around: Surroundings) -> Containers | None:
+    """The containers of instances that have several; None where they have one."""
+    found = []
+    for each in written.containers:
+        source = _source_of(each, around)
+        is_started = not isinstance(source, Attached)
+        found.append(
+            Container(
+                hostname=each.name,
+                source=source,
+                model_data=_model_data(each.values.get("model_data"), around.folder),
+                environment=_environment(written.values, each.values) if is_started else (),
+            )
+        )
+    return Containers(tuple(found), written.values.get("execution", "serial")) if found else None
+
+
+def _environment(*tables: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The variables that tables give together, the later ones in the place of the earlier ones'."""
+    found: dict[str, str] = {}
+    for values in tables:
+        found |= values.get("environment", {})
+    return tuple(sorted(found.items()))
+
+
+def _source_of(written: _Written, around: Surroundings) -> OneSource:
     values, folder = written.values, around.folder
     if urls := written.urls:
         own = values.get("ca")

@@ -12,6 +12,12 @@
     [endpoints.chat.variants.new]
     command = "./chat --port-from-environment"
     instances = 2
+
+    [[endpoints.scored.containers]]     # each instance has both, and the second gets what the
+    image = "features:1"                # first has answered
+
+    [[endpoints.scored.containers]]
+    image = "model:1"
 """
 
 from __future__ import annotations
@@ -33,12 +39,18 @@ from partway.gateway.configuration.expected import (
     whole,
 )
 from partway.gateway.fleet.commands import check_words, command_words
-from partway.gateway.fleet.endpoints import DEFAULT_VARIANT, Pull, container_address
+from partway.gateway.fleet.endpoints import (
+    DEFAULT_VARIANT,
+    Execution,
+    Pull,
+    container_address,
+)
 from partway.gateway.fleet.images import is_image
 from partway.gateway.fleet.limits import (
     HEALTH_PING_INTERVAL,
     HEALTH_PINGS_MISSED,
     INSTANCE_DRAIN_TIMEOUT,
+    MAX_CONTAINERS,
     MAX_GPUS,
     MAX_INSTANCES,
     PING_TIMEOUT,
@@ -144,25 +156,46 @@ class InstanceTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VariantKeys(InstanceTable):
-    """What a variant's table may have, and an endpoint's for all its variants."""
+class ContainerKeys:
+    """What one container's table may have, and a variant's for its only one."""
 
     url: ContainerUrl | None = None
-    urls: _ContainerUrls | None = None
     command: CommandWords | None = None
     image: ImageName | None = None
     ca: FilePath | None = None
     cwd: FolderPath | None = None
-    instances: Annotated[int, whole(1, MAX_INSTANCES, "instances")] = 1
     model_data: _ModelData | None = None
     environment: Annotated[dict[_Variable, _VariableValue], secret("a table of strings")] = field(
         default_factory=dict, repr=False
     )
+    pull: Pull = "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerTable(ContainerKeys):
+    """``[[endpoints.NAME.containers]]``: one container of instances that have several."""
+
+    hostname: Name | None = None
+
+
+_Containers = Annotated[
+    tuple[ContainerTable, ...],
+    array(f"an array of 2 to {MAX_CONTAINERS} tables", 2, MAX_CONTAINERS, stop=False),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantKeys(InstanceTable, ContainerKeys):
+    """What a variant's table may have, and an endpoint's for all its variants."""
+
+    urls: _ContainerUrls | None = None
+    containers: _Containers = ()
+    execution: Execution = "serial"
+    instances: Annotated[int, whole(1, MAX_INSTANCES, "instances")] = 1
     gpus: Annotated[int, whole(0, MAX_GPUS, "GPUs")] = 0
     cpus: Annotated[float, number(above=0, most=1024, unit="CPUs")] | None = None
     memory: Size | None = None
     container_hostname: Name | None = None
-    pull: Pull = "missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,15 +214,22 @@ class EndpointTable(StreamPolicy, VariantKeys):
 
 
 #: Keys that say what runs a variant's instances: a variant has one of them.
-SOURCES: Final = ("url", "urls", "command", "image")
+SOURCES: Final = ("url", "urls", "command", "image", "containers")
+
+#: Keys that say what runs one container of several: it has one of them.
+SOURCES_OF_ONE: Final = ("url", "command", "image")
+
+_NOT_STARTED: Final = "since the gateway does not start what runs at a URL"
 
 #: Beside which of them a key has a meaning, and why it has none beside the others.
 BESIDE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "ca": (("url", "urls"), "since it is for containers that are reached over https://"),
     "cwd": (("command",), "since only a command runs in a folder of this machine"),
+    "execution": (("containers",), "since one container is asked in one way"),
+    "model_data": (("command", "image"), _NOT_STARTED),
     **dict.fromkeys(
-        ("instances", "model_data", "environment", "gpus", "startup_timeout", "stop_timeout"),
-        (("command", "image"), "since the gateway does not start what runs at a URL"),
+        ("instances", "environment", "gpus", "startup_timeout", "stop_timeout"),
+        (("command", "image", "containers"), _NOT_STARTED),
     ),
     **dict.fromkeys(
         ("cpus", "memory", "container_hostname", "pull"),

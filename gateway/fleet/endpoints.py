@@ -5,7 +5,7 @@ All of it is what an operator has asked for, as values; what runs is the fleet's
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -71,8 +71,48 @@ class Image:
     pull: Pull = "missing"
 
 
+#: What runs one container.
+OneSource: TypeAlias = Attached | Program | Image
+
+#: How the containers of an instance are asked: each with what the one before has answered, or only
+#: the one that a request names.
+Execution: TypeAlias = Literal["serial", "direct"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One container of instances that have several.
+
+    Attributes:
+        hostname: its name among those of an instance; where an engine runs it, its DNS name too.
+        source: what runs it.
+        model_data: as a variant's.
+        pinned: as a variant's.
+        environment: as a variant's.
+    """
+
+    hostname: str
+    source: OneSource
+    model_data: str | None = None
+    pinned: PinnedPath | None = None
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
+
+
+@dataclass(frozen=True, slots=True)
+class Containers:
+    """Several containers, of which each instance has one each.
+
+    Attributes:
+        each: in the order in which they are asked; each host name is there once.
+        execution: how they are asked.
+    """
+
+    each: tuple[Container, ...]
+    execution: Execution = "serial"
+
+
 #: What runs the instances of a variant.
-Source: TypeAlias = Attached | Program | Image
+Source: TypeAlias = OneSource | Containers
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +177,29 @@ class Variant:
     container_hostname: str | None = None
     times: InstanceTimes = InstanceTimes()
 
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """The containers of an instance that has several; empty where it has one."""
+        return self.source.each if isinstance(self.source, Containers) else ()
+
+    @property
+    def sources(self) -> tuple[OneSource, ...]:
+        """What runs the containers of an instance, be it one or several."""
+        if isinstance(self.source, Containers):
+            return tuple(each.source for each in self.source.each)
+        return (self.source,)
+
+    def of(self, container: Container) -> Variant:
+        """What one container of an instance is, as if it were the only one."""
+        return replace(
+            self,
+            source=container.source,
+            model_data=container.model_data,
+            pinned=container.pinned,
+            environment=container.environment,
+            container_hostname=container.hostname,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -184,6 +247,9 @@ class Place:
         variant: the name of the instance's variant.
         tls: whom to believe that the instance is who it says; None without TLS.
         has_log: whether what the instance prints is kept here.
+        hostname: the container's among those of its instance; empty for an only one.
+        containers: where each is of an instance that has several; this is the first one's place.
+        execution: how these are asked.
     """
 
     endpoint: str
@@ -192,11 +258,21 @@ class Place:
     variant: str = DEFAULT_VARIANT
     tls: Trust | None = None
     has_log: bool = False
+    hostname: str = ""
+    containers: tuple[Place, ...] = ()
+    execution: Execution = "serial"
 
     @property
     def url(self) -> str:
         """Where the instance is, for the operator to read."""
+        if self.containers:
+            return ", ".join(f"{each.hostname} {each.url}" for each in self.containers)
         return container_url(self.container, self.tls)
+
+    def with_policy(self, policy: StreamPolicy) -> Place:
+        """The same place, with another policy of the endpoint's streams."""
+        containers = tuple(replace(each, policy=policy) for each in self.containers)
+        return replace(self, policy=policy, containers=containers)
 
 
 def places(endpoint: Endpoint) -> list[Place]:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.limits import GPU_LIST_TIMEOUT
 
@@ -25,6 +26,9 @@ _UUID: Final = re.compile(r"\b(?:GPU|MIG)-[0-9A-Za-z/-]+")
 class GpuShares:
     """Which instance has which GPUs.
 
+    Where an instance has several containers, all have the same GPUs, until the last has given them
+    back; they go by :mod:`.container_ids`.
+
     Args:
         gpus: as CUDA knows them: UUIDs, or what the gateway's own ``CUDA_VISIBLE_DEVICES`` says;
             None for this machine's, which :meth:`find` finds.
@@ -34,6 +38,7 @@ class GpuShares:
         self._known = gpus is not None
         self._gpus = tuple(gpus or ())
         self._owners: dict[str, str] = {}
+        self._holders: dict[str, set[str]] = {}  # of an instance's GPUs, the ids of its containers
         self._finding = asyncio.Lock()
 
     async def find(self) -> None:
@@ -53,12 +58,20 @@ class GpuShares:
         """Whether an instance has any of them."""
         return bool(self._owners)
 
-    def take(self, instance: str, number: int) -> tuple[str, ...]:
+    def take(self, container: str, number: int) -> tuple[str, ...]:
         """Give an instance GPUs of its own, until :meth:`give_back`.
+
+        Args:
+            container: the id of the container of the instance that is to have them.
+            number: how many the instance has.
 
         Raises:
             LaunchError: there are not as many, or others have them.
         """
+        instance = instance_of(container)
+        if held := tuple(gpu for gpu in self._gpus if self._owners.get(gpu) == instance):
+            self._holders[instance].add(container)
+            return held
         if number > len(self._gpus):
             seen = f"{len(self._gpus)} of them" if self._gpus else "none"
             raise LaunchError(
@@ -77,21 +90,33 @@ class GpuShares:
                 waits=True,
             )
         taken = tuple(free[:number])
-        self._owners |= dict.fromkeys(taken, instance)
+        self._own(container, taken)
         return taken
 
-    def keep(self, instance: str, gpus: Sequence[str]) -> bool:
-        """Leave an instance what it has already; whether that is there, and no other's."""
+    def keep(self, container: str, gpus: Sequence[str]) -> bool:
+        """Leave a container what it has already; whether that is there, and no other instance's."""
+        instance = instance_of(container)
         if any(gpu not in self._gpus for gpu in gpus):
             return False
         if any(self._owners.get(gpu, instance) != instance for gpu in gpus):
             return False
-        self._owners |= dict.fromkeys(gpus, instance)
+        self._own(container, gpus)
         return True
 
-    def give_back(self, instance: str) -> None:
-        """Take back whatever an instance has."""
-        self._owners = {gpu: owner for gpu, owner in self._owners.items() if owner != instance}
+    def give_back(self, container: str) -> None:
+        """Take back whatever a container has, and no other of its instance has too."""
+        instance = instance_of(container)
+        holders = self._holders.get(instance, set())
+        holders.discard(container)
+        if not holders:
+            self._holders.pop(instance, None)
+            self._owners = {gpu: owner for gpu, owner in self._owners.items() if owner != instance}
+
+    def _own(self, container: str, gpus: Sequence[str]) -> None:
+        if gpus:
+            instance = instance_of(container)
+            self._owners |= dict.fromkeys(gpus, instance)
+            self._holders.setdefault(instance, set()).add(container)
 
 
 async def gpus_of_this_machine(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from typing import Final, Protocol
 
@@ -120,7 +119,7 @@ class Group:
     def routed(self, policy: StreamPolicy) -> RoutedVariant:
         """The variant as streams and requests find it, with what an endpoint's streams may do."""
         instances = tuple(
-            RoutedInstance(each.id, replace(each.place, policy=policy))
+            RoutedInstance(each.id, each.place.with_policy(policy))
             for each in self.instances
             if each.in_rotation and each.place is not None
         )

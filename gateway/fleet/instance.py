@@ -13,6 +13,7 @@ from partway.gateway.fleet.health import PingRules
 from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
 from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.making import InstanceContext, Making
+from partway.gateway.fleet.ping_each import ping_each
 from partway.gateway.fleet.ping_pace import PingPace
 from partway.gateway.fleet.startup import ask_until_ready
 from partway.gateway.fleet.states import OVER, Happening, InstanceState, StartFailure, after
@@ -33,7 +34,7 @@ _LINES: Final = {
 
 
 class Instance:
-    """One container of a variant, or one attempt to have one.
+    """One container of a variant, or several that belong together, or one attempt to have them.
 
     Its life is a task, begun by :meth:`begin`; :attr:`over` is set at its end.
 
@@ -170,7 +171,14 @@ class Instance:
             streams,
             len(self._load.leases) - streams,
             self._load.served,
+            self._containers(),
         )
+
+    def _containers(self) -> dict[str, str]:
+        """The URLs of its containers by their host names, empty ones as long as it has no place."""
+        if self.place is not None:
+            return {each.hostname: each.url for each in self.place.containers}
+        return {each.hostname: "" for each in self._variant.containers}
 
     # --- Its life --------------------------------------------------------------------------------
 
@@ -200,7 +208,7 @@ class Instance:
         if running is None:
             self._happens(Happening.TOLD_TO_STOP)
             return
-        self.place = self._place_of(running.address)
+        self.place = self._place_of(running)
         self._happens(Happening.LAUNCHED)
         ended = asyncio.create_task(running.wait(), name=f"end of {self.id}")
         try:
@@ -305,7 +313,7 @@ class Instance:
 
     async def _ping(self) -> str | None:
         assert self.place is not None, "it has a container"
-        return await self._around.ping(self.place, self._variant.times.ping_timeout)
+        return await ping_each(self._around.ping, self.place, self._variant.times.ping_timeout)
 
     async def _become_ready(self, running: RunningContainer) -> None:
         await ask_until_ready(self._is_ready, self._clock)

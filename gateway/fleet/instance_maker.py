@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Attached, Endpoint, Place, Source, Variant
+from partway.gateway.fleet.container_ids import container_id
+from partway.gateway.fleet.container_outputs import ContainerOutputs
+from partway.gateway.fleet.endpoints import (
+    Attached,
+    Containers,
+    Endpoint,
+    Place,
+    Source,
+    Variant,
+)
 from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.instance import Instance
-from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError, Order
+from partway.gateway.fleet.launchers.containers import RunningContainers
+from partway.gateway.fleet.launchers.launcher import (
+    Launcher,
+    LaunchError,
+    Order,
+    RunningContainer,
+)
 from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.fleet.making import CapturedOutput, InstanceContext, Making
 from partway.gateway.fleet.model_data import HeldData, ModelDataError
@@ -28,7 +43,7 @@ class Means:
 
     Attributes:
         launcher: the launcher of a source.
-        output: opens what takes an instance's output, by its id and its endpoint's name.
+        output: opens what takes a container's output, by its id and its endpoint's name.
         model_data: has model data on disk, by what names it; raises ModelDataError.
         around: what all instances live by.
     """
@@ -56,7 +71,7 @@ class InstanceMaker:
         self._router = router
         self._endpoint = endpoint
         self._acquiring = asyncio.Lock()
-        self._data: HeldData | None = None
+        self._data: dict[str, HeldData] = {}  # by the container's host name
         self._closed = False
 
     def __call__(
@@ -70,11 +85,10 @@ class InstanceMaker:
             on_change: told when its state or its health is another, and when its life is over.
         """
         name = f"{self._endpoint.name}-{variant.name}-{secrets.token_hex(4)}"
-        output = self._means.output(name, self._endpoint.name)
-
-        async def order() -> Order:
-            folder = await self._model_dir(variant)
-            return Order(name, self._endpoint.name, variant, number, folder, output.feed)
+        outputs = {
+            hostname: self._means.output(container_id(name, hostname), self._endpoint.name)
+            for hostname in [each.hostname for each in variant.containers] or [""]
+        }
 
         def changed(instance: Instance) -> None:
             if instance.over.is_set():
@@ -83,9 +97,9 @@ class InstanceMaker:
 
         making = Making(
             self._means.launcher(variant.source),
-            order,
-            lambda address: _place(self._endpoint, variant, address),
-            output,
+            lambda: self._order(name, variant, number, outputs),
+            lambda running: _place(self._endpoint, variant, running),
+            ContainerOutputs(outputs) if variant.containers else outputs[""],
             self._router.load(name),
         )
         around = self._means.around
@@ -94,12 +108,39 @@ class InstanceMaker:
     def close(self) -> None:
         """Give back what the instances have shared; none of them lives any more."""
         self._closed = True
-        data, self._data = self._data, None
-        if data is not None:
+        held, self._data = self._data, {}
+        for data in held.values():
             data.release()
 
-    async def _model_dir(self, variant: Variant) -> Path | None:
-        """Have the model data at hand, once for all instances.
+    async def _order(
+        self, name: str, variant: Variant, number: int, outputs: Mapping[str, CapturedOutput]
+    ) -> Order:
+        """The order for an instance, once what that needs is there.
+
+        Raises:
+            LaunchError: it is not to be had.
+        """
+        endpoint = self._endpoint.name
+        if not variant.containers:
+            folder = await self._model_dir(variant)
+            return Order(name, endpoint, variant, number, folder, outputs[""].feed)
+        orders = []
+        for each in variant.containers:
+            one, own = variant.of(each), container_id(name, each.hostname)
+            try:
+                folder = await self._model_dir(one, each.hostname)
+            except LaunchError as error:
+                why = f"{each.hostname}: {error}"
+                raise LaunchError(why, passing=error.passing) from error
+            # What somebody else runs at one URL is there for all instances.
+            its_number = 0 if isinstance(one.source, Attached) else number
+            orders.append(
+                Order(own, endpoint, one, its_number, folder, outputs[each.hostname].feed)
+            )
+        return Order(name, endpoint, variant, number, None, _no_output, tuple(orders))
+
+    async def _model_dir(self, variant: Variant, hostname: str = "") -> Path | None:
+        """Have the model data of a container at hand, once for all instances.
 
         Raises:
             LaunchError: they are not to be had.
@@ -107,7 +148,7 @@ class InstanceMaker:
         if variant.model_data is None:
             return None
         async with self._acquiring:
-            data, pinned = self._data, variant.pinned
+            data, pinned = self._data.get(hostname), variant.pinned
             # What was unpacked is a copy of ours: only a folder is used where it is, by each anew.
             if pinned is not None and (data is None or data.path == pinned.path):
                 await self._check(pinned)
@@ -116,7 +157,7 @@ class InstanceMaker:
                 if self._closed:
                     data.release()
                     raise LaunchError("the instance is not wanted any more", passing=False)
-                self._data = data
+                self._data[hostname] = data
             return data.path
 
     async def _check(self, pinned: PinnedPath) -> None:
@@ -147,7 +188,28 @@ class InstanceMaker:
             raise LaunchError(why, passing=True) from None
 
 
-def _place(endpoint: Endpoint, variant: Variant, address: Address) -> Place:
+def _no_output(_: bytes) -> None:
+    """What has several containers prints nothing itself."""
+
+
+def _place(endpoint: Endpoint, variant: Variant, running: RunningContainer) -> Place:
+    """Where an instance is, and each of its containers where it has several."""
+    if not isinstance(running, RunningContainers):
+        return _container_place(endpoint, variant, running.address)
+    containers = tuple(
+        _container_place(
+            endpoint, variant.of(each), running.addresses[each.hostname], each.hostname
+        )
+        for each in variant.containers
+    )
+    source = variant.source
+    assert isinstance(source, Containers), "else it has one container"
+    return replace(containers[0], hostname="", containers=containers, execution=source.execution)
+
+
+def _container_place(
+    endpoint: Endpoint, variant: Variant, address: Address, hostname: str = ""
+) -> Place:
     tls = variant.source.tls if isinstance(variant.source, Attached) else None
     has_log = not isinstance(variant.source, Attached)
-    return Place(endpoint.name, address, endpoint.policy, variant.name, tls, has_log)
+    return Place(endpoint.name, address, endpoint.policy, variant.name, tls, has_log, hostname)

@@ -84,6 +84,9 @@ MAX_INSTANCES: Final = 1000
 #: Variants of one endpoint (``ProductionVariants`` of AWS's service model: 10).
 MAX_VARIANTS: Final = 10
 
+#: Containers of one instance (AWS: 15).
+MAX_CONTAINERS: Final = 15
+
 #: GPUs of one instance (the platform's largest have 16).
 MAX_GPUS: Final = 64
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from partway.gateway.arns import Arns
+from partway.gateway.fleet.container_ids import container_id, hostname_of, instance_of
+from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.routing import Lease
 from partway.protocol.errors import ContainerError
 
@@ -14,15 +16,26 @@ from partway.protocol.errors import ContainerError
 GROUPS: Final = "/aws/sagemaker/Endpoints/"
 
 
-def stream_name(endpoint: str, instance: str) -> str:
-    """The name of an instance's log stream: its variant's, and its id.
+def stream_name(endpoint: str, container: str) -> str:
+    """The name of a container's log stream: its variant's, its instance's id, its host name.
+
+    An instance's only container has no host name there.
 
     Args:
         endpoint: the name of the instance's endpoint.
-        instance: its id: the names of endpoint and variant, and what is its own.
+        container: the container's id, which is the instance's where that has only one. Of that are
+            a part the names of endpoint and variant.
     """
+    instance, hostname = instance_of(container), hostname_of(container)
     variant = instance.removeprefix(f"{endpoint}-").rpartition("-")[0]
-    return f"{variant}/{instance}"
+    return "/".join(filter(None, (variant, instance, hostname)))
+
+
+def container_of(stream: str) -> str:
+    """The id of the container whose log stream has a name; whether there is one is not known."""
+    _, _, rest = stream.partition("/")
+    instance, _, hostname = rest.partition("/")
+    return container_id(instance, hostname)
 
 
 def log_arn(arns: Arns, group: str = "", stream: str = "") -> str:
@@ -37,8 +50,13 @@ def log_arn(arns: Arns, group: str = "", stream: str = "") -> str:
 
 
 @contextmanager
-def naming_its_log(arns: Arns, lease: Lease) -> Iterator[None]:
+def naming_its_log(arns: Arns, lease: Lease, place: Place | None = None) -> Iterator[None]:
     """Have an error of an instance's say where its log is, if that is kept here (clause 4-3).
+
+    Args:
+        arns: makes names.
+        lease: the place on the instance.
+        place: of that one of its containers which is asked, where it has several.
 
     Raises:
         ContainerError: as the block raised it.
@@ -46,8 +64,9 @@ def naming_its_log(arns: Arns, lease: Lease) -> Iterator[None]:
     try:
         yield
     except ContainerError as error:
-        place = lease.place
-        if place.has_log:
-            stream = stream_name(place.endpoint, lease.instance.id)
+        place = place or lease.place
+        if place.has_log and not error.members["LogStreamArn"]:
+            container = container_id(lease.instance.id, place.hostname)
+            stream = stream_name(place.endpoint, container)
             error.members["LogStreamArn"] = log_arn(arns, GROUPS + place.endpoint, stream)
         raise

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Place
-from partway.gateway.fleet.launchers.launcher import Launcher, Order
+from partway.gateway.fleet.launchers.launcher import Launcher, Order, RunningContainer
 from partway.gateway.fleet.routing import InstanceLoad
 
 #: Asks a container's ``/ping``, with so many seconds for the answer; None if that was 200, else
@@ -17,17 +16,21 @@ from partway.gateway.fleet.routing import InstanceLoad
 Pinger = Callable[[Place, float], Awaitable[str | None]]
 
 
-class CapturedOutput(Protocol):
-    """Takes what an instance prints."""
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+class SaidLast(Protocol):
+    """Knows what an instance has printed last."""
 
     def last_lines(self) -> tuple[str, ...]:
         """What it has printed last."""
 
     def close(self) -> None:
         """Take no more."""
+
+
+class CapturedOutput(SaidLast, Protocol):
+    """Takes what a container prints."""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +57,13 @@ class Making:
     Attributes:
         launcher: starts its container.
         order: makes the order, once what that needs is there; may raise LaunchError.
-        place_of: makes its place of where its container listens.
-        output: takes what its container prints.
+        place_of: makes its place of its container.
+        output: takes what that prints.
         load: what is open on it.
     """
 
     launcher: Launcher
     order: Callable[[], Awaitable[Order]]
-    place_of: Callable[[Address], Place]
-    output: CapturedOutput
+    place_of: Callable[[RunningContainer], Place]
+    output: SaidLast
     load: InstanceLoad

@@ -26,8 +26,10 @@ ENTRY: Final = struct.Struct("=QQ")
 #: The longest name of an endpoint has 63 characters.
 HEAD_BYTES: Final = 256
 
-#: An instance's id, which is part of its files' names.
-INSTANCE_ID: Final = re.compile("[A-Za-z0-9][A-Za-z0-9-]{0,199}")
+#: The id of an instance, or of one of its several containers, which is part of its files' names.
+INSTANCE_ID: Final = re.compile(
+    r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9-]*(?:_[A-Za-z0-9][A-Za-z0-9-]*)?"
+)
 
 _MOST: Final = 2**63
 

@@ -13,10 +13,11 @@ from uuid import uuid4
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.data_directory import DataDirectory
-from partway.gateway.fleet.endpoints import Attached, Image, Place, Program, Source
+from partway.gateway.fleet.endpoints import Attached, Containers, Image, Place, Program, Source
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.instance_maker import Means
 from partway.gateway.fleet.launchers.attached import AttachLauncher
+from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.engine import EngineLauncher
 from partway.gateway.fleet.launchers.launcher import Launcher, LaunchError
 from partway.gateway.fleet.launchers.programs import ProgramLauncher
@@ -119,6 +120,8 @@ class Provisions:
     def _made(self, kind: type[Source]) -> Launcher:
         if kind is Attached:
             return AttachLauncher()
+        if kind is Containers:
+            return ContainersLauncher(self._launcher)
         if kind is Program:
             return ProgramLauncher(self._gpus)
         if self._data is None:  # nothing of this gateway is found again

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from partway.gateway.fleet.container_ids import container_id
 from partway.gateway.fleet.states import InstanceState
 
 
@@ -41,6 +42,8 @@ class InstanceStatus:
         streams: open on it.
         requests: under way on it.
         served: streams and requests that it has taken in all.
+        containers: of one that has several the URL of each, by their host names; empty as
+            ``container``.
     """
 
     id: str
@@ -53,6 +56,12 @@ class InstanceStatus:
     streams: int
     requests: int
     served: int
+    containers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def container_ids(self) -> tuple[str, ...]:
+        """By which the logs name its containers; of an only one, as they name it."""
+        return tuple(container_id(self.id, each) for each in self.containers) or (self.id,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,4 +73,5 @@ def _instance(said: dict[str, Any]) -> InstanceStatus:
         streams=int(said["streams"]),
         requests=int(said["requests"]),
         served=int(said["served"]),
+        containers={str(name): str(url) for name, url in said.get("containers", {}).items()},
     )

@@ -311,7 +311,11 @@ def _instances(endpoints: Iterable[EndpointStatus], name: str) -> dict[str, bool
     for endpoint in endpoints:
         if endpoint.name == name:
             of_all = (each for variant in endpoint.variants for each in variant.instances)
-            return {each.id: each.state not in OVER for each in of_all}
+            return {
+                container: each.state not in OVER
+                for each in of_all
+                for container in each.container_ids
+            }
     return None
 
 

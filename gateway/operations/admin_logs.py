@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from partway.gateway.clock import Clock
+from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.log_tail import LogTail
 from partway.gateway.fleet.printed_files import INSTANCE_ID, log_files
 from partway.gateway.limits import (
@@ -28,7 +29,8 @@ class LogsAsked:
 
     Attributes:
         endpoint: whose.
-        instance: the id of the one that is meant; None for all that the endpoint has.
+        instance: the id of the one that is meant, or of one of its containers; None for all that
+            the endpoint has.
         lines: how many of each, from the last one back.
         follow: whether what they print from then on is meant too.
     """
@@ -153,8 +155,8 @@ def _at_first(asked: LogsAsked, now: Mapping[str, bool], folder: Path) -> Mappin
             )
         return now
     wanted = asked.instance
-    if wanted in now:
-        return {wanted: now[wanted]}
+    if meant := _meant(wanted, now):
+        return meant
     files = log_files(folder, wanted)
     if wanted.startswith(f"{asked.endpoint}-") and any(path.exists() for path in files):
         return {wanted: False}
@@ -166,9 +168,12 @@ def _at_first(asked: LogsAsked, now: Mapping[str, bool], folder: Path) -> Mappin
 
 def _of_the_asked(asked: LogsAsked, now: Mapping[str, bool] | None) -> Mapping[str, bool] | None:
     """Of the instances those that are meant."""
-    if now is None or asked.instance is None:
-        return now
-    return {each: prints for each, prints in now.items() if each == asked.instance}
+    return now if now is None or asked.instance is None else _meant(asked.instance, now)
+
+
+def _meant(wanted: str, now: Mapping[str, bool]) -> Mapping[str, bool]:
+    """An instance with all its containers, or one of these."""
+    return {each: prints for each, prints in now.items() if wanted in (each, instance_of(each))}
 
 
 def _named(instance: str, lines: bytes) -> bytes:

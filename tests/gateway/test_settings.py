@@ -525,8 +525,8 @@ def test_a_wrong_value_in_the_file_is_named_with_its_place(toml, text, place, fo
         (
             "[endpoints.a]\nlifetime = 1",
             (
-                "endpoints.a: nothing says what runs it; it must have url, urls, command or image, "
-                "or variants with one each"
+                "endpoints.a: nothing says what runs it; it must have url, urls, command, image or "
+                "containers, or variants with one each"
             ),
         ),
         (

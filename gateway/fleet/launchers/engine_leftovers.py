@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from partway.gateway.fleet.container_ids import hostname_of, instance_of
 from partway.gateway.fleet.launchers.engine_client import ListedContainer
 from partway.gateway.fleet.launchers.engine_request import (
     ENDPOINT_LABEL,
@@ -26,7 +27,7 @@ class Leftover:
     Attributes:
         id: the container's.
         created: when it was made, in epoch seconds.
-        instance: which instance it was.
+        instance: which instance it was, or which container of one that has several.
         endpoint: the name of its endpoint.
         variant: the name of its variant.
         made: of what it is made, by :func:`.engine_request.made_of`; empty where it does not say.
@@ -42,6 +43,11 @@ class Leftover:
     made: str
     model: Path | None
     gpus: tuple[str, ...]
+
+    @property
+    def whose(self) -> tuple[str, str, str]:
+        """The names of endpoint and variant, and the container's own, empty for an only one."""
+        return self.endpoint, self.variant, hostname_of(self.instance)
 
     @classmethod
     def of(cls, container: ListedContainer) -> Self:
@@ -67,10 +73,13 @@ class Leftovers:
        the last to have been stopped.
     2. What is made of something else is no order's any more once its variant has one, and of what
        is made of the same no more stay than the variant is to have instances.
+    3. Of an instance that has several containers each has an order of its own. Those that belong
+       together are taken by orders that do: they share GPUs.
     """
 
     def __init__(self) -> None:
         self._left: list[Leftover] = []
+        self._bound: dict[str, str] = {}  # instances of orders, and whose containers these take
 
     @property
     def models(self) -> set[Path]:
@@ -91,11 +100,23 @@ class Leftovers:
         Returns:
             It, if there is one, and those that have become nobody's (rule 2).
         """
-        whose = order.endpoint, order.variant.name
-        own = [each for each in self._left if (each.endpoint, each.variant) == whose]
+        whose = order.endpoint, order.variant.name, hostname_of(order.instance)
+        own = [each for each in self._left if each.whose == whose]
         fit = [each for each in own if made and each.made == made][: order.variant.instances]
-        self._left = [each for each in self._left if each not in own or each in fit[1:]]
-        return (fit[0] if fit else None), tuple(each for each in own if each not in fit)
+        taken = next((each for each in fit if self._belongs(each, order)), None)
+        if taken is not None and hostname_of(order.instance):
+            self._bound[instance_of(order.instance)] = instance_of(taken.instance)
+        kept = [each for each in fit if each is not taken]
+        self._left = [each for each in self._left if each not in own or each in kept]
+        return taken, tuple(each for each in own if each not in fit)
+
+    def _belongs(self, leftover: Leftover, order: Order) -> bool:
+        """Whether an order of one of several may have a container (rule 3)."""
+        if not hostname_of(order.instance):
+            return True
+        instance = instance_of(leftover.instance)
+        bound = self._bound.get(instance_of(order.instance))
+        return bound == instance or (bound is None and instance not in self._bound.values())
 
     def give_up(self, is_wanted: Callable[[str, str], bool]) -> tuple[Leftover, ...]:
         """Let go of all but those of the endpoints and variants that are wanted."""

@@ -22,6 +22,8 @@ class Order:
         number: which of the variant's instances it is, from 0; attached ones have an address each.
         model_dir: the folder with the model's artifacts, not to be written to; None for none.
         output: takes what it prints, as it comes.
+        containers: where it has several, an order for each; the instance of such an order is the
+            container's own id.
     """
 
     instance: str
@@ -30,6 +32,7 @@ class Order:
     number: int
     model_dir: Path | None
     output: Callable[[bytes], None]
+    containers: tuple[Order, ...] = ()
 
 
 class LaunchError(Exception):
@@ -52,7 +55,7 @@ class RunningContainer(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where it listens, or will."""
+        """Where it listens, or will; of several containers the first."""
 
     async def verify(self) -> None:
         """Make sure, once something answers at its address, that it is this container.

@@ -11,6 +11,8 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import (
     Attached,
+    Container,
+    Containers,
     Endpoint,
     Image,
     InstanceTimes,
@@ -45,6 +47,45 @@ def variant(endpoint):
         return found
 
     return read
+
+
+SEVERAL = """\
+environment = { A = "1", B = "1" }
+execution = "direct"
+instances = 2
+
+[[endpoints.a.containers]]
+hostname = "pre"
+command = "serve"
+model_data = "m"
+environment = { B = "2" }
+
+[[endpoints.a.containers]]
+url = "http://h:1"
+"""
+
+
+def test_several_containers(variant, tmp_path):
+    pre = Container(
+        hostname="pre",
+        source=Program(("serve",), tmp_path),
+        model_data=str(tmp_path / "m"),
+        environment=(("A", "1"), ("B", "2")),
+    )
+    other = Container(hostname="container-2", source=Attached((Address("h", 1),)))
+    assert variant(SEVERAL) == Variant(source=Containers((pre, other), "direct"), instances=2)
+
+
+def test_several_containers_of_a_variant(endpoint):
+    one, other = endpoint(
+        '[endpoints.a.variants.b]\nimage = "x"\n[[endpoints.a.variants.c.containers]]\n'
+        'image = "y"\n[[endpoints.a.variants.c.containers]]\nimage = "z"\n'
+    ).variants
+    assert one.containers == ()
+    assert [(each.hostname, each.source) for each in other.containers] == [
+        ("container-1", Image("y")), ("container-2", Image("z"))
+    ]  # fmt: skip
+    assert other.source.execution == "serial"
 
 
 @pytest.fixture
@@ -218,8 +259,11 @@ def test_variants_of_containers_behind_tls(endpoint, ca):
 # --- What is refused -----------------------------------------------------------------------------
 
 A = "[endpoints.a]\n"
-SOURCE = "nothing says what runs it; it must have url, urls, command or image"
-STARTED = "it must be beside command or image, since the gateway does not start what runs at a URL"
+URL = 'url = "http://h:1"'
+CONTAINER = "[[endpoints.a.containers]]\n"
+SOURCE = "nothing says what runs it; it must have url, urls, command, image or containers"
+WHY = "since the gateway does not start what runs at a URL"
+STARTED = f"it must be beside command, image or containers, {WHY}"
 ENGINE = "it must be beside image, since only a container engine knows what to do with it"
 
 
@@ -240,6 +284,35 @@ ENGINE = "it must be beside image, since only a container engine knows what to d
             A + 'variant = "x"\n[endpoints.a.variants.b]\nimage = "y"',
             "endpoints.a.variant: it is given beside variants; it must be left out, or they must",
         ),
+        (
+            A + "containers = []",
+            "endpoints.a.containers: an empty array was given; it must be an array of 2 to 15 tables",
+        ),
+        (
+            CONTAINER + 'image = "x"\n' + CONTAINER,
+            ("endpoints.a.containers#2: nothing says what runs it; it must have url, command or "
+            "image"),
+        ),
+        (
+            CONTAINER + 'image = "x"\n' + CONTAINER + 'image = "y"\nhostname = "container-1"',
+            ("endpoints.a.containers#2.hostname: 'container-1' is another one's too; each must have "
+            "its own"),
+        ),
+        (
+            CONTAINER + 'image = "x"\n' + CONTAINER + f"{URL}\nenvironment = {{ X = 'y' }}",
+            ("endpoints.a.containers#2.environment: it is given beside url; it must be beside "
+            f"command or image, {WHY}"),
+        ),
+        (
+            A + 'model_data = "x"\n' + CONTAINER + 'image = "x"\n' + CONTAINER + 'image = "y"',
+            ("endpoints.a.model_data: it is given beside containers; it must be beside command or "
+            f"image, {WHY}"),
+        ),
+        (
+            A + 'image = "x"\nexecution = "direct"',
+            ("endpoints.a.execution: it is given beside image; it must be beside containers, since "
+            "one container is asked in one way"),
+        ),
         (A + "variants = {}", "endpoints.a.variants: there are 0; there must be from 1 to 10"),
         (
             A + "".join(f'[endpoints.a.variants.b{n}]\nimage = "x"\n' for n in range(11)),
@@ -257,7 +330,7 @@ ENGINE = "it must be beside image, since only a container engine knows what to d
             for source in ('url = "http://h:1"', 'urls = ["http://h:1"]')
             for key, value, must in (
                 ("instances", "2", STARTED),
-                ("model_data", '"x"', STARTED),
+                ("model_data", '"x"', f"it must be beside command or image, {WHY}"),
                 ("environment", '{ X = "y" }', STARTED),
                 ("gpus", "1", STARTED),
                 ("startup_timeout", "1", STARTED),

@@ -9,9 +9,10 @@ from itertools import count
 from pathlib import Path
 
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
+from partway.gateway.fleet.endpoints import Containers, Endpoint, Program, Variant
 from partway.gateway.fleet.fleet import Fleet
 from partway.gateway.fleet.instance_maker import Means
+from partway.gateway.fleet.launchers.containers import ContainersLauncher
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.making import InstanceContext
 from partway.gateway.fleet.model_data import HeldData
@@ -184,8 +185,12 @@ class FakeFleet:
         )
         self.fleet = Fleet(
             self.router,
-            Means(lambda _: self.launcher, self._output, self.model_data.acquire, around),
+            Means(self._launcher, self._output, self.model_data.acquire, around),
         )
+
+    def _launcher(self, source):
+        one = self.launcher
+        return ContainersLauncher(lambda _: one) if isinstance(source, Containers) else one
 
     def _output(self, instance, _endpoint):
         return self.outputs.setdefault(instance, FakeOutput())

@@ -161,3 +161,16 @@ def test_those_that_are_not_there_do_not_come(there, seen):
         GpuShares(there).take("one", 2)
     assert f"2 GPUs are asked for, and this gateway sees {seen}" in str(caught.value)
     assert not caught.value.passing
+
+
+def test_containers_of_one_instance_share_its_own():
+    shares = GpuShares(["a", "b", "c"])
+    assert shares.take("one_pre", 2) == ("a", "b")
+    assert shares.take("one_model", 2) == ("a", "b")
+    assert shares.take("two_pre", 1) == ("c",)
+    assert shares.keep("two_model", ("c",))
+    shares.give_back("one_pre")
+    with pytest.raises(LaunchError):
+        shares.take("three", 1)
+    shares.give_back("one_model")
+    assert shares.take("three", 2) == ("a", "b")

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
-from partway.gateway.fleet.endpoints import InstanceTimes
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import (
+    Attached,
+    Container,
+    Containers,
+    InstanceTimes,
+    Variant,
+)
 from partway.gateway.fleet.model_data import ModelDataError
 from partway.gateway.fleet.pinned_path import PinnedPath
-from tests.gateway.fleet.fakes import endpoint, turns
+from tests.gateway.fleet.fakes import PROGRAM, endpoint, turns
 from tests.gateway.fleet.processes import eventually
 
 MODEL = "s3://models/one.tar.gz"
@@ -96,6 +104,97 @@ async def test_whoever_is_gone_before_they_came_holds_nothing(of):
     assert of.fleet.describe() == ()
     assert of.model_data.held == 0
     assert of.launcher.containers == []
+
+
+# --- Several containers --------------------------------------------------------------------------
+
+
+def several(*, urls=False, **keys):
+    """An instance has a program with model data, and what runs at a URL or another program."""
+    attached = Attached((Address("h", 1),))
+    source = Containers(
+        (
+            Container(hostname="pre", source=PROGRAM, model_data=MODEL, environment=(("A", "1"),)),
+            Container(hostname="model", source=attached if urls else PROGRAM),
+        ),
+        "direct",
+    )
+    return endpoint("echo", Variant(source=source, **keys))
+
+
+async def test_each_has_an_order_of_its_own(of):
+    await of.apply(several(instances=2))
+    assert of.states() == ["InService"] * 2
+    names = [each.id for each in of.status().variants[0].instances]
+    orders = {each.order.instance: each.order for each in of.launcher.containers}
+    assert sorted(orders) == sorted(
+        f"{name}_{which}" for name in names for which in ("pre", "model")
+    )
+    for name in names:
+        pre, model = orders[f"{name}_pre"], orders[f"{name}_model"]
+        assert (pre.model_dir, model.model_dir) == (Path("/models/1"), None)
+        assert (pre.variant.environment, model.variant.environment) == ((("A", "1"),), ())
+        pre.output(b"of pre")
+        assert of.outputs[f"{name}_pre"].fed == b"of pre"
+        assert of.outputs[f"{name}_model"].fed == b""
+    assert of.model_data.acquired == [MODEL]
+    assert of.model_data.held == 1
+
+
+async def test_where_each_is(of):
+    await of.apply(several())
+    ((instance,),) = [variant.instances for variant in of.router.table["echo"]]
+    place = instance.place
+    ports = [each.address.port for each in of.launcher.containers]
+    assert [each.container.port for each in place.containers] == ports
+    assert [each.hostname for each in place.containers] == ["pre", "model"]
+    assert (place.container.port, place.hostname, place.execution) == (ports[0], "", "direct")
+    (shown,) = of.status().variants[0].instances
+    assert shown.containers == {
+        "pre": f"http://127.0.0.1:{ports[0]}", "model": f"http://127.0.0.1:{ports[1]}"
+    }  # fmt: skip
+
+
+async def test_what_runs_at_one_url_is_there_for_all_instances(of):
+    await of.apply(several(urls=True, instances=2))
+    assert of.states() == ["InService"] * 2
+    assert [
+        each.order.number for each in of.launcher.containers if "model" in each.order.instance
+    ] == [0, 0]
+
+
+async def test_one_that_ends_is_named_and_takes_the_other_with_it(of):
+    await of.apply(several())
+    pre, model = of.launcher.containers
+    model.order.output(b"no memory\n")
+    model.end()
+    await turns()
+    assert pre.signals == ["KILL"]
+    assert of.status().variants[0].trouble == (
+        "the container model ended with status 3\nit printed last:\nmodel: no memory"
+    )
+    await of.advance(0.75)
+    assert of.states() == ["InService"]
+    assert len(of.launcher.running) == 2
+
+
+async def test_one_that_does_not_answer_is_named(of):
+    of.launcher.troubles.extend([None, "Connection refused"])
+    await of.apply(several(times=InstanceTimes(startup_timeout=5)))
+    await of.advance(4)
+    assert of.states() == ["Starting"]
+    await of.advance(1)
+    trouble = of.status().variants[0].trouble
+    assert trouble == "the container is not ready after 5 s: model: Connection refused"
+    of.fleet.remove("echo")
+    await turns()
+    assert of.launcher.running == []
+
+
+async def test_whose_model_data_are_missing_is_named(of):
+    of.model_data.errors.append(ModelDataError("one.tar.gz: it must be an archive"))
+    await of.apply(several())
+    assert of.status().reason == "pre: model data: one.tar.gz: it must be an archive"
 
 
 # --- What a caller has named ---------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from partway.gateway.arns import Arns
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Place
-from partway.gateway.fleet.log_names import log_arn, naming_its_log, stream_name
+from partway.gateway.fleet.log_names import container_of, log_arn, naming_its_log, stream_name
 from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant, Router
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import ContainerError, ServiceUnavailable
@@ -20,6 +22,13 @@ def test_a_stream_is_named_by_variant_and_instance():
     assert stream_name("a-b", "a-b-All-Traffic-1a2b3c4d") == (
         "All-Traffic/a-b-All-Traffic-1a2b3c4d"
     )
+
+
+def test_of_several_containers_each_has_one():
+    name = stream_name("a", "a-V-1a2b3c4d_pre-1")
+    assert name == "V/a-V-1a2b3c4d/pre-1"
+    assert container_of(name) == "a-V-1a2b3c4d_pre-1"
+    assert container_of("V/a-V-1a2b3c4d") == "a-V-1a2b3c4d"
 
 
 def test_arns():
@@ -44,6 +53,17 @@ def lease(*, has_log):
 def test_an_instances_error_says_where_its_log_is(has_log, expected):
     with pytest.raises(ContainerError) as raised, naming_its_log(ARNS, lease(has_log=has_log)):
         raise ContainerError("the container refused", 500)
+    assert raised.value.members["LogStreamArn"] == expected
+
+
+@pytest.mark.clause("4-3")
+def test_and_where_the_log_of_its_container_is():
+    taken = lease(has_log=True)
+    place = replace(taken.place, hostname="pre")
+    with pytest.raises(ContainerError) as raised, naming_its_log(ARNS, taken, place):
+        raise ContainerError("the container refused", 500)
+    stream = "V/Echo-V-1a2b3c4d/pre"
+    expected = f"{ARN}/aws/sagemaker/Endpoints/Echo:log-stream:{stream}"
     assert raised.value.members["LogStreamArn"] == expected
 
 

@@ -68,3 +68,35 @@ def test_what_is_not_wanted_is_given_up():
     ) == (other,)
     assert there.models == set()
     assert there.give_up(lambda *_: False) == (left(1),)
+
+
+def test_containers_of_one_instance_stay_together():
+    """Though those of two instances are made of the same, and their orders come in any order."""
+    there = leftovers(
+        *(left(n, instance=f"i-{n}_{name}") for n in (1, 2) for name in ("pre", "model"))
+    )
+
+    def claim(instance: str) -> str:
+        found, rest = there.claim(replace(ORDER, instance=instance), "same")
+        assert rest == ()
+        return found.instance
+
+    assert claim("new_pre") == "i-2_pre"
+    assert claim("other_model") == "i-1_model"
+    assert claim("new_model") == "i-2_model"
+    assert claim("other_pre") == "i-1_pre"
+
+
+def test_what_is_missing_of_an_instance_is_not_taken_of_another():
+    there = leftovers(
+        left(2, instance="i-2_pre"),
+        *(left(1, instance=f"i-1_{name}") for name in ("pre", "model")),
+    )
+    for instance, expected in (
+        ("new_pre", "i-2_pre"),
+        ("other_pre", "i-1_pre"),
+        ("new_model", None),
+        ("other_model", "i-1_model"),
+    ):
+        found, _ = there.claim(replace(ORDER, instance=instance), "same")
+        assert (found and found.instance) == expected

@@ -1,0 +1,151 @@
+"""Instances of several containers: started together, and ended with the first that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.container_ids import hostname_of
+from partway.gateway.fleet.endpoints import Source
+from partway.gateway.fleet.launchers.launcher import (
+    Launcher,
+    LaunchError,
+    Order,
+    RunningContainer,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEnd:
+    """How an instance of several containers has ended.
+
+    Attributes:
+        hostname: of the container that has ended first.
+        how: how that one has.
+    """
+
+    hostname: str
+    how: object
+
+    def __str__(self) -> str:
+        """The end in words, as in "the container …"."""
+        return f"{self.hostname} {self.how}"
+
+
+class RunningContainers:
+    """The containers of one instance, to be treated as one.
+
+    Args:
+        each: by their host names, in the order in which they are asked.
+    """
+
+    def __init__(self, each: Mapping[str, RunningContainer]) -> None:
+        self._each = dict(each)
+        self._stopping = False
+        self._life = asyncio.create_task(self._live(), name=f"containers {', '.join(each)}")
+
+    @property
+    def address(self) -> Address:
+        """Where the first one listens, or will."""
+        return next(iter(self._each.values())).address
+
+    @property
+    def addresses(self) -> Mapping[str, Address]:
+        """Where each listens, by their host names."""
+        return {hostname: each.address for hostname, each in self._each.items()}
+
+    async def verify(self) -> None:
+        """Make sure that each is what listens at its address.
+
+        Raises:
+            LaunchError: somebody else does; the message names the container.
+        """
+        for hostname, each in self._each.items():
+            try:
+                await each.verify()
+            except LaunchError as error:
+                raise _named(hostname, error) from error
+
+    async def wait(self) -> FirstEnd:
+        """Wait until one has ended, and all others, which are killed then."""
+        return await asyncio.shield(self._life)
+
+    async def stop(self, grace: float) -> bool:
+        """End all of them together; returns when all have ended."""
+        if self._life.done():
+            return True
+        self._stopping = True  # so that nobody is killed since another one was faster
+        enough = await asyncio.gather(*(each.stop(grace) for each in self._each.values()))
+        await self.wait()
+        return all(enough)
+
+    def kill(self) -> None:
+        """Begin to end all of them at once."""
+        for each in self._each.values():
+            each.kill()
+
+    async def _live(self) -> FirstEnd:
+        ends = {
+            asyncio.create_task(each.wait(), name=f"end of {hostname}"): hostname
+            for hostname, each in self._each.items()
+        }
+        over, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        first = next(task for task in ends if task in over)
+        if not self._stopping:
+            self.kill()
+        await asyncio.wait(ends)
+        return FirstEnd(ends[first], first.result())
+
+
+class ContainersLauncher:
+    """Starts what an order has several containers for, each by the launcher of its own source.
+
+    Args:
+        launcher: the launcher of a source.
+    """
+
+    def __init__(self, launcher: Callable[[Source], Launcher]) -> None:
+        self._launcher = launcher
+
+    async def launch(self, order: Order) -> RunningContainers:
+        """Start all of them at once; see :class:`~.launcher.Launcher`."""
+        launches = [asyncio.create_task(self._launched(each)) for each in order.containers]
+        try:
+            await asyncio.wait(launches, return_when=asyncio.FIRST_EXCEPTION)
+            running = [each.result() for each in launches if each.done()]
+        except BaseException:
+            await _undo(launches)
+            raise
+        hostnames = (hostname_of(each.instance) for each in order.containers)
+        return RunningContainers(dict(zip(hostnames, running, strict=True)))
+
+    async def aclose(self) -> None:
+        """Nothing is held: the launchers are somebody else's."""
+
+    async def _launched(self, order: Order) -> RunningContainer:
+        try:
+            return await self._launcher(order.variant.source).launch(order)
+        except LaunchError as error:
+            raise _named(hostname_of(order.instance), error) from error
+
+
+async def _undo(launches: Iterable[asyncio.Task[RunningContainer]]) -> None:
+    """End what was started beside what could not be; what is being started never is."""
+    begun = list(launches)
+    for each in begun:
+        each.cancel()
+    ended: list[Any] = await asyncio.gather(*begun, return_exceptions=True)
+    started: list[RunningContainer] = [
+        each for each in ended if not isinstance(each, BaseException)
+    ]
+    for container in started:
+        container.kill()
+    for container in started:
+        await container.wait()
+
+
+def _named(hostname: str, error: LaunchError) -> LaunchError:
+    return LaunchError(f"{hostname}: {error}", passing=error.passing, waits=error.waits)
