@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -49,14 +49,34 @@ def log_arn(arns: Arns, group: str = "", stream: str = "") -> str:
     return arns.of(f"log-group:{group}:log-stream:{stream}", service="logs")
 
 
+class AskedNow:
+    """Which container of an instance is asked, where it may have several.
+
+    Attributes:
+        place: where that one is; None for the instance's only one.
+        further: where those are that are asked behind it.
+    """
+
+    __slots__ = ("further", "place")
+
+    def __init__(self) -> None:
+        self.place: Place | None = None
+        self.further: Sequence[Place] = ()
+
+    @property
+    def name(self) -> str:
+        """What errors call it, in AWS's words."""
+        return (self.place and self.place.hostname) or "primary"
+
+
 @contextmanager
-def naming_its_log(arns: Arns, lease: Lease, place: Place | None = None) -> Iterator[None]:
+def naming_its_log(arns: Arns, lease: Lease, now: AskedNow | None = None) -> Iterator[None]:
     """Have an error of an instance's say where its log is, if that is kept here (clause 4-3).
 
     Args:
         arns: makes names.
         lease: the place on the instance.
-        place: of that one of its containers which is asked, where it has several.
+        now: which of its containers is asked, where it may have several.
 
     Raises:
         ContainerError: as the block raised it.
@@ -64,8 +84,8 @@ def naming_its_log(arns: Arns, lease: Lease, place: Place | None = None) -> Iter
     try:
         yield
     except ContainerError as error:
-        place = place or lease.place
-        if place.has_log and not error.members["LogStreamArn"]:
+        place = (now and now.place) or lease.place
+        if place.has_log:
             container = container_id(lease.instance.id, place.hostname)
             stream = stream_name(place.endpoint, container)
             error.members["LogStreamArn"] = log_arn(arns, GROUPS + place.endpoint, stream)

@@ -1,10 +1,11 @@
-"""What a client asks of the model beside the stream: path, query, variant (clauses 1.6-1, 4-7)."""
+"""What a client asks of the model beside the stream: path, query, names (clauses 1.6-1, 4-7)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
 from partway.gateway.streams.container_leg import DEFAULT_PATH
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import (
@@ -23,18 +24,21 @@ VARIANT_HEADER = "X-Amzn-SageMaker-Target-Variant"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Path, query and variant as the client wrote them; empty counts as absent (clause 2.1-3)."""
+    """What the client wrote: path, query, the names of variant and container.
+
+    What is empty counts as absent (clause 2.1-3).
+    """
 
     path: str = ""
     query: str = ""
     variant: str = ""
+    container: str = ""
 
 
 def asked_by_headers(headers: Mapping[str, str]) -> Asked:
     """Return what a request's headers ask for; ``headers`` is case-insensitive."""
-    return Asked(
-        headers.get(PATH_HEADER, ""), headers.get(QUERY_HEADER, ""), headers.get(VARIANT_HEADER, "")
-    )
+    names = (PATH_HEADER, QUERY_HEADER, VARIANT_HEADER, TARGET_CONTAINER)
+    return Asked(*(headers.get(name, "") for name in names))
 
 
 def container_target(asked: Asked) -> str:
@@ -57,17 +61,21 @@ def container_target(asked: Asked) -> str:
     return f"{target}?{asked.query}" if asked.query else target
 
 
-def check_variant(asked: Asked) -> None:
-    """Refuse what cannot be a variant's name (clause 4-7).
+def check_names(asked: Asked) -> None:
+    """Refuse what cannot be the name of a variant or a container (clause 4-7).
 
     Raises:
         InputValidationError: it cannot.
     """
-    if asked.variant and not is_name(asked.variant):
-        raise InputValidationError(
-            f"TargetVariant must be up to {MAX_ENDPOINT_NAME} letters, digits and hyphens",
-            "InvalidTargetVariant",
-        )
+    for member, name in (
+        ("TargetVariant", asked.variant),
+        ("TargetContainerHostname", asked.container),
+    ):
+        if name and not is_name(name):
+            raise InputValidationError(
+                f"{member} must be up to {MAX_ENDPOINT_NAME} letters, digits and hyphens",
+                f"Invalid{member}",
+            )
 
 
 def _check_path(path: str) -> None:

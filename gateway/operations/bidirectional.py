@@ -15,9 +15,10 @@ from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Upgraded
 from partway.gateway.fleet.dialler import Dialler
-from partway.gateway.fleet.log_names import naming_its_log
+from partway.gateway.fleet.log_names import AskedNow, naming_its_log
 from partway.gateway.fleet.routing import Lease, Router
-from partway.gateway.operations.asked import check_variant, container_target
+from partway.gateway.operations.asked import check_names, container_target
+from partway.gateway.operations.containers_asked import container_streamed
 from partway.gateway.operations.event_stream_front import EventStreamFront, event_check
 from partway.gateway.operations.websocket_front import WebSocketFront
 from partway.gateway.serving.exchange import Exchange
@@ -87,20 +88,28 @@ class BidirectionalStream:
         self._router.check(endpoint)
         exchange.noted["endpoint"] = endpoint
         target = container_target(asked)
-        check_variant(asked)
+        check_names(asked)
         with ExitStack() as held:
             with self._streams.opening(identity.principal):
                 lease = held.enter_context(self._router.lease(endpoint, asked.variant))
-                with naming_its_log(self._arns, lease):
-                    session = await self._open(exchange, front, lease, target)
+                now = AskedNow()
+                with naming_its_log(self._arns, lease, now):
+                    session = await self._open(exchange, front, lease, target, now)
                 self._streams.started(session, identity.principal, lambda: identity.stands(chain))
             session.start()
             lease.ends_by(session.drain)
             await session.closed()
 
-    async def _open(self, exchange: Exchange, front: _Front, lease: Lease, target: str) -> Session:
+    async def _open(
+        self, exchange: Exchange, front: _Front, lease: Lease, target: str, now: AskedNow
+    ) -> Session:
         """Open the container's side, then the client's (clause 2.2-2); returns what joins them."""
-        upgraded = await self._dial(exchange, lease, target)
+        try:
+            upgraded = await self._dial(exchange, front, lease, target, now)
+        except ContainerUnreachable:  # by another instance if the first one cannot be reached
+            if not lease.move():
+                raise
+            upgraded = await self._dial(exchange, front, lease, target, now)
         place = lease.place
         try:
             await front.open(
@@ -123,17 +132,14 @@ class BidirectionalStream:
             on_end=self._streams.ended,
         )
 
-    async def _dial(self, exchange: Exchange, lease: Lease, target: str) -> Upgraded:
-        """Open the container's side; by another instance if the first one cannot be reached."""
+    async def _dial(
+        self, exchange: Exchange, front: _Front, lease: Lease, target: str, now: AskedNow
+    ) -> Upgraded:
+        """Open the container's side."""
+        now.place = place = container_streamed(lease.place, front.asked.container)
         # Where the container runs is for the operator to see, not for the client.
-        exchange.noted["container"] = lease.place.url
-        try:
-            return await self._dialler(lease.place, target, exchange.request_id)
-        except ContainerUnreachable:
-            if not lease.move():
-                raise
-        exchange.noted["container"] = lease.place.url
-        return await self._dialler(lease.place, target, exchange.request_id)
+        exchange.noted["container"] = place.url
+        return await self._dialler(place, target, exchange.request_id)
 
     def _front(self, exchange: Exchange, chain: EventChain | None) -> _Front:
         if _is_event_stream(exchange):

@@ -15,9 +15,17 @@ from typing import Final, NamedTuple, Protocol
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.log_names import naming_its_log
+from partway.gateway.fleet.endpoints import Place
+from partway.gateway.fleet.log_names import AskedNow, naming_its_log
 from partway.gateway.fleet.routing import Lease, Router
 from partway.gateway.fleet.sticky_sessions import StickySession
+from partway.gateway.operations.containers_asked import (
+    containers_asked,
+    first_headers,
+    handed_on,
+    next_headers,
+)
+from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_answer import ContainerAnswer
@@ -39,6 +47,9 @@ from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
 
 #: Where a container takes requests (clause 1.1-2).
 TARGET: Final = "/invocations"
+
+#: Tells a container which request it is.
+REQUEST_ID: Final = "X-Amzn-SageMaker-Request-Id"
 
 #: An unsigned body that is stated to be no longer than this goes along in one piece.
 _AT_ONCE: Final = 64 * KIB
@@ -163,16 +174,19 @@ class Invocations:
                 held.enter_context(self._under_way.admitted(identity.principal, peer))
             lease = held.enter_context(self._leased(endpoint, variant, key, is_stream=as_stream))
             exchange.noted["endpoint"] = endpoint
-            status, answer = 0, None
+            status, first, now = 0, None, AskedNow()
             try:
-                with naming_its_log(self._arns, lease), _in_the_clients_words():
+                with naming_its_log(self._arns, lease, now), _in_the_clients_words(now):
                     policy = lease.place.policy
                     longest = policy.request_lifetime if admitted is None else admitted.within
                     async with _lifetime(longest) as lifetime:
-                        answer = await self._asked(held, exchange, lease, headers, admitted)
-                        head = await answer.head()
-                        if not 200 <= head.status < 300:
-                            raise await _refused(head, answer)
+                        first = await self._asked(held, exchange, lease, headers, admitted, now)
+                        answer, head = first, await _good(first, now)
+                        while now.further:
+                            answer = await self._asked_next(
+                                *(held, exchange, lease, headers, admitted, now, answer, head)
+                            )
+                            head = await _good(answer, now)
                         lease.answered()
                         exchange.let_go_of_body()  # the connection has it
                         if as_stream:
@@ -184,7 +198,7 @@ class Invocations:
                 raise
             finally:
                 ended = time.monotonic()
-                sent = None if answer is None else answer.began_at
+                sent = None if first is None else first.began_at
                 self._metrics.ended(
                     *(endpoint, lease.variant, status, ended - began),
                     None if sent is None else ended - sent,
@@ -208,9 +222,8 @@ class Invocations:
         exchange: Asking, headers: Mapping[str, str], most_bytes: int
     ) -> ContainerRequest:
         """What a container is asked: headers, the id, and the body in one piece or as it comes."""
-        along = (*headers.items(), ("X-Amzn-SageMaker-Request-Id", exchange.request_id))
-        stated = exchange.headers.get("content-length", "")
-        length = int(stated) if stated.isascii() and stated.isdecimal() else None
+        along = (*headers.items(), (REQUEST_ID, exchange.request_id))
+        length = stated_length(exchange.headers)
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
         if exchange.gathered or at_once:  # or too large, which is said before a container hears
             return ContainerRequest(TARGET, along, await exchange.body(most_bytes))
@@ -223,19 +236,45 @@ class Invocations:
         lease: Lease,
         headers: Mapping[str, str],
         admitted: AdmittedAlready | None,
+        now: AskedNow,
     ) -> ContainerAnswer:
-        """Ask the instance; another one if this one takes no connection."""
+        """Ask the instance, its first container; another one if this takes no connection."""
         most_bytes = self.most_bytes if admitted is None else admitted.most_bytes
-        within = None if admitted is None else admitted.within
-        request = await self._request(exchange, headers, most_bytes)
+        target = headers.get(TARGET_CONTAINER, "")
+        place, *now.further = containers_asked(lease.place, target)
+        along = first_headers(headers) if now.further else headers
+        request = await self._request(exchange, along, most_bytes)
         try:
-            answer = await self._ask(held, exchange, lease, request, within)
+            return await self._ask(held, exchange, lease, request, admitted, now, place)
         except ContainerUnreachable:
             if not lease.move():
                 raise
-            answer = await self._ask(held, exchange, lease, request, within)
-        lease.ends_by(lambda: answer.fail(_stopped()))
-        return answer
+        place, *now.further = containers_asked(lease.place, target)
+        return await self._ask(held, exchange, lease, request, admitted, now, place)
+
+    async def _asked_next(
+        self,
+        held: AsyncExitStack,
+        exchange: Asking,
+        lease: Lease,
+        headers: Mapping[str, str],
+        admitted: AdmittedAlready | None,
+        now: AskedNow,
+        answer: ContainerAnswer,
+        head: AnswerHead,
+    ) -> ContainerAnswer:
+        """Ask the next container of the instance, with what the one before has answered."""
+        before = now.place or lease.place
+        place, *now.further = now.further
+        handed = next_headers(headers, head, is_last=not now.further)
+        along = (*handed.items(), (REQUEST_ID, exchange.request_id))
+        first = await answer.read()
+        if answer.ended:
+            request = ContainerRequest(TARGET, along, first)
+        else:
+            length = None if head.chunked else stated_length(head.headers)
+            request = ContainerRequest(TARGET, along, handed_on(first, answer, before, now), length)
+        return await self._ask(held, exchange, lease, request, admitted, now, place)
 
     async def _ask(
         self,
@@ -243,17 +282,28 @@ class Invocations:
         exchange: Asking,
         lease: Lease,
         request: ContainerRequest,
-        within: float | None,
+        admitted: AdmittedAlready | None,
+        now: AskedNow,
+        place: Place,
     ) -> ContainerAnswer:
-        place = lease.place
+        now.place = place
         # Where the container runs is for the operator to see, not for the client.
         exchange.noted["container"] = place.url
         tls = None if place.tls is None else place.tls.context()
         there = Destination(place.container, lease.instance.id, place.policy.connect_timeout, tls)
-        whole_chunk = MAX_PART_BYTES if lease.is_stream else WHOLE_CHUNK_BYTES
-        timeout = within or place.policy.invocation_timeout
+        is_relayed = lease.is_stream and not now.further
+        whole_chunk = MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES
+        timeout = place.policy.invocation_timeout if admitted is None else admitted.within
         asking = self._connections.ask(there, request, timeout, whole_chunk)
-        return await held.enter_async_context(asking)
+        answer = await held.enter_async_context(asking)
+        lease.ends_by(lambda: answer.fail(_stopped()))
+        return answer
+
+
+def stated_length(headers: Mapping[str, str]) -> int | None:
+    """The length that a head states for its body, by case-insensitive names; None if none."""
+    stated = headers.get("content-length", "")
+    return int(stated) if stated.isascii() and stated.isdecimal() else None
 
 
 def session_key(identity: Identity, session: str) -> StickySession:
@@ -280,32 +330,46 @@ async def _lifetime(seconds: float) -> AsyncIterator[asyncio.Timeout]:
 
 
 @contextmanager
-def _in_the_clients_words() -> Iterator[None]:
+def _in_the_clients_words(now: AskedNow) -> Iterator[None]:
     """Say what went wrong between gateway and container as AWS does, with a status of 0."""
     try:
         yield
     except ContainerLate as error:
         raise _failed(
             error,
-            "Your invocation timed out while waiting for a response from container primary: "
+            f"Your invocation timed out while waiting for a response from container {now.name}: "
             f"{error.message}",
+            now.name,
         ) from None
     except (ContainerBroke, ContainerUnreachable) as error:
-        raise _failed(error, error.message) from None
+        raise _failed(error, error.message, now.name) from None
 
 
-def _failed(error: ContainerError, why: str) -> ContainerError:
-    return model_error(0, why, error.for_operator, retries="x-partway-retry" not in error.headers)
+def _failed(error: ContainerError, why: str, name: str) -> ContainerError:
+    retries = "x-partway-retry" not in error.headers
+    return model_error(0, why, error.for_operator, retries=retries, name=name)
 
 
-async def _refused(head: AnswerHead, answer: ContainerAnswer) -> ContainerError:
-    """The error of a container that answered with another status than 2xx; 3xx is not followed."""
+async def _good(answer: ContainerAnswer, now: AskedNow) -> AnswerHead:
+    """Wait for the head of an answer of 2xx; 3xx is not followed.
+
+    Raises:
+        ContainerError: it has another status, or does not come.
+    """
+    head = await answer.head()
+    if 200 <= head.status < 300:
+        return head
     said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
-    return model_error(head.status, said.decode("utf-8", "replace"))
+    raise model_error(head.status, said.decode("utf-8", "replace"), name=now.name)
 
 
 def model_error(
-    status: int, said: str, for_operator: str | None = None, *, retries: bool = True
+    status: int,
+    said: str,
+    for_operator: str | None = None,
+    *,
+    retries: bool = True,
+    name: str = "primary",
 ) -> ContainerError:
     """A container's failure in AWS's words, by which clients know it (section 5).
 
@@ -314,9 +378,10 @@ def model_error(
         said: what it said itself, or what is said of it.
         for_operator: the same for the log, where that names the container's place.
         retries: whether another attempt may fare better.
+        name: of the container: its host name, where its instance has several.
     """
     whose = "client" if 400 <= status < 500 else "server"
-    message = f'Received {whose} error ({status}) from primary with message "{said}"'
+    message = f'Received {whose} error ({status}) from {name} with message "{said}"'
     return ContainerError(message, status, said, for_operator or message, passing=retries)
 
 

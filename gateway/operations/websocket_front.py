@@ -21,7 +21,7 @@ from partway.protocol.handshake import (
 )
 
 #: Parameters of the upgrade's query that are read (clause 3-3).
-_ASKED = ("path", "query", "variant")
+_ASKED = ("path", "query", "variant", "container")
 
 
 class WebSocketFront:
@@ -55,6 +55,7 @@ class WebSocketFront:
             path=by_headers.path or query.get("path", ""),
             query=by_headers.query or query.get("query", ""),
             variant=by_headers.variant or query.get("variant", ""),
+            container=by_headers.container or query.get("container", ""),
         )
 
     async def open(self, headers: Mapping[str, str]) -> None:

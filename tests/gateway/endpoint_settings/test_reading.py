@@ -286,7 +286,8 @@ ENGINE = "it must be beside image, since only a container engine knows what to d
         ),
         (
             A + "containers = []",
-            "endpoints.a.containers: an empty array was given; it must be an array of 2 to 15 tables",
+            ("endpoints.a.containers: an empty array was given; it must be an array of 2 to 15 "
+            "tables"),
         ),
         (
             CONTAINER + 'image = "x"\n' + CONTAINER,
@@ -295,8 +296,8 @@ ENGINE = "it must be beside image, since only a container engine knows what to d
         ),
         (
             CONTAINER + 'image = "x"\n' + CONTAINER + 'image = "y"\nhostname = "container-1"',
-            ("endpoints.a.containers#2.hostname: 'container-1' is another one's too; each must have "
-            "its own"),
+            ("endpoints.a.containers#2.hostname: 'container-1' is another one's too; each must "
+            "have its own"),
         ),
         (
             CONTAINER + 'image = "x"\n' + CONTAINER + f"{URL}\nenvironment = {{ X = 'y' }}",

@@ -9,7 +9,13 @@ import pytest
 from partway.gateway.arns import Arns
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Place
-from partway.gateway.fleet.log_names import container_of, log_arn, naming_its_log, stream_name
+from partway.gateway.fleet.log_names import (
+    AskedNow,
+    container_of,
+    log_arn,
+    naming_its_log,
+    stream_name,
+)
 from partway.gateway.fleet.routing import RoutedInstance, RoutedVariant, Router
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import ContainerError, ServiceUnavailable
@@ -59,8 +65,11 @@ def test_an_instances_error_says_where_its_log_is(has_log, expected):
 @pytest.mark.clause("4-3")
 def test_and_where_the_log_of_its_container_is():
     taken = lease(has_log=True)
-    place = replace(taken.place, hostname="pre")
-    with pytest.raises(ContainerError) as raised, naming_its_log(ARNS, taken, place):
+    now = AskedNow()
+    assert now.name == "primary"
+    now.place = replace(taken.place, hostname="pre")
+    assert now.name == "pre"
+    with pytest.raises(ContainerError) as raised, naming_its_log(ARNS, taken, now):
         raise ContainerError("the container refused", 500)
     stream = "V/Echo-V-1a2b3c4d/pre"
     expected = f"{ARN}/aws/sagemaker/Endpoints/Echo:log-stream:{stream}"

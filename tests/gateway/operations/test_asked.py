@@ -1,4 +1,4 @@
-"""partway.gateway.operations.asked: path, query and variant of a request."""
+"""partway.gateway.operations.asked: path, query, and the names that a request has."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from partway.gateway.operations.asked import (
     VARIANT_HEADER,
     Asked,
     asked_by_headers,
-    check_variant,
+    check_names,
     container_target,
 )
+from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
 from partway.protocol.errors import InputValidationError
 
 DEFAULT = "/invocations-bidirectional-stream"
@@ -23,6 +24,8 @@ DEFAULT = "/invocations-bidirectional-stream"
 def test_headers_in_any_case_and_empty_ones():
     headers = CIMultiDict({PATH_HEADER.lower(): "v1/listen", QUERY_HEADER: "", VARIANT_HEADER: "B"})
     assert asked_by_headers(headers) == Asked("v1/listen", "", "B")
+    headers[TARGET_CONTAINER] = "pre"
+    assert asked_by_headers(headers) == Asked("v1/listen", "", "B", "pre")
     assert asked_by_headers(CIMultiDict()) == Asked()
 
 
@@ -59,9 +62,13 @@ def test_what_is_against_its_pattern(asked, code):
 
 
 @pytest.mark.clause("4-7")
-def test_what_can_be_no_variants_name():
-    check_variant(Asked(variant="AllTraffic"))
-    check_variant(Asked(variant=""))
+@pytest.mark.parametrize(
+    ("member", "code"),
+    [("variant", "InvalidTargetVariant"), ("container", "InvalidTargetContainerHostname")],
+)
+def test_what_can_be_no_name(member, code):
+    check_names(Asked(**{member: "AllTraffic"}))
+    check_names(Asked(**{member: ""}))
     with pytest.raises(InputValidationError) as refused:
-        check_variant(Asked(variant="a_b"))
-    assert refused.value.members["ErrorCode"] == "InvalidTargetVariant"
+        check_names(Asked(**{member: "a_b"}))
+    assert refused.value.members["ErrorCode"] == code

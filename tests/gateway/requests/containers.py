@@ -42,7 +42,10 @@ class Call:
 
     async def request(self) -> bytes:
         """The body of the next request."""
-        head = await self.head()
+        return await self.body(await self.head())
+
+    async def body(self, head: bytes) -> bytes:
+        """The body behind a head."""
         if b"Transfer-Encoding: chunked" not in head:
             length = head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0]
             return await self.reader.readexactly(int(length))
