@@ -100,11 +100,13 @@ def _variants(plan: DeploymentPlan, taking: Mapping[str, RoutedVariant], since: 
     for variant in plan.variants:
         name, weight = variant["VariantName"], plan.weight_of(variant)
         routed = taking.get(name)
-        image = plan.container_of(variant)["Image"]
+        images = [each["Image"] for each in plan.containers_of(variant)]
         summaries.append(
             {
                 "VariantName": name,
-                "DeployedImages": [{"SpecifiedImage": image, "ResolutionTime": since}],
+                "DeployedImages": [
+                    {"SpecifiedImage": image, "ResolutionTime": since} for image in images
+                ],
                 "CurrentWeight": weight if routed is None else routed.weight,
                 "DesiredWeight": weight,
                 "CurrentInstanceCount": 0 if routed is None else len(routed.instances),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partway.gateway.access.authentication import Identity
@@ -51,7 +51,7 @@ class ModelOperations:
         name = members["ModelName"]
         arn = self._catalogue.allowed(identity, "CreateModel", "model", name)
         tags = new_tags(members, identity, arn)
-        _check_container(members)
+        _check_containers(members)
         asked_for = {key: value for key, value in members.items() if key != "Tags"}
         await self._catalogue.create("model", name, asked_for, tags, kept)
         return {"ModelArn": arn}
@@ -86,7 +86,7 @@ def _described(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"Mode": "SingleModel", **container}
 
 
-def _check_container(members: Mapping[str, Any]) -> None:
+def _check_containers(members: Mapping[str, Any]) -> None:
     """Refuse what each member may be, and not all together.
 
     Raises:
@@ -97,20 +97,46 @@ def _check_container(members: Mapping[str, Any]) -> None:
         raise ValidationException(
             "One of PrimaryContainer and Containers must be given, and not both."
         )
-    if len(containers) > 1:
+    mode = members.get("InferenceExecutionConfig", {}).get("Mode")
+    if mode == "Direct" and not containers:
         raise ValidationException(
-            f"{len(containers)} Containers are given; there must be one: several for each instance "
-            "are not run here."
+            "The Mode of InferenceExecutionConfig is Direct; the model must have Containers, and "
+            "no PrimaryContainer."
         )
-    container = containers[0] if containers else members["PrimaryContainer"]
-    if "Image" not in container:
-        raise ValidationException("The container must have an Image.")
+    _check_hostnames([each.get("ContainerHostname") for each in containers])
+    several = containers or [members["PrimaryContainer"]]
+    for number, container in enumerate(several, 1):
+        if "Image" not in container:
+            which = "The container" if len(several) == 1 else f"Number {number} of the Containers"
+            raise ValidationException(f"{which} must have an Image.")
     size = sum(
         len(name.encode()) + len(value.encode())
+        for container in several
         for name, value in container.get("Environment", {}).items()
     )
     if size > MAX_ENVIRONMENT_BYTES:
+        whose = "the container" if len(several) == 1 else "all the Containers"
         raise ValidationException(
-            f"The Environment of the container has {size} bytes of names and values; it must have "
-            f"at most {MAX_ENVIRONMENT_BYTES}."
+            f"The Environment of {whose} has {size} bytes of names and values; it must have at "
+            f"most {MAX_ENVIRONMENT_BYTES}."
         )
+
+
+def _check_hostnames(hostnames: Sequence[str | None]) -> None:
+    """Refuse names by which containers could not be told apart.
+
+    Raises:
+        ValidationException: some have none though others have; or two have the same.
+    """
+    named = [each for each in hostnames if each]
+    if named and len(named) < len(hostnames):
+        raise ValidationException(
+            f"{len(named)} of {len(hostnames)} Containers have a ContainerHostname; all must have "
+            "one, or none."
+        )
+    for each in named:
+        if named.count(each) > 1:
+            raise ValidationException(
+                f"The ContainerHostname {each!r} is given to several Containers; each must have "
+                "its own."
+            )

@@ -16,7 +16,16 @@ from partway.gateway.control.environments import EVERY_VARIABLE, environment_of
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots, is_local
 from partway.gateway.control.operator_models import command_of
-from partway.gateway.fleet.endpoints import Endpoint, Image, InstanceTimes, Program, Variant
+from partway.gateway.fleet.endpoints import (
+    Containers,
+    Endpoint,
+    Execution,
+    Image,
+    InstanceTimes,
+    OneContainer,
+    Program,
+    Variant,
+)
 from partway.gateway.fleet.images import is_image, resolve_image
 from partway.gateway.fleet.limits import MAX_INSTANCES
 from partway.gateway.fleet.pinned_path import PinnedPath
@@ -74,8 +83,8 @@ class DeploymentPlan:
     @property
     def names_files(self) -> bool:
         """Whether model data are on this machine: :func:`planned` looks at its file systems."""
-        places = (place for each in self.variants for place in _places(self.container_of(each)))
-        return any(is_local(place) for place in places)
+        containers = (one for each in self.variants for one in self.containers_of(each))
+        return any(is_local(place) for one in containers for place in _places(one))
 
     def instances_of(self, variant: Members) -> int:
         """How many instances a variant is to have."""
@@ -85,22 +94,26 @@ class DeploymentPlan:
         """A variant's weight."""
         return self.weights.get(variant["VariantName"], variant.get("InitialVariantWeight", 1.0))
 
-    def container_of(self, variant: Members) -> Members:
-        """The definition of the container that a variant's instances run.
+    def containers_of(self, variant: Members) -> tuple[Members, ...]:
+        """The definitions of the containers that each of a variant's instances has.
 
         Raises:
-            ValidationException: its model has not exactly one.
+            ValidationException: its model has none.
         """
         model = self.models[variant["ModelName"]]
         containers = [model["PrimaryContainer"]] if "PrimaryContainer" in model else []
         containers += model.get("Containers", ())
-        if len(containers) != 1:
+        if not containers:
             raise ValidationException(
-                f"The model {variant['ModelName']!r} has {len(containers)} containers; it must "
-                "have one: several for each instance cannot be run."
+                f"The model {variant['ModelName']!r} has no container; it must have one at least."
             )
-        container: Members = containers[0]
-        return container
+        return tuple(containers)
+
+    def execution_of(self, variant: Members) -> Execution:
+        """How several containers of an instance of a variant are asked."""
+        model = self.models[variant["ModelName"]]
+        mode: str = model.get("InferenceExecutionConfig", {}).get("Mode", "Serial")
+        return "direct" if mode == "Direct" else "serial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,24 +159,44 @@ def planned(name: str, plan: DeploymentPlan, around: ApiSurroundings) -> Endpoin
 
 
 def _variant_of(plan: DeploymentPlan, variant: Members, around: ApiSurroundings) -> Variant:
-    container = plan.container_of(variant)
-    of_operator = plan.of_operator.get(variant["ModelName"])
+    model, definitions = variant["ModelName"], plan.containers_of(variant)
+    of_operator, execution = plan.of_operator.get(model), plan.execution_of(variant)
     if of_operator is not None:
         around = _for_operator(around)
-    source = command_of(of_operator or {}) or _source_of(variant["ModelName"], container, around)
-    hostname = container.get("ContainerHostname")
-    model_data = model_data_of(container, around.roots)
-    return Variant(
-        source=source,
+    containers = tuple(
+        _container_of(model, number, each, around, of_operator)
+        for number, each in enumerate(definitions, 1)
+    )
+    several = Variant(
+        source=Containers(containers, execution),
         name=variant["VariantName"],
         instances=_checked_count(variant["VariantName"], plan.instances_of(variant)),
         weight=plan.weight_of(variant),
+        gpus=min(1, around.gpus) if _has_gpu(variant) else 0,
+        times=_times_of(variant, around.times),
+    )
+    if len(containers) > 1 or execution == "direct":
+        return several
+    (only,) = containers
+    hostname = definitions[0].get("ContainerHostname") if isinstance(only.source, Image) else None
+    return dataclasses.replace(several.of(only), container_hostname=hostname)
+
+
+def _container_of(
+    model: str,
+    number: int,
+    container: Members,
+    around: ApiSurroundings,
+    of_operator: Members | None,
+) -> OneContainer:
+    source = command_of(of_operator or {}) or _source_of(model, container, around)
+    model_data = model_data_of(container, around.roots)
+    return OneContainer(
+        hostname=container.get("ContainerHostname") or f"container-{number}",
+        source=source,
         model_data=model_data,
         pinned=None if of_operator is not None else _pinned(model_data),
-        environment=environment_of(variant["ModelName"], container, source, around.environment),
-        gpus=min(1, around.gpus) if _has_gpu(variant) else 0,
-        container_hostname=hostname if isinstance(source, Image) else None,
-        times=_times_of(variant, around.times),
+        environment=environment_of(model, container, source, around.environment),
     )
 
 

@@ -21,10 +21,10 @@ from partway.gateway.endpoint_settings.tables import (
 from partway.gateway.fleet.commands import program_of
 from partway.gateway.fleet.endpoints import (
     Attached,
-    Container,
     Containers,
     Endpoint,
     InstanceTimes,
+    OneContainer,
     OneSource,
     Program,
     Source,
@@ -294,7 +294,7 @@ def _containers_of(written: _Written, around: Surroundings) -> Containers | None
         source = _source_of(each, around)
         is_started = not isinstance(source, Attached)
         found.append(
-            Container(
+            OneContainer(
                 hostname=each.name,
                 source=source,
                 model_data=_model_data(each.values.get("model_data"), around.folder),

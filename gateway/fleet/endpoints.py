@@ -80,7 +80,7 @@ Execution: TypeAlias = Literal["serial", "direct"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class OneContainer:
     """One container of instances that have several.
 
     Attributes:
@@ -107,7 +107,7 @@ class Containers:
         execution: how they are asked.
     """
 
-    each: tuple[Container, ...]
+    each: tuple[OneContainer, ...]
     execution: Execution = "serial"
 
 
@@ -178,7 +178,7 @@ class Variant:
     times: InstanceTimes = InstanceTimes()
 
     @property
-    def containers(self) -> tuple[Container, ...]:
+    def containers(self) -> tuple[OneContainer, ...]:
         """The containers of an instance that has several; empty where it has one."""
         return self.source.each if isinstance(self.source, Containers) else ()
 
@@ -189,7 +189,7 @@ class Variant:
             return tuple(each.source for each in self.source.each)
         return (self.source,)
 
-    def of(self, container: Container) -> Variant:
+    def of(self, container: OneContainer) -> Variant:
         """What one container of an instance is, as if it were the only one."""
         return replace(
             self,

@@ -80,10 +80,16 @@ async def test_a_model_that_a_configuration_names_can_be_deleted(ask):
         ({"PrimaryContainer": {"Image": "a"}, "Containers": [{"Image": "a"}]}, "and not both"),
         ({"PrimaryContainer": {}}, "The container must have an Image"),
         ({"Containers": [{}]}, "The container must have an Image"),
-        ({"Containers": [{"Image": "a"}, {"Image": "b"}]},
-         "2 Containers are given; there must be one"),
-        ({"Containers": [{"Image": "a"}], "InferenceExecutionConfig": {"Mode": "Direct"}},
-         "InferenceExecutionConfig (it is about several containers"),
+        ({"Containers": [{"Image": "a"}, {}]}, "Number 2 of the Containers must have an Image"),
+        ({"Containers": [{"Image": "a", "ContainerHostname": "h"}, {"Image": "b"}]},
+         "1 of 2 Containers have a ContainerHostname; all must have one, or none"),
+        ({"Containers": [{"Image": "a", "ContainerHostname": "h"}] * 2},
+         "The ContainerHostname 'h' is given to several Containers"),
+        ({"PrimaryContainer": {"Image": "a"}, "InferenceExecutionConfig": {"Mode": "Direct"}},
+         "the model must have Containers"),
+        ({"Containers": [{"Image": "a", "Environment": {f"K{number:02}": "x" * 1021
+          for number in range(16)}}] * 2 + [{"Image": "a", "Environment": {"A": ""}}]},
+         "The Environment of all the Containers has 32769 bytes"),
         ({"PrimaryContainer": {"Image": "a", "Environment":
           {f"K{number:02}": "é" * 512 for number in range(33)}}},
          "has 33891 bytes of names and values; it must have at most 32768"),
@@ -94,6 +100,18 @@ async def test_what_does_not_go_together_is_refused(ask, members, said):
         await ask("CreateModel", ModelName="a", **members)
     assert said in caught.value.message
     assert await ask("ListModels") == {"Models": []}
+
+
+async def test_a_model_of_several_containers(ask):
+    containers = [
+        {"Image": "a", "ContainerHostname": "h"},
+        {"Image": "b", "ContainerHostname": "i"},
+    ]
+    config = {"Mode": "Direct"}
+    await ask("CreateModel", ModelName="a", Containers=containers, InferenceExecutionConfig=config)
+    said = await ask("DescribeModel", ModelName="a")
+    assert said["Containers"] == [{"Mode": "SingleModel", **each} for each in containers]
+    assert said["InferenceExecutionConfig"] == config
 
 
 async def test_environments_are_in_no_list_and_no_error(ask):

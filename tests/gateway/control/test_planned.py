@@ -9,7 +9,13 @@ import pytest
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.planned import ApiSurroundings, planned
-from partway.gateway.fleet.endpoints import Image, InstanceTimes, Program
+from partway.gateway.fleet.endpoints import (
+    Containers,
+    Image,
+    InstanceTimes,
+    OneContainer,
+    Program,
+)
 from partway.gateway.fleet.pinned_path import PinnedPath
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.control.deployed import a_config, a_model, a_plan, a_variant
@@ -147,11 +153,45 @@ def test_model_data_of_this_machine_are_as_they_were(tmp_path):
     assert variant_of({}).pinned is None
 
 
+def test_several_containers(tmp_path):
+    root = tmp_path / "models"
+    (root / "chat").mkdir(parents=True)
+    containers = [
+        {"Image": "chat:1", "ModelDataUrl": f"{root}/chat", "Environment": {"A": "1"}},
+        {"Image": "x:1"},
+    ]
+    model = {"ModelName": "model", "Containers": containers}
+    (found,) = variants_of(a_plan(None, model), roots=[root], gpus=2)
+    one, other = found.containers
+    assert found.source.execution == "serial"
+    assert (found.model_data, found.environment, found.container_hostname) == (None, (), None)
+    assert one == OneContainer(
+        hostname="container-1",
+        source=CHAT,
+        model_data=f"{root}/chat",
+        pinned=PinnedPath.of(root / "chat"),
+        environment=(("A", "1"),),
+    )
+    assert other == OneContainer(hostname="container-2", source=Image("x:1"))
+    assert a_plan(None, model).names_files
+
+
+def test_one_that_is_to_be_named_is_several_too():
+    direct = {"InferenceExecutionConfig": {"Mode": "Direct"}}
+    one = {"Image": "x:1", "ContainerHostname": "h"}
+    (found,) = variants_of(a_plan(None, {"ModelName": "model", "Containers": [one], **direct}))
+    source = Containers((OneContainer(hostname="h", source=Image("x:1")),), "direct")
+    assert found.source == source
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ({"ModelName": "model", "Containers": [{"Image": "a"}, {"Image": "b"}]}, "2 containers"),
-        ({"ModelName": "model"}, "0 containers"),
+        ({"ModelName": "model"}, "no container"),
+        (
+            {"ModelName": "model", "Containers": [{"Image": "a"}, {"Image": "../x"}]},
+            "'../x' is the Image",
+        ),
         (a_model(image="../x"), "'../x' is the Image"),
         (a_model(ModelDataUrl="https://h/m.tar.gz"), "'https://h/m.tar.gz' cannot be downloaded"),
         (a_model(**source("S3Object", "None", "s3://b/m")), "S3DataType S3Object with"),

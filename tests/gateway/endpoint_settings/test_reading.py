@@ -11,11 +11,11 @@ from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import (
     Attached,
-    Container,
     Containers,
     Endpoint,
     Image,
     InstanceTimes,
+    OneContainer,
     Program,
     Variant,
 )
@@ -66,13 +66,13 @@ url = "http://h:1"
 
 
 def test_several_containers(variant, tmp_path):
-    pre = Container(
+    pre = OneContainer(
         hostname="pre",
         source=Program(("serve",), tmp_path),
         model_data=str(tmp_path / "m"),
         environment=(("A", "1"), ("B", "2")),
     )
-    other = Container(hostname="container-2", source=Attached((Address("h", 1),)))
+    other = OneContainer(hostname="container-2", source=Attached((Address("h", 1),)))
     assert variant(SEVERAL) == Variant(source=Containers((pre, other), "direct"), instances=2)
 
 

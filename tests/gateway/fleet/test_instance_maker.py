@@ -8,9 +8,9 @@ from pathlib import Path
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import (
     Attached,
-    Container,
     Containers,
     InstanceTimes,
+    OneContainer,
     Variant,
 )
 from partway.gateway.fleet.model_data import ModelDataError
@@ -114,8 +114,10 @@ def several(*, urls=False, **keys):
     attached = Attached((Address("h", 1),))
     source = Containers(
         (
-            Container(hostname="pre", source=PROGRAM, model_data=MODEL, environment=(("A", "1"),)),
-            Container(hostname="model", source=attached if urls else PROGRAM),
+            OneContainer(
+                hostname="pre", source=PROGRAM, model_data=MODEL, environment=(("A", "1"),)
+            ),
+            OneContainer(hostname="model", source=attached if urls else PROGRAM),
         ),
         "direct",
     )

@@ -11,10 +11,10 @@ import pytest
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import (
     Attached,
-    Container,
     Containers,
     Endpoint,
     InstanceTimes,
+    OneContainer,
     Place,
     Variant,
 )
@@ -128,7 +128,7 @@ async def asking(gateway_for):
         async def start(*scripts, execution="serial", **policy):
             there = [await held.enter_async_context(ScriptedContainer(each)) for each in scripts]
             each = tuple(
-                Container(hostname=name, source=Attached((Address(HOST, one.port),)))
+                OneContainer(hostname=name, source=Attached((Address(HOST, one.port),)))
                 for name, one in zip(("pre", "model", "post"), there, strict=False)
             )
             variant = Variant(
