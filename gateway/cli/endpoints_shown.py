@@ -38,6 +38,8 @@ _COLOURS: Final = {
 }
 
 _TEXTS: Final = ("endpoint", "variant", "instances", "state", "health")
+#: There where an instance of any endpoint has several.
+_CONTAINERS: Final = "containers"
 _NUMBERS: Final = ("streams", "requests", "restarts")
 
 
@@ -53,18 +55,21 @@ def table(endpoints: Iterable[EndpointStatus]) -> RenderableType:
         endpoints: how they are.
     """
     rows = Table(box=None, pad_edge=False, header_style="dim")
-    for name in _TEXTS:
+    there = tuple(endpoints)
+    several = any(_containers(variant) for endpoint in there for variant in endpoint.variants)
+    for name in (*_TEXTS, _CONTAINERS) if several else _TEXTS:
         rows.add_column(name)
     for name in _NUMBERS:
         rows.add_column(name, justify="right")
     rows.add_column("since")
     reasons = []
-    for endpoint in endpoints:
+    for endpoint in there:
         since = _time(datetime.fromtimestamp(endpoint.since, UTC))
         state = Text(endpoint.state.value, _COLOURS[endpoint.state])
         for variant in endpoint.variants:
             row = _Row(variant)
-            cells = (variant.name, row.instances, state, row.health)
+            containers = (_containers(variant) or "-",) if several else ()
+            cells = (variant.name, row.instances, state, row.health, *containers)
             numbers = map(str, (row.streams, row.requests, variant.restarts))
             rows.add_row(endpoint.name, *cells, *numbers, since)
         reasons += list(_reasons(endpoint))
@@ -109,6 +114,11 @@ class _Row:
         self.health = _health(alive)
         self.streams = sum(each.streams for each in alive)
         self.requests = sum(each.requests for each in alive)
+
+
+def _containers(variant: VariantStatus) -> str:
+    """The host names of the containers that each instance has; empty where it has one."""
+    return next((", ".join(each.containers) for each in variant.instances if each.containers), "")
 
 
 def _health(instances: Iterable[InstanceStatus]) -> str:

@@ -8,6 +8,8 @@ requests too, and
 - ``deaf`` has it accept none, nor the system for it: as many wait as may,
 - ``fork`` is answered with the number of a child that does not care for SIGTERM.
 
+What SAGEMAKER_SAYS is, it prints, and adds to what it answers to a request.
+
 Its arguments: ``exit`` has it end at its start, ``unready`` have no ping answered with 200,
 ``stubborn`` ignore SIGTERM.
 """
@@ -26,6 +28,8 @@ from contextlib import suppress
 
 READY, UNREADY, SLOW = b"200 OK", b"503 Unavailable", b""
 TEXT, CLOSE = 1, 8
+
+SAYS = os.environ.get("SAGEMAKER_SAYS", "")
 
 
 class Container:
@@ -49,7 +53,7 @@ class Container:
             elif head.startswith(b"POST /invocations "):
                 while head:  # connections are kept
                     length = head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0]
-                    body = await reader.readexactly(int(length))
+                    body = await reader.readexactly(int(length)) + SAYS.encode()
                     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
                     writer.write(head + body)
                     head = await reader.readuntil(b"\r\n\r\n")
@@ -126,6 +130,8 @@ def fork() -> int:
 
 
 if __name__ == "__main__":
+    if SAYS:
+        print(f"this is{SAYS}", flush=True)
     if "exit" in sys.argv:
         sys.exit("there is no model")
     if "stubborn" in sys.argv:

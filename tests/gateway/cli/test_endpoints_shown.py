@@ -52,6 +52,14 @@ def test_a_row_for_each_variant():
     ]
 
 
+def test_containers_are_named_where_an_instance_has_several():
+    both = {"pre": "http://127.0.0.1:1", "model": "http://127.0.0.1:2"}
+    scored = an_endpoint("scored", a_variant(an_instance("scored-A-1", containers=both), name="A"))
+    rows = [re.split(" {2,}", line) for line in shown(an_endpoint("echo"), scored)]
+    assert rows[0][:6] == [*_TEXTS, "containers"]
+    assert [row[5] for row in rows[1:]] == ["-", "pre, model"]
+
+
 def test_why_something_is_not_as_it_should_be_stands_below():
     trouble = "exit status 1\nTraceback\n  boom\x1b[2J"
     failed = an_endpoint(
