@@ -108,7 +108,7 @@ def _written(name: str, table: EndpointTable, members: Mapping[str, Any]) -> Ite
     where: Where = ("endpoints", name)
     of_all = {key: getattr(table, key) for key in members if key in _OF_VARIANTS}
     if "variants" not in members:
-        containers = _written_containers(where, table.containers, members)
+        containers = _written_containers(where, table.containers or (), members)
         yield _Written(where, where, table.variant, of_all.keys(), of_all, containers)
         return
     of_all = {key: value for key, value in of_all.items() if key not in SOURCES}
@@ -118,7 +118,7 @@ def _written(name: str, table: EndpointTable, members: Mapping[str, Any]) -> Ite
         values = of_all | own
         if "environment" in values:
             values["environment"] = table.environment | variant.environment
-        containers = _written_containers(place, variant.containers, its_members)
+        containers = _written_containers(place, variant.containers or (), its_members)
         yield _Written(where, place, each, own.keys(), values, containers)
 
 

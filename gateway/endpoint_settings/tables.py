@@ -189,7 +189,7 @@ class VariantKeys(InstanceTable, ContainerKeys):
     """What a variant's table may have, and an endpoint's for all its variants."""
 
     urls: _ContainerUrls | None = None
-    containers: _Containers = ()
+    containers: _Containers | None = None
     execution: Execution = "serial"
     instances: Annotated[int, whole(1, MAX_INSTANCES, "instances")] = 1
     gpus: Annotated[int, whole(0, MAX_GPUS, "GPUs")] = 0
