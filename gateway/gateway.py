@@ -233,9 +233,16 @@ class Gateway:
         return listening
 
     async def _see_to_leftovers(self) -> None:
-        """Let endpoints take over what a gateway that was killed has left; remove the rest."""
+        """Let endpoints take over what a gateway that was killed has left; remove the rest.
+
+        Those count too that are still sought, as on a file system that is slow to answer.
+        """
+        sought = self.endpoint_keeper.sought
         wanted = {(each.name, one.name) for each in self.fleet.describe() for one in each.variants}
-        await self._provisions.remove_leftovers(lambda *whose: whose in wanted)
+        await self._provisions.remove_leftovers(
+            lambda endpoint, variant: endpoint in sought or (endpoint, variant) in wanted
+        )
+        await self.endpoint_keeper.has_found(LEFTOVERS_TIMEOUT)
         await self.fleet.has_settled(LEFTOVERS_TIMEOUT)
         await self._provisions.remove_leftovers()
 

@@ -66,6 +66,7 @@ class EndpointKeeper:
         self._to_go_on: set[str] = set()
         self._to_run_again: set[str] = set()
         self._found: list[Endpoint] = []
+        self._sought: set[str] = set()
         self._runs_found = False
         self._restoring: asyncio.Task[None] | None = None
         #: Why endpoints of another gateway's cannot be run; other settings may change that.
@@ -199,6 +200,7 @@ class EndpointKeeper:
             if self._is_set_aside(resource.name):
                 self._say_set_aside(resource.name)
         names = [each.name for each in self.all()]
+        self._sought = set(names)
         self._restoring = asyncio.create_task(self._restore(names), name="endpoints of before")
         with suppress(TimeoutError):
             async with time_limit(self._clock, RESTORE_TIMEOUT):
@@ -213,6 +215,18 @@ class EndpointKeeper:
             if EndpointRecord.of(each).state is not EndpointState.DELETING
         }
         return [each for each in self._found if each.name in wanted]
+
+    @property
+    def sought(self) -> frozenset[str]:
+        """Names of which :meth:`start` has not found out yet what is to run."""
+        return frozenset(self._sought)
+
+    async def has_found(self, seconds: float) -> None:
+        """Wait until all is found out that :meth:`start` has begun with, but only so long."""
+        if self._restoring is not None:
+            with suppress(TimeoutError):
+                async with time_limit(self._clock, seconds):
+                    await asyncio.wait((self._restoring,))
 
     def run_found(self) -> None:
         """Have the fleet begin with what has been found, and run at once what is found later."""
@@ -261,6 +275,7 @@ class EndpointKeeper:
         async def in_turn(name: str) -> None:
             async with turns:
                 await self._restore_one(name)
+            self._sought.discard(name)
 
         async with asyncio.TaskGroup() as restoring:
             for name in names:

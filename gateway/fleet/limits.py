@@ -226,8 +226,8 @@ ENGINE_REMOVAL_TRIES: Final = 50
 ENGINE_REMOVAL_TIMEOUT: Final = 10.0
 
 #: For the removal of what a gateway that was killed has left to its engine, when the next starts;
-#: and for the endpoints to come up before that, which may take containers over. One whose model is
-#: fetched anew for longer starts anew too.
+#: and for the endpoints to be found, and to come up, before that, which may take containers over.
+#: One that takes longer, as its model is fetched anew, starts anew too.
 LEFTOVERS_TIMEOUT: Final = 300.0
 
 #: For the engine to tell what those containers use, before model data that nobody does is removed.

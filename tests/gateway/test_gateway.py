@@ -15,6 +15,7 @@ import pytest
 
 from partway.gateway.client import ClientStream, PlatformStreamFailed, StreamRefused, connect
 from partway.gateway.clock import LoopClock
+from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.fleet.endpoints import Attached, Program
 from partway.gateway.fleet.launchers.attached import AttachLauncher
@@ -95,6 +96,30 @@ async def test_it_has_the_store_that_it_is_given_or_one_in_memory(anyio_backend)
     store = MemoryStore()
     assert Gateway(Settings(), store=store).store is store
     assert isinstance(Gateway(Settings()).store, MemoryStore)
+
+
+async def test_what_is_still_sought_may_take_over_what_was_left(monkeypatch):
+    """An endpoint that a slow file system holds up finds its containers, when it is found."""
+    asked, found = [], asyncio.Event()
+
+    async def remove_leftovers(_, but=None):
+        asked.append(but)
+
+    async def has_found(*_):
+        await found.wait()
+
+    monkeypatch.setattr(Provisions, "remove_leftovers", remove_leftovers)
+    monkeypatch.setattr(EndpointKeeper, "sought", frozenset({"late"}))
+    monkeypatch.setattr(EndpointKeeper, "has_found", has_found)
+    gateway = Gateway(Settings(port=0))
+    await soon(gateway.start())
+    await until(lambda: bool(asked), "the first removal")
+    (is_wanted,) = asked
+    assert is_wanted("late", "AllTraffic")
+    assert not is_wanted("gone", "AllTraffic")
+    found.set()
+    await until(lambda: asked[1:] == [None], "the removal of the rest")
+    await soon(gateway.drain())
 
 
 async def test_a_port_in_use(gateway_for):

@@ -290,7 +290,13 @@ async def test_a_file_system_that_is_away_holds_up_its_own_endpoints_alone(start
     await starting
     await after.until("InService", "one", "sound")
     assert await after.state("away0") == ("Creating", "one")
+    assert after.keeper.sought == set(names)
+    finding = asyncio.create_task(after.keeper.has_found(RESTORE_TIMEOUT))
+    await turns()
+    assert not finding.done()
     back.set()
+    await finding
+    assert not after.keeper.sought
     for name in names:
         await after.until("InService", "one", name)
     await after.aclose()
