@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.gateway.fleet.fakes import FakeFleet
-from tests.wire.conftest import container, gateway_for
+from tests.wire.conftest import container, gateway_for, short_linger
 
-__all__ = ["container", "gateway_for", "of"]
+__all__ = ["container", "gateway_for", "of", "short_linger"]
 
 
 @pytest.fixture

@@ -120,7 +120,9 @@ class RawChunkedClient(RawClient):
         """
         await self.head()
         if not self.ends:
-            found = await soon(self._next_chunk(), f"a chunk; seen so far: {self.chunks[-3:]}")
+            found = await soon(
+                self._next_chunk(), lambda: f"a chunk; seen so far: {self.chunks[-3:]}"
+            )
             if found is not None:
                 self.chunks.append(found)
                 return found

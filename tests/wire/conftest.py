@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,7 +62,7 @@ async def container(anyio_backend: object) -> AsyncIterator[RawContainer]:
 
 @pytest.fixture
 async def gateway_for(
-    container: RawContainer, anyio_backend: object, tmp_path: Path
+    container: RawContainer, anyio_backend: object, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[GatewayFor]:
     """Starts gateways whose one endpoint is the container.
 
@@ -102,7 +101,8 @@ async def gateway_for(
             }
             context = ca = None
             if tls:
-                files = LocalCa(tmp_path / "ca").ensure(["localhost"], datetime.now(UTC))
+                folder = tmp_path_factory.mktemp("ca")
+                files = LocalCa(folder).ensure(["localhost"], datetime.now(UTC))
                 context, ca = server_context(files), files.ca
                 settings.setdefault("tls_port", 0)
             gateway = Gateway(

@@ -53,12 +53,13 @@ CLIENT_KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 _T = TypeVar("_T")
 
 
-async def soon(awaitable: Awaitable[_T], what: str = "this") -> _T:
-    """Wait for something that is due at once."""
+async def soon(awaitable: Awaitable[_T], what: str | Callable[[], str] = "this") -> _T:
+    """Wait for something that is due at once; it is called by what costs much to say."""
     try:
         return await asyncio.wait_for(awaitable, PATIENCE)
     except TimeoutError:
-        raise AssertionError(f"waited {PATIENCE:g} s for {what}") from None
+        missed = what if isinstance(what, str) else what()
+        raise AssertionError(f"waited {PATIENCE:g} s for {missed}") from None
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
@@ -140,7 +141,7 @@ class Wire:
         Raises:
             EOFError: the connection ended first, or in the middle of one.
         """
-        whole = await soon(self._read_frame(), f"a frame; seen so far: {self.seen[-3:]}")
+        whole = await soon(self._read_frame(), lambda: f"a frame; seen so far: {self.seen[-3:]}")
         self.seen.append(whole)
         return whole
 

@@ -111,7 +111,7 @@ async def test_streams_stay_whoever_comes(gateway_for):
     assert (await other.frame()).payload == b"here too"
 
 
-async def test_the_reserve_is_for_health_and_metrics(gateway_for):
+async def test_the_reserve_is_for_health_and_metrics(gateway_for, short_linger):
     gateway = await gateway_for(max_connections=1)
     client, model = await gateway.open(RAW)
     for path in ("/healthz", "/readyz", "/metrics"):

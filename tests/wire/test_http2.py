@@ -633,7 +633,7 @@ async def test_a_connection_is_idle_from_its_last_stream_on(gateway_for, short_i
 
 
 @pytest.mark.clause("4-6", "4-4")
-async def test_a_drain(gateway_for):
+async def test_a_drain(gateway_for, short_linger):
     """GOAWAY at once; new streams are answered 503; what runs may run to its end."""
     gateway = await gateway_for(shutdown_grace=30.0)
     client = await connect(gateway)
@@ -682,7 +682,9 @@ async def test_streams_that_a_drain_ends(gateway_for):
 
 
 @pytest.mark.clause("2.3-6")
-async def test_the_last_event_is_not_erased_by_what_the_client_still_sends(gateway_for):
+async def test_the_last_event_is_not_erased_by_what_the_client_still_sends(
+    gateway_for, short_linger
+):
     """A connection that ends goes on reading for a while: TCP would send RST otherwise."""
     gateway = await gateway_for(shutdown_hard=10.0)
     client = await RawHttp2Client.connect(

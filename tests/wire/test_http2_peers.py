@@ -522,6 +522,7 @@ async def test_ends_are_told_in_order(reading, frames, then, expected):
     ):
         reading(client)
         stream = client.request(REQUEST)
+        stream.end()  # else a reset might follow, which is waited for
         assert await stream.ended() == expected
         if then != "wait":
             assert await client.eof() == {"eof": "EOF", "abort": "ABORT"}[then] or "CUT" in expected
@@ -618,6 +619,7 @@ async def test_events_are_put_together_wherever_they_are_cut(reading, size):
     async with h2_server(cut) as server, await RawHttp2Client.connect(server.port) as client:
         reading(client)
         stream = client.request(REQUEST)
+        stream.end()  # else a reset might follow, which is waited for
         seen = [await stream.event() for _ in MESSAGES[: 3 if size == 1 else 5]]
         assert await stream.event() is END
         assert await stream.ended() == ("END_STREAM",)

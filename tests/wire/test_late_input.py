@@ -58,7 +58,9 @@ async def test_what_comes_behind_a_response_without_an_end_is_not_taken(
 
 
 @pytest.mark.clause("2.3-6", "4-6")
-async def test_a_drain_does_not_wait_for_who_goes_on_behind_a_response(gateway_for, patient):
+async def test_a_drain_does_not_wait_for_who_goes_on_behind_a_response(
+    gateway_for, patient, short_linger
+):
     gateway = await gateway_for(shutdown_grace=30.0, shutdown_hard=NEVER)
     client, model = await gateway.open("http2")
     model.send(close(4321))

@@ -399,7 +399,7 @@ async def test_after_goaway_the_stream_goes_on_both_ways():
         assert await soon(stream.receive()) is None
 
 
-async def test_a_gateway_that_drains_lets_its_stream_finish(gateway_for, container):
+async def test_a_gateway_that_drains_lets_its_stream_finish(gateway_for, container, short_linger):
     gateway = await gateway_for(shutdown_grace=5.0)
     async with connect(url_of(gateway), ENDPOINT, transport="http2") as stream:
         model = await container.stream()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from partway.gateway.fleet.status import EndpointStatus
@@ -13,6 +13,7 @@ from partway.gateway.fleet.status_json import from_json, to_json
 from tests.gateway.fleet.statuses import an_endpoint
 
 
+@settings(max_examples=30)  # each draws a hundred members
 @given(
     some.lists(
         some.from_type(EndpointStatus).filter(lambda each: "nan" not in repr(each)), max_size=3

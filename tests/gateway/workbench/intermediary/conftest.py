@@ -14,10 +14,10 @@ from partway.gateway.workbench.intermediary.dialler import InterposingDialler
 from partway.gateway.workbench.intermediary.faults import Fault, Rule, Rules
 from partway.gateway.workbench.intermediary.observer import Sender, UpgradeAnswer, UpgradeRequest
 from partway.protocol.frames import Frame
-from tests.wire.conftest import PATIENT, GatewayFor, short_linger
+from tests.wire.conftest import PATIENT, GatewayFor
 from tests.wire.peers import RawContainer, RunningGateway
 
-__all__ = ["Between", "Seen", "between", "between_for", "short_linger"]
+__all__ = ["Between", "Seen", "between", "between_for"]
 
 
 class Seen:

@@ -244,7 +244,7 @@ async def test_pongs_that_are_dropped() -> None:
                 await stream.receive()
 
 
-async def test_a_container_that_falls_silent() -> None:
+async def test_a_container_that_falls_silent(short_linger: float) -> None:
     with RunningGateway(answer_timeout=0.1) as gateway:
         gateway.faults.add(Stall(after=1))
         async with opener(gateway, "http2")() as stream:
