@@ -22,13 +22,15 @@ class SeriesOfEndpoints(Generic[_M]):
 
     def __init__(self, metric: _M) -> None:
         self._metric: _M = metric
-        self._labels: dict[str, set[tuple[str, ...]]] = {}
+        self._counting: dict[str, dict[tuple[str, ...], _M]] = {}
 
     def of(self, endpoint: str, *further: str) -> _M:
         """Return what counts one endpoint; ``further`` are the values of the other labels."""
-        self._labels.setdefault(endpoint, set()).add(further)
-        counting: _M = self._metric.labels(endpoint, *further)
-        return counting
+        of_endpoint = self._counting.setdefault(endpoint, {})
+        found = of_endpoint.get(further)
+        if found is None:  # prometheus_client finds it under a lock, by labels made anew each time
+            found = of_endpoint[further] = self._metric.labels(endpoint, *further)
+        return found
 
     def keep_only(self, endpoints: Collection[str]) -> None:
         """Remove the series of all other endpoints.
@@ -36,6 +38,6 @@ class SeriesOfEndpoints(Generic[_M]):
         Those of endpoints that have gone earlier too: what was under way there may have been
         counted behind their end.
         """
-        for endpoint in self._labels.keys() - endpoints:
-            for further in self._labels.pop(endpoint):
+        for endpoint in self._counting.keys() - endpoints:
+            for further in self._counting.pop(endpoint):
                 self._metric.remove(endpoint, *further)

@@ -69,6 +69,16 @@ class AskedNow:
         return (self.place and self.place.hostname) or "primary"
 
 
+def name_its_log(
+    error: ContainerError, arns: Arns, lease: Lease, now: AskedNow | None = None
+) -> None:
+    """Have an error of an instance's say where its log is, as :func:`naming_its_log` does."""
+    place = (now and now.place) or lease.place
+    if place.has_log:
+        stream = stream_name(place.endpoint, container_id(lease.instance.id, place.hostname))
+        error.members["LogStreamArn"] = log_arn(arns, GROUPS + place.endpoint, stream)
+
+
 @contextmanager
 def naming_its_log(arns: Arns, lease: Lease, now: AskedNow | None = None) -> Iterator[None]:
     """Have an error of an instance's say where its log is, if that is kept here (clause 4-3).
@@ -84,9 +94,5 @@ def naming_its_log(arns: Arns, lease: Lease, now: AskedNow | None = None) -> Ite
     try:
         yield
     except ContainerError as error:
-        place = (now and now.place) or lease.place
-        if place.has_log:
-            container = container_id(lease.instance.id, place.hostname)
-            stream = stream_name(place.endpoint, container)
-            error.members["LogStreamArn"] = log_arn(arns, GROUPS + place.endpoint, stream)
+        name_its_log(error, arns, lease, now)
         raise

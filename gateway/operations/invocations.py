@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.endpoints import Place
-from partway.gateway.fleet.log_names import AskedNow, naming_its_log
+from partway.gateway.fleet.log_names import AskedNow, name_its_log
 from partway.gateway.fleet.routing import Lease, Router
 from partway.gateway.fleet.sticky_sessions import StickySession
 from partway.gateway.operations.containers_asked import (
@@ -27,7 +32,7 @@ from partway.gateway.operations.containers_asked import (
 )
 from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
 from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.requests.connections import ContainerConnections
+from partway.gateway.requests.connections import ContainerConnections, ContainerExchange
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
@@ -165,34 +170,50 @@ class Invocations:
             ServiceUnavailable: no instance takes any now, or the gateway is full or draining.
             InputValidationError: no endpoint or variant has the name.
         """
+        # One generator, and few contexts in it: each costs a request what ten calls do.
         began = time.monotonic()
         key = session_key(identity, session)
-        async with AsyncExitStack() as held:
-            if not as_stream and admitted is None:
-                trusted = exchange.visitor.trusted
-                peer = "" if trusted else peer_of(exchange.peer)
-                held.enter_context(self._under_way.admitted(identity.principal, peer))
-            lease = held.enter_context(self._leased(endpoint, variant, key, is_stream=as_stream))
+        counts = not as_stream and admitted is None
+        with (
+            self._admitted(exchange, identity) if counts else nullcontext(),
+            self._leased(endpoint, variant, key, is_stream=as_stream) as lease,
+        ):
             exchange.noted["endpoint"] = endpoint
             status, first, now = 0, None, AskedNow()
+            policy = lease.place.policy
+            longest = policy.request_lifetime if admitted is None else admitted.within
+            lifetime = asyncio.timeout(longest)
             try:
-                with naming_its_log(self._arns, lease, now), _in_the_clients_words(now):
-                    policy = lease.place.policy
-                    longest = policy.request_lifetime if admitted is None else admitted.within
-                    async with _lifetime(longest) as lifetime:
-                        first = await self._asked(held, exchange, lease, headers, admitted, now)
-                        answer, head = first, await _good(first, now)
-                        while now.further:
-                            answer = await self._asked_next(
-                                *(held, exchange, lease, headers, admitted, now, answer, head)
+                async with (
+                    lifetime,
+                    await self._asked(exchange, lease, headers, admitted, now) as first,
+                    AsyncExitStack() if now.further else nullcontext() as held,
+                ):
+                    answer, head = first, await _good(first, now)
+                    while now.further:
+                        assert held is not None, "more than one is asked"
+                        answer = await held.enter_async_context(
+                            await self._asked_next(
+                                *(exchange, lease, headers, admitted, now, answer, head)
                             )
-                            head = await _good(answer, now)
-                        lease.answered()
-                        exchange.let_go_of_body()  # the connection has it
-                        if as_stream:
-                            lifetime.reschedule(None)
-                        yield Invoked(lease, head, answer)
-                    status = 200
+                        )
+                        head = await _good(answer, now)
+                    lease.answered()
+                    exchange.let_go_of_body()  # the connection has it
+                    if as_stream:
+                        lifetime.reschedule(None)
+                    yield Invoked(lease, head, answer)
+                status = 200
+            except TimeoutError:
+                if not lifetime.expired():
+                    raise
+                error = self._for_clients(_too_long(longest), lease, now)
+                status = error.status
+                raise error from None
+            except ContainerError as failure:
+                error = self._for_clients(failure, lease, now)
+                status = error.status
+                raise error from None
             except ApiError as error:
                 status = error.status
                 raise
@@ -207,6 +228,16 @@ class Invocations:
     def forget_session(self, identity: Identity, endpoint: str, session: str) -> None:
         """Let a session of a sender's that is over go to any instance."""
         self._router.forget_session(endpoint, session_key(identity, session))
+
+    def _admitted(self, exchange: Asking, identity: Identity) -> AbstractContextManager[None]:
+        peer = "" if exchange.visitor.trusted else peer_of(exchange.peer)
+        return self._under_way.admitted(identity.principal, peer)
+
+    def _for_clients(self, error: ContainerError, lease: Lease, now: AskedNow) -> ContainerError:
+        """A container's failure as clients know it, with the name of the container's log."""
+        error = _in_the_clients_words(error, now)
+        name_its_log(error, self._arns, lease, now)
+        return error
 
     def _leased(
         self, endpoint: str, variant: str, session: StickySession, *, is_stream: bool
@@ -231,13 +262,12 @@ class Invocations:
 
     async def _asked(
         self,
-        held: AsyncExitStack,
         exchange: Asking,
         lease: Lease,
         headers: Mapping[str, str],
         admitted: AdmittedAlready | None,
         now: AskedNow,
-    ) -> ContainerAnswer:
+    ) -> ContainerExchange:
         """Ask the instance, its first container; another one if this takes no connection."""
         most_bytes = self.most_bytes if admitted is None else admitted.most_bytes
         target = headers.get(TARGET_CONTAINER, "")
@@ -245,16 +275,15 @@ class Invocations:
         along = first_headers(headers) if now.further else headers
         request = await self._request(exchange, along, most_bytes)
         try:
-            return await self._ask(held, exchange, lease, request, admitted, now, place)
+            return await self._ask(exchange, lease, request, admitted, now, place)
         except ContainerUnreachable:
             if not lease.move():
                 raise
         place, *now.further = containers_asked(lease.place, target)
-        return await self._ask(held, exchange, lease, request, admitted, now, place)
+        return await self._ask(exchange, lease, request, admitted, now, place)
 
     async def _asked_next(
         self,
-        held: AsyncExitStack,
         exchange: Asking,
         lease: Lease,
         headers: Mapping[str, str],
@@ -262,7 +291,7 @@ class Invocations:
         now: AskedNow,
         answer: ContainerAnswer,
         head: AnswerHead,
-    ) -> ContainerAnswer:
+    ) -> ContainerExchange:
         """Ask the next container of the instance, with what the one before has answered."""
         before = now.place or lease.place
         place, *now.further = now.further
@@ -274,18 +303,17 @@ class Invocations:
         else:
             length = None if head.chunked else stated_length(head.headers)
             request = ContainerRequest(TARGET, along, handed_on(first, answer, before, now), length)
-        return await self._ask(held, exchange, lease, request, admitted, now, place)
+        return await self._ask(exchange, lease, request, admitted, now, place)
 
     async def _ask(
         self,
-        held: AsyncExitStack,
         exchange: Asking,
         lease: Lease,
         request: ContainerRequest,
         admitted: AdmittedAlready | None,
         now: AskedNow,
         place: Place,
-    ) -> ContainerAnswer:
+    ) -> ContainerExchange:
         now.place = place
         # Where the container runs is for the operator to see, not for the client.
         exchange.noted["container"] = place.url
@@ -294,10 +322,9 @@ class Invocations:
         is_relayed = lease.is_stream and not now.further
         whole_chunk = MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES
         timeout = place.policy.invocation_timeout if admitted is None else admitted.within
-        asking = self._connections.ask(there, request, timeout, whole_chunk)
-        answer = await held.enter_async_context(asking)
-        lease.ends_by(lambda: answer.fail(_stopped()))
-        return answer
+        asked = await self._connections.ask(there, request, timeout, whole_chunk)
+        lease.ends_by(lambda: asked.answer.fail(_stopped()))
+        return asked
 
 
 def stated_length(headers: Mapping[str, str]) -> int | None:
@@ -311,38 +338,22 @@ def session_key(identity: Identity, session: str) -> StickySession:
     return StickySession(identity.principal or "", session)
 
 
-@asynccontextmanager
-async def _lifetime(seconds: float) -> AsyncIterator[asyncio.Timeout]:
-    """End what is in the block after so many seconds, whatever it waits for.
-
-    Raises:
-        ContainerLate: it was not over; the message names the limit.
-    """
-    try:
-        async with asyncio.timeout(seconds) as limit:
-            yield limit
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise ContainerLate(
-            f"request and answer were not over within {seconds:g} s (request_lifetime)"
-        ) from None
+def _too_long(seconds: float) -> ContainerLate:
+    return ContainerLate(
+        f"request and answer were not over within {seconds:g} s (request_lifetime)"
+    )
 
 
-@contextmanager
-def _in_the_clients_words(now: AskedNow) -> Iterator[None]:
-    """Say what went wrong between gateway and container as AWS does, with a status of 0."""
-    try:
-        yield
-    except ContainerLate as error:
-        raise _failed(
-            error,
-            f"Your invocation timed out while waiting for a response from container {now.name}: "
-            f"{error.message}",
-            now.name,
-        ) from None
-    except (ContainerBroke, ContainerUnreachable) as error:
-        raise _failed(error, error.message, now.name) from None
+def _in_the_clients_words(error: ContainerError, now: AskedNow) -> ContainerError:
+    """What went wrong between gateway and container as AWS says it, with a status of 0."""
+    match error:
+        case ContainerLate():
+            waited = "Your invocation timed out while waiting for a response from container"
+            return _failed(error, f"{waited} {now.name}: {error.message}", now.name)
+        case ContainerBroke() | ContainerUnreachable():
+            return _failed(error, error.message, now.name)
+        case _:  # it has answered, and is in these words already
+            return error
 
 
 def _failed(error: ContainerError, why: str, name: str) -> ContainerError:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import cast
 
 from partway.gateway.clock import Clock, LoopClock, Timer
@@ -28,11 +27,13 @@ class ContainerConnection(asyncio.Protocol):
 
     Attributes:
         answer: the exchange that it has.
-        idle: ends the wait for the next one.
+        idle_until: when the wait for the next one is over, by the clock of who keeps it.
+        idle: looks at that, then or before.
     """
 
     def __init__(self) -> None:
         self.answer: ContainerAnswer | None = None
+        self.idle_until = 0.0
         self.idle: Timer | None = None
         self._transport: asyncio.Transport
         self._ended = False
@@ -41,16 +42,24 @@ class ContainerConnection(asyncio.Protocol):
         self._looked = select.poll()
 
     @property
+    def open(self) -> bool:
+        """Whether it has not come to its end, as far as the loop knows."""
+        return not self._ended and not self._transport.is_closing()
+
+    @property
     def usable(self) -> bool:
         """Whether another request may go by it.
 
         The kernel is asked too: what the container has said or closed while nobody was asked may
         not have come to the loop yet.
         """
-        return not self._ended and not self._transport.is_closing() and not self._looked.poll(0)
+        return self.open and not self._looked.poll(0)
 
     def abort(self) -> None:
         """Break the connection off."""
+        if self.idle is not None:
+            self.idle.cancel()
+            self.idle = None
         self._transport.abort()
 
     # --- The wire of an exchange -----------------------------------------------------------------
@@ -114,6 +123,57 @@ class ContainerConnection(asyncio.Protocol):
             self._room.set_result(None)
 
 
+class ContainerExchange:
+    """A request under way on a connection; a context, whose end is the exchange's.
+
+    Whoever leaves the block before the answer's end cancels the container's request: its connection
+    is broken off.
+
+    Args:
+        connections: where the connection is kept for the next request, if it can have another.
+        destination: where the request goes.
+        connection: the connection that it is on.
+        answer: the answer to it.
+
+    Attributes:
+        answer: the answer to it.
+    """
+
+    __slots__ = ("_connection", "_connections", "_destination", "answer")
+
+    def __init__(
+        self,
+        connections: ContainerConnections,
+        destination: Destination,
+        connection: ContainerConnection,
+        answer: ContainerAnswer,
+    ) -> None:
+        self._connections = connections
+        self._destination = destination
+        self._connection = connection
+        self.answer = answer
+
+    async def __aenter__(self) -> ContainerAnswer:
+        return self.answer
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        good = False
+        connection = self._connection
+        try:
+            good = await self.answer.close()
+        finally:
+            connection.answer = None
+            if good:
+                self._connections.keep(self._destination, connection)
+            else:
+                connection.abort()
+
+
 class ContainerConnections:
     """Asks containers, each request on a connection of its own while it lasts.
 
@@ -124,30 +184,25 @@ class ContainerConnections:
 
     Args:
         clock: measures the times; the running loop's unless it is given.
+
+    Attributes:
+        idle: how many connections wait for their next request.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
+        self.idle = 0
         self._clock = clock or LoopClock()
         self._idle: dict[Destination, list[ContainerConnection]] = {}
         self._closed = False
 
-    @property
-    def idle(self) -> int:
-        """How many connections wait for their next request."""
-        return sum(map(len, self._idle.values()))
-
-    @asynccontextmanager
     async def ask(
         self,
         destination: Destination,
         request: ContainerRequest,
         timeout: float = INVOCATION_TIMEOUT,
         whole_chunk: int = WHOLE_CHUNK_BYTES,
-    ) -> AsyncIterator[ContainerAnswer]:
-        """Send a request, and have its answer for as long as the block lasts.
-
-        Whoever leaves the block before the answer's end cancels the container's request: its
-        connection is broken off.
+    ) -> ContainerExchange:
+        """Send a request, or begin to; ``async with`` what this returns, at once.
 
         Args:
             destination: where it goes.
@@ -164,65 +219,67 @@ class ContainerConnections:
         head = request.head(destination.authority)
         connection = self._kept(destination) or await self._dialled(destination)
         answer = connection.answer = ContainerAnswer(connection, self._clock, timeout, whole_chunk)
-        good = False
-        try:
-            answer.send(head, request)
-            del request  # of its body nothing is held here while the answer comes
-            yield answer
-        finally:
-            try:
-                good = await answer.close()
-            finally:
-                connection.answer = None
-                if good:
-                    self._keep(destination, connection)
-                else:
-                    connection.abort()
+        answer.send(head, request)
+        return ContainerExchange(self, destination, connection, answer)
 
     def close(self) -> None:
         """Close what waits, and keep no connection from here on."""
         self._closed = True
-        for connections in list(self._idle.values()):
-            for connection in list(connections):
-                self._drop(connection)
-        self._idle.clear()
+        waiting, self._idle, self.idle = self._idle, {}, 0
+        for connections in waiting.values():
+            for connection in connections:
+                connection.abort()
 
     def _kept(self, destination: Destination) -> ContainerConnection | None:
         """The connection that was used last, of those that can be; none if there is none."""
         idle = self._idle.get(destination)
         while idle:
             connection = idle.pop()
+            self.idle -= 1
             if not idle:
                 del self._idle[destination]
-            assert connection.idle is not None, "one that waits has its end"
-            connection.idle.cancel()
             if connection.usable:
                 return connection
             connection.abort()
         return None
 
-    def _keep(self, destination: Destination, connection: ContainerConnection) -> None:
+    def keep(self, destination: Destination, connection: ContainerConnection) -> None:
+        """Have a connection wait for the next request, if there is room for it.
+
+        Args:
+            destination: where requests go by it.
+            connection: one whose exchange has come to its end in good order.
+        """
         idle = self._idle.get(destination, [])
         full = len(idle) >= MAX_IDLE_OF_CONTAINER or self.idle >= MAX_IDLE_CONNECTIONS
-        if self._closed or full or not connection.usable:
+        if self._closed or full or not connection.open:
             connection.abort()
             return
         self._idle.setdefault(destination, idle).append(connection)
-        connection.idle = self._clock.call_later(
-            CONTAINER_IDLE_TIMEOUT, self._give_up, destination, connection
-        )
+        self.idle += 1
+        connection.idle_until = self._clock.time() + CONTAINER_IDLE_TIMEOUT
+        if connection.idle is None:  # else the timer of an earlier wait runs still, and looks
+            self._look_after(CONTAINER_IDLE_TIMEOUT, destination, connection)
 
-    def _give_up(self, destination: Destination, connection: ContainerConnection) -> None:
+    def _look_after(
+        self, seconds: float, destination: Destination, connection: ContainerConnection
+    ) -> None:
+        connection.idle = self._clock.call_later(seconds, self._look, destination, connection)
+
+    def _look(self, destination: Destination, connection: ContainerConnection) -> None:
         """Close a connection that has waited for long enough."""
+        connection.idle = None
+        if connection.answer is not None:
+            return  # it is in use; the next wait has a timer again
+        left = connection.idle_until - self._clock.time()
+        if left > 0:
+            self._look_after(left, destination, connection)
+            return
         idle = self._idle[destination]
         idle.remove(connection)
+        self.idle -= 1
         if not idle:
             del self._idle[destination]
-        connection.abort()
-
-    def _drop(self, connection: ContainerConnection) -> None:
-        assert connection.idle is not None, "one that waits has its end"
-        connection.idle.cancel()
         connection.abort()
 
     async def _dialled(self, destination: Destination) -> ContainerConnection:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from partway.gateway.dialling import HTTPS_PORT, Address
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
@@ -16,8 +15,7 @@ from partway.protocol.errors import InputValidationError
 _VALUE: Final = re.compile(r"[\t -~]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(NamedTuple):
     """Where a request goes; two that are equal may have it on the same connection.
 
     Attributes:
@@ -39,8 +37,7 @@ class Destination:
         return authority if self.tls is None else authority.removesuffix(f":{HTTPS_PORT}")
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRequest:
+class ContainerRequest(NamedTuple):
     """What a container is asked; by POST.
 
     Attributes:

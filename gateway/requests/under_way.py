@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.waiting import first_of
 from partway.protocol.errors import ServiceUnavailable
+
+
+class UnderWay:
+    """A block in which a request is under way.
+
+    Args:
+        requests: all that are.
+        task: the request's.
+        sender: who has a share of them; empty for a sender without one.
+    """
+
+    __slots__ = ("_requests", "_sender", "_task")
+
+    def __init__(self, requests: RequestsUnderWay, task: asyncio.Task[object], sender: str) -> None:
+        self._requests = requests
+        self._task = task
+        self._sender = sender
+
+    def __enter__(self) -> None:
+        self._requests.begun(self._task, self._sender)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._requests.ended(self._task, self._sender, error)
 
 
 class RequestsUnderWay:
@@ -40,9 +67,8 @@ class RequestsUnderWay:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    @contextmanager
-    def admitted(self, principal: str | None = None, peer: str = "") -> Iterator[None]:
-        """A block in which a request is under way.
+    def admitted(self, principal: str | None = None, peer: str = "") -> UnderWay:
+        """Admit a request of the running task's, which is under way in the block of what returns.
 
         Args:
             principal: who sends it; None where nobody is asked who they are.
@@ -68,20 +94,26 @@ class RequestsUnderWay:
             )
         task = asyncio.current_task()
         assert task is not None, "a request is answered in a task"
+        return UnderWay(self, task, sender)
+
+    def begun(self, task: asyncio.Task[object], sender: str) -> None:
+        """Note that a request is under way; see :class:`UnderWay`."""
         self._tasks.add(task)
         self._idle.clear()
         self._count(sender, 1)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not self._ending or task.uncancel():  # the client has left as well
-                raise
-            raise _draining() from None
-        finally:
-            self._tasks.discard(task)
-            self._count(sender, -1)
-            if not self._tasks:
-                self._idle.set()
+
+    def ended(self, task: asyncio.Task[object], sender: str, error: BaseException | None) -> None:
+        """Note that a request is under way no more; see :class:`UnderWay`.
+
+        Raises:
+            ServiceUnavailable: the drain has broken it off, and nothing else.
+        """
+        self._tasks.discard(task)
+        self._count(sender, -1)
+        if not self._tasks:
+            self._idle.set()
+        if self._ending and isinstance(error, asyncio.CancelledError) and not task.uncancel():
+            raise _draining() from None  # else the client has left as well
 
     def _count(self, sender: str, more: int) -> None:
         """Count one request more, or one less, of a sender that has a share."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
+from types import TracebackType
 from typing import Any
 
 from partway.gateway.access.authentication import Identity
@@ -115,28 +114,42 @@ class AskedLeave:
                 return InternalServerError.name
 
 
-@contextmanager
-def audited(route: Route, exchange: Exchange) -> Iterator[AskedLeave]:
+class audited:  # noqa: N801 a context, read as a verb
     """Log what comes of a request, if it is one for a change; and see that leave is asked for.
 
     There is one line, when the change is over: behind the request's end, where its client leaves.
+    In the block there is what notes the leave that is asked for.
 
     Args:
         route: the request's.
         exchange: the request.
-
-    Yields:
-        What notes the leave that is asked for.
     """
-    asked = AskedLeave(route)
-    try:
-        yield asked
-        if route.access is not Access.ANYONE:
-            asked.check()
-    except ChangeGoesOn as left:
-        asked.tell_later(exchange, left.change)
-        raise
-    except BaseException as error:
-        asked.tell(exchange, error)
-        raise
-    asked.tell(exchange)
+
+    __slots__ = ("_asked", "_exchange", "_route")
+
+    def __init__(self, route: Route, exchange: Exchange) -> None:
+        self._route = route
+        self._exchange = exchange
+        self._asked = AskedLeave(route)
+
+    def __enter__(self) -> AskedLeave:
+        return self._asked
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        asked = self._asked
+        if isinstance(error, ChangeGoesOn):
+            asked.tell_later(self._exchange, error.change)
+            return
+        try:
+            if error is None and self._route.access is not Access.ANYONE:
+                asked.check()
+        except AssertionError as unasked:
+            error = unasked
+            raise
+        finally:
+            asked.tell(self._exchange, error)

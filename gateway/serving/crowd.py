@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container
 
 from partway.gateway.limits import CONNECTION_BYTES, PEER_BYTES, RESERVED_CONNECTIONS
 from partway.gateway.serving.fullest import Fullest
@@ -69,18 +68,21 @@ class Visitor:
         if self.reserved and self._crowd is not None:
             self._crowd.admit(self)
 
-    @contextmanager
-    def serving(self) -> Iterator[None]:
+    def serving(self) -> Serving:
         """A block in which something is under way: meanwhile the connection is not dropped."""
+        return Serving(self)
+
+    def begun(self) -> None:
+        """Note that something more is under way; see :meth:`serving`."""
         self._under_way += 1
         if self._under_way == 1 and self._crowd is not None:
             self._crowd.begun(self)
-        try:
-            yield
-        finally:
-            self._under_way -= 1
-            if not self._under_way and self._crowd is not None:
-                self._crowd.idle(self)
+
+    def ended(self) -> None:
+        """Note that something is under way no more; see :meth:`serving`."""
+        self._under_way -= 1
+        if not self._under_way and self._crowd is not None:
+            self._crowd.idle(self)
 
     def weighs(self, more: int) -> None:
         """Say that a connection of this kind holds so many bytes of memory more than any one."""
@@ -100,6 +102,25 @@ class Visitor:
         crowd, self._crowd = self._crowd, None
         if crowd is not None:
             crowd.left(self)
+
+
+class Serving:
+    """A block in which something is under way on a connection; entered once for each request.
+
+    Args:
+        visitor: the connection.
+    """
+
+    __slots__ = ("_visitor",)
+
+    def __init__(self, visitor: Visitor) -> None:
+        self._visitor = visitor
+
+    def __enter__(self) -> None:
+        self._visitor.begun()
+
+    def __exit__(self, *error: object) -> None:
+        self._visitor.ended()
 
 
 def uncounted(account: Account | None = None) -> Visitor:

@@ -212,14 +212,16 @@ class Exchange(ABC):
             ClientLeft: the client left in the middle of the body.
         """
         if self._gathered is None:
+            self._check_length(limit)
+            self._continue_once()
             whole = bytearray()  # a list of what dribbles in would take a multiple of its bytes
-            try:
-                async with asyncio.timeout(within):
-                    async for chunk in self._incoming(limit, None):
-                        self.holding.draw(len(chunk))
-                        whole += chunk
-            except TimeoutError:
-                raise _late(f"not whole within {within:g} s") from None
+            if not self._gather_at_hand(whole, limit):
+                try:
+                    async with asyncio.timeout(within):
+                        while chunk := await self._read():
+                            self._gather(whole, chunk, limit)
+                except TimeoutError:
+                    raise _late(f"not whole within {within:g} s") from None
             self._gathered = bytes(whole)
         elif len(self._gathered) > limit:
             raise _too_large(limit)
@@ -256,18 +258,35 @@ class Exchange(ABC):
         elif self._gathered:
             yield self._gathered
 
-    async def _incoming(self, limit: int, pause: float | None) -> AsyncIterator[bytes]:
+    def _check_length(self, limit: int) -> None:
+        """Refuse a body whose head says already that it is too large."""
         stated = self.headers.get("content-length", "")
         if stated.isascii() and stated.isdecimal() and int(stated) > limit:
             raise _too_large(limit)
+
+    def _gather_at_hand(self, whole: bytearray, limit: int) -> bool:
+        """Gather what has come of a body already; whether that is all of it.
+
+        Most bodies come with their heads: no timer is set for them.
+        """
+        while chunk := self._at_hand():
+            self._gather(whole, chunk, limit)
+        return chunk is not None
+
+    def _gather(self, whole: bytearray, chunk: bytes, limit: int) -> None:
+        if len(whole) + len(chunk) > limit:
+            raise _too_large(limit)
+        self.holding.draw(len(chunk))
+        whole += chunk
+
+    async def _incoming(self, limit: int, pause: float) -> AsyncIterator[bytes]:
+        self._check_length(limit)
         size = 0
         while True:
             try:
                 async with asyncio.timeout(pause):
                     chunk = await self._next_chunk()
             except TimeoutError:
-                if pause is None:
-                    raise  # the time of the whole body is over
                 raise _late(f"silent for {pause:g} s") from None
             if not chunk:
                 return
@@ -295,6 +314,14 @@ class Exchange(ABC):
             InputValidationError: the body is not valid HTTP.
             ClientLeft: the client left in the middle of the body.
         """
+
+    def _at_hand(self) -> bytes | None:
+        """Return what :meth:`_read` would without waiting; None where it might have to wait.
+
+        Raises:
+            InputValidationError: the body is not valid HTTP.
+        """
+        return None
 
     @abstractmethod
     def _say_continue(self) -> None:
@@ -422,7 +449,10 @@ def _late(how: str) -> RequestTimeout:
 
 
 def _joined(raw_headers: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-    together: CIMultiDict[str] = CIMultiDict()
+    together = CIMultiDict(raw_headers)
+    if len({name.lower() for name in together}) == len(raw_headers):
+        return together  # as with most requests, no two have the same name
+    together.clear()
     for name, value in raw_headers:
         before = together.get(name)
         together[name] = value if before is None else f"{before}, {value}"

@@ -81,9 +81,10 @@ class Http1Server:
             await self._dispatch(exchange)
         finally:
             exchange.let_go()
-        if exchange.visitor.account.overdrawn and not exchange.response.prepared:
-            exchange.response.force_close()
-        return exchange.response
+        response = exchange.response or web.Response(status=500)
+        if exchange.visitor.account.overdrawn and not response.prepared:
+            response.force_close()
+        return response
 
 
 class _Server(web.Server):

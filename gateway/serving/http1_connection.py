@@ -143,6 +143,11 @@ class Http1Connection(RequestHandler):
         """
         return bool(self._messages) and not content.is_eof()
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Read on, which aiohttp asks for with each piece of a body that is taken."""
+        if self._reading_paused or self._buffer_paused:
+            super().resume_reading(resume_parser)
+
     def pause_writing(self) -> None:
         super().pause_writing()
         if self.duplex is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
 from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, UpgradableExchange
@@ -38,17 +38,28 @@ class Http1Exchange(UpgradableExchange):
             visitor=self._protocol.visitor,
             encrypted=request.secure,
         )
-        #: What aiohttp writes once the handler has returned.
-        self.response: web.StreamResponse = web.Response(status=500)
+        #: What aiohttp writes once the handler has returned; None as long as there is no answer.
+        self.response: web.StreamResponse | None = None
         self._handed_over = False
 
     # --- The request's body ----------------------------------------------------------------------
 
-    async def _read(self) -> bytes:
+    def _begin_to_read(self) -> StreamReader:
         protocol, content = self._protocol, self._request.content
         if protocol.content is None:
             protocol.content = content
             protocol.broken = protocol.body_is_broken(content)
+        return content
+
+    def _at_hand(self) -> bytes | None:
+        content, protocol = self._begin_to_read(), self._protocol
+        if protocol.broken or protocol.transport is None or content.exception() is not None:
+            return None  # read, it says what is wrong
+        chunk = content.read_nowait()
+        return chunk if chunk or content.at_eof() else None
+
+    async def _read(self) -> bytes:
+        content, protocol = self._begin_to_read(), self._protocol
         if not protocol.broken:
             try:
                 with self._told_if_left():
@@ -68,16 +79,17 @@ class Http1Exchange(UpgradableExchange):
 
     @property
     def answered(self) -> bool:
-        return self.response.prepared
+        return self.response is not None and self.response.prepared
 
     def respond(
         self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
-        self.response = web.Response(status=status, body=body, headers=self._with_id(headers))
+        response = web.Response(status=status, body=body, headers=self._with_id(headers))
         if is_upgrade(self.headers) or self.method == "CONNECT" or self._protocol.broken:
             # What follows a refused upgrade or tunnel is not HTTP: nobody may read it as such. Nor
             # is what follows in a broken body.
-            self.response.force_close()
+            response.force_close()
+        self.response = response
 
     @property
     def unsent_bytes(self) -> int:
@@ -90,10 +102,12 @@ class Http1Exchange(UpgradableExchange):
             await self.response.prepare(self._request)
 
     async def _write(self, piece: bytes) -> None:
+        assert self.response is not None, "it has begun"
         with self._told_if_left():
             await self.response.write(piece)
 
     async def _end(self, last: bytes, otherwise: bytes) -> None:
+        assert self.response is not None, "it has begun"
         with self._told_if_left():
             await self.response.write_eof(last)
 
@@ -171,6 +185,7 @@ def refusal(request: web.BaseRequest, error: ApiError) -> web.StreamResponse:
     exchange = Http1Exchange(request)
     exchange.visit.cost(0.0)
     exchange.fail(error)
+    assert exchange.response is not None, "it has been answered"
     exchange.response.force_close()
     return exchange.response
 

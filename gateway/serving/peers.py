@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 #: What one subscriber has of IPv6 at least (RFC 6177 §2): all of it can be used by one machine.
@@ -12,9 +13,13 @@ _IPV6_PREFIX: Final = 64
 #: Where NAT64 has the clients that speak IPv4 alone (RFC 6052 §2.1).
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
+#: Addresses whose peers are remembered: each request asks for that of its own, several times.
+_REMEMBERED: Final = 4096
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def peer_of(address: str) -> str:
     """The peer that an address belongs to, by which connections are counted and limited.
 

@@ -113,8 +113,10 @@ def find(
         NotFound: no operation answers on this path, or not to this method.
     """
     for route in routes:
+        if method not in route.methods or route.target not in ("", target):
+            continue
         match = route.path.fullmatch(path)
-        if match is not None and method in route.methods and route.target in ("", target):
+        if match is not None:
             named = {key: unquote(value) for key, value in match.groupdict().items()}
             return route, named
     shown = method if _METHOD.fullmatch(method) else "this method"  # it may be anything at all

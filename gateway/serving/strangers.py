@@ -187,7 +187,8 @@ class Visit:
     def __init__(self, account: Account) -> None:
         self._account = account
         self._drawn = 0.0 if account.known else STRANGER_REQUEST
-        account.draw(self._drawn)
+        if self._drawn:
+            account.draw(self._drawn)
 
     def in_vain(self) -> None:
         """Note that nobody was asked for their name, and that what they asked was at fault."""
@@ -197,7 +198,8 @@ class Visit:
         """Note that it is known who sends the request, and that they may."""
         self._account.known = True
         drawn, self._drawn = self._drawn, 0.0
-        self._account.draw(-drawn)
+        if drawn:
+            self._account.draw(-drawn)
 
     def cost(self, seconds: float) -> None:
         """Note that the request was answered without its being known who sends it.

@@ -46,7 +46,7 @@ async def answering(call):
 
 
 async def ask(connections, container, request=None) -> bytes:
-    async with connections.ask(container.destination, request or asked()) as answer:
+    async with await connections.ask(container.destination, request or asked()) as answer:
         return await soon(whole(answer))
 
 
@@ -64,7 +64,10 @@ async def test_a_connection_is_used_again(connections):
 async def test_each_request_has_a_connection_of_its_own_while_it_lasts(connections):
     async with ScriptedContainer(answering) as container:
         there = container.destination
-        async with connections.ask(there, asked()) as one, connections.ask(there, asked()) as other:
+        async with (
+            await connections.ask(there, asked()) as one,
+            await connections.ask(there, asked()) as other,
+        ):
             assert await soon(whole(one)) == await soon(whole(other)) == b"ok"
         assert len(container.calls) == 2
         assert connections.idle == 2
@@ -74,7 +77,7 @@ async def test_instances_do_not_share(connections):
     async with ScriptedContainer(answering) as container:
         for instance in ("a", "b", "a"):
             there = Destination(container.destination.container, instance, PATIENCE)
-            async with connections.ask(there, asked()) as answer:
+            async with await connections.ask(there, asked()) as answer:
                 assert await soon(whole(answer)) == b"ok"
         assert [len(call.heads) for call in container.calls] == [2, 1]
 
@@ -119,7 +122,7 @@ async def test_no_more_are_kept_of_all_containers_together(connections, monkeypa
     async with ScriptedContainer(answering) as container:
         for instance in ("a", "b", "c"):
             there = Destination(container.destination.container, instance, PATIENCE)
-            async with connections.ask(there, asked()) as answer:
+            async with await connections.ask(there, asked()) as answer:
                 assert await soon(whole(answer)) == b"ok"
         assert connections.idle == 2
 
@@ -127,7 +130,7 @@ async def test_no_more_are_kept_of_all_containers_together(connections, monkeypa
 async def test_after_the_end_nothing_is_kept(connections):
     async with ScriptedContainer(answering) as container:
         await ask(connections, container)
-        async with connections.ask(container.destination, asked()) as answer:
+        async with await connections.ask(container.destination, asked()) as answer:
             connections.close()
             assert await soon(whole(answer)) == b"ok"
         assert connections.idle == 0
@@ -163,7 +166,7 @@ async def test_what_is_left_before_the_end_is_cut(connections):
         await call.end()
 
     async with ScriptedContainer(script) as container:
-        async with connections.ask(container.destination, asked()) as answer:
+        async with await connections.ask(container.destination, asked()) as answer:
             assert (await soon(answer.head())).status == 200
         assert connections.idle == 0
         await soon(container.calls[0].ended.wait())
@@ -247,7 +250,7 @@ async def test_an_answer_before_the_requests_end_ends_the_connection(connections
     async with ScriptedContainer(script) as container:
         more = asyncio.Event()
         request = asked(pieces_of([b"some"], after=more))
-        async with connections.ask(container.destination, request) as answer:
+        async with await connections.ask(container.destination, request) as answer:
             assert (await soon(answer.head())).status == 413
             assert await soon(answer.read()) == b"ok"
             assert await soon(answer.read()) == b""
@@ -262,7 +265,7 @@ async def test_nobody_there(connections):
     there = Destination(Address(HOST, free_port()))
     body = pieces_of([b"never asked for"])
     with pytest.raises(ContainerUnreachable, match="no connection with the container: ") as error:
-        async with connections.ask(there, asked(body)):
+        async with await connections.ask(there, asked(body)):
             pytest.fail("there is no answer")
     assert "Connection refused" in error.value.for_operator
     assert await anext(body) == b"never asked for"
@@ -282,6 +285,6 @@ async def test_over_tls(connections, tmp_path):
         at = Address("localhost", container.port)
         there = Destination(at, "", PATIENCE, Trust(files.ca).context())
         for _ in range(2):
-            async with connections.ask(there, asked()) as answer:
+            async with await connections.ask(there, asked()) as answer:
                 assert await soon(whole(answer)) == b"ok"
         assert len(container.calls) == 1

@@ -62,7 +62,7 @@ async def test_what_a_container_gets(connections):
             asked(pieces_of([b"of a", b" length"]), length=11),
         ]
         for request in requests:
-            async with connections.ask(container.destination, request) as answer:
+            async with await connections.ask(container.destination, request) as answer:
                 assert await soon(whole(answer)) == b"ok"
         (call,) = container.calls
         host = b"POST /invocations HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % container.port
@@ -80,7 +80,7 @@ async def test_what_a_container_gets(connections):
 async def test_a_body_that_is_not_as_long_as_it_says(connections, body):
     async with ScriptedContainer(silent) as container:
         with pytest.raises(InputValidationError, match="of the 6 bytes that its head states"):
-            async with connections.ask(
+            async with await connections.ask(
                 container.destination, asked(pieces_of(body), length=6)
             ) as answer:
                 await soon(answer.head())
@@ -92,7 +92,7 @@ async def test_what_goes_wrong_with_the_body_is_told_to_who_waits(connections):
         gone = ConnectionError("the client left")
         request = asked(pieces_of([b"some"], after=gone))
         with pytest.raises(ConnectionError, match="the client left"):
-            async with connections.ask(container.destination, request) as answer:
+            async with await connections.ask(container.destination, request) as answer:
                 await soon(answer.head())
         await eventually(lambda: container.calls[0].ended.is_set())
 
@@ -112,7 +112,7 @@ async def test_a_container_that_takes_nothing_holds_the_body_back(connections, c
 
     async with (
         ScriptedContainer(script) as container,
-        connections.ask(container.destination, asked(endless())) as answer,
+        await connections.ask(container.destination, asked(endless())) as answer,
     ):
         head = asyncio.create_task(answer.head())
         await eventually(lambda: connection_of(answer)._room is not None)
@@ -128,7 +128,7 @@ async def test_a_container_that_takes_nothing_holds_the_body_back(connections, c
 @pytest.mark.clause("1.1-2")
 async def test_no_answer_in_time(connections, clock):
     async with ScriptedContainer(silent) as container:
-        async with connections.ask(container.destination, asked()) as answer:
+        async with await connections.ask(container.destination, asked()) as answer:
             head = asyncio.create_task(answer.head())
             await eventually(lambda: clock.armed)
             clock.advance(59.9)
@@ -144,7 +144,7 @@ async def test_the_time_begins_when_the_request_has_been_sent(connections, clock
     more = asyncio.Event()
     async with ScriptedContainer(silent) as container:
         request = asked(pieces_of([b"some"], after=more))
-        async with connections.ask(container.destination, request) as answer:
+        async with await connections.ask(container.destination, request) as answer:
             head = asyncio.create_task(answer.head())
             await eventually(lambda: container.calls and container.calls[0].heads)
             clock.advance(1000)
@@ -163,7 +163,7 @@ async def test_silence_in_the_body(connections, clock):
         await call.end()
 
     async with ScriptedContainer(script) as container:
-        async with connections.ask(container.destination, asked()) as answer:
+        async with await connections.ask(container.destination, asked()) as answer:
             assert await soon(answer.head())
             assert await soon(answer.piece()) == AnswerPiece(b"ok", True)
             piece = asyncio.create_task(answer.piece())
@@ -180,7 +180,7 @@ async def test_what_is_heard_in_time_leaves_no_timer(connections, clock):
         call.say(OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
 
     async with ScriptedContainer(script) as container:
-        async with connections.ask(container.destination, asked()) as answer:
+        async with await connections.ask(container.destination, asked()) as answer:
             assert await soon(whole(answer)) == b"ok"
         assert clock.armed == []
 
@@ -204,7 +204,7 @@ async def test_a_container_is_held_back_while_nobody_takes_what_it_says(connecti
         await call.end()
 
     async with ScriptedContainer(script) as container:
-        async with connections.ask(container.destination, asked()) as answer:
+        async with await connections.ask(container.destination, asked()) as answer:
             await soon(answer.head())
             await eventually(lambda: answer._paused)
             assert said < total
@@ -241,7 +241,7 @@ async def test_tiny_chunks_are_held_to_the_same_bound_and_come_in_turns(connecti
 
     async with (
         ScriptedContainer(script) as container,
-        connections.ask(container.destination, asked()) as answer,
+        await connections.ask(container.destination, asked()) as answer,
     ):
         await soon(answer.head())
         beside = asyncio.create_task(other())
@@ -273,7 +273,7 @@ async def test_a_broken_answer(connections, said, why):
 
     async with ScriptedContainer(script) as container:
         with pytest.raises(ContainerBroke, match=why):
-            async with connections.ask(container.destination, asked()) as answer:
+            async with await connections.ask(container.destination, asked()) as answer:
                 await soon(whole(answer))
         assert connections.idle == 0
 
@@ -292,7 +292,7 @@ async def test_a_reset_is_no_end_of_an_answer(connections):
 
     async with (
         ScriptedContainer(script) as container,
-        connections.ask(container.destination, asked()) as answer,
+        await connections.ask(container.destination, asked()) as answer,
     ):
         await soon(answer.head())
         assert await soon(answer.read()) == b"half of it"
@@ -303,7 +303,7 @@ async def test_a_reset_is_no_end_of_an_answer(connections):
 
 async def test_who_waits_can_be_told_to_go(connections):
     async with ScriptedContainer(silent) as container:
-        async with connections.ask(container.destination, asked()) as answer:
+        async with await connections.ask(container.destination, asked()) as answer:
             head = asyncio.create_task(answer.head())
             await eventually(lambda: container.calls and container.calls[0].heads)
             answer.fail(ContainerBroke("its time is over"))
@@ -319,7 +319,7 @@ async def test_an_answer_that_has_come_whole_stays(connections):
         await call.end()
 
     async with ScriptedContainer(script) as container:
-        async with connections.ask(container.destination, asked()) as answer:
+        async with await connections.ask(container.destination, asked()) as answer:
             await soon(answer.head())
             answer.fail(ContainerBroke("its time is over"))
             assert await soon(whole(answer)) == b"ok"
@@ -332,7 +332,7 @@ async def test_who_is_cancelled_cancels_the_containers_request(connections):
         async def ask():
             more = asyncio.Event()
             request = asked(pieces_of([b"some"], after=more))
-            async with connections.ask(container.destination, request) as answer:
+            async with await connections.ask(container.destination, request) as answer:
                 await answer.head()
 
         asking = asyncio.create_task(ask())
@@ -362,7 +362,7 @@ def refusing(*, ends):
 async def test_what_comes_before_a_body_breaks_off(connections, most, expected):
     async with (
         ScriptedContainer(refusing(ends=True)) as container,
-        connections.ask(container.destination, asked()) as answer,
+        await connections.ask(container.destination, asked()) as answer,
     ):
         assert (await soon(answer.head())).status == 500
         assert await soon(answer.so_far(most, 5.0)) == expected
@@ -371,7 +371,7 @@ async def test_what_comes_before_a_body_breaks_off(connections, most, expected):
 async def test_what_comes_of_a_body_in_time(connections, clock):
     async with (
         ScriptedContainer(refusing(ends=False)) as container,
-        connections.ask(container.destination, asked()) as answer,
+        await connections.ask(container.destination, asked()) as answer,
     ):
         await soon(answer.head())
         await eventually(lambda: answer.buffered_bytes)
@@ -393,7 +393,7 @@ async def test_a_chunk_whose_end_has_not_come_is_counted_and_holds_nobody_back(c
 
     async with (
         ScriptedContainer(script) as container,
-        connections.ask(container.destination, asked(), whole_chunk=2 * many) as answer,
+        await connections.ask(container.destination, asked(), whole_chunk=2 * many) as answer,
     ):
         await eventually(lambda: answer.buffered_bytes >= many)
         assert not answer.ended
