@@ -15,7 +15,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format bench bench-codecs bench-http2 bench-invoke bench-idle \
-	bench-changes bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
+	bench-response-stream bench-changes bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
 	answers sdk-python boto3-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
@@ -68,6 +68,9 @@ bench-http2: $(VENV)/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn
 
 bench-invoke: $(VENV)/installed-bench  ## its InvokeEndpoint beside HAProxy and nginx, where there are any
 	$(BIN)/python -m benchmarks.invoke $(BENCH_ARGS)
+
+bench-response-stream: $(VENV)/installed-bench  ## when its response streams begin, beside HAProxy and nginx
+	$(BIN)/python -m benchmarks.response_stream $(BENCH_ARGS)
 
 bench-idle: $(VENV)/installed-bench  ## what a fleet costs that nobody asks for anything
 	$(BIN)/python -m benchmarks.idle_fleet $(BENCH_ARGS)

@@ -25,7 +25,8 @@ _STOP_TIMEOUT = 5.0
 _LISTENING = r"listening on {scheme}://([\w.]+:\d+)"
 
 #: HAProxy as an operator would put it in front of one container: after the 101 it moves bytes.
-#: One thread, as everything beside it; no option that would cost it anything.
+#: One thread, as everything beside it; no option that would cost it anything, and nothing held back
+#: of answers that come bit by bit.
 _HAPROXY = """\
 global
     nbthread 1
@@ -36,6 +37,7 @@ defaults
     timeout client 60s
     timeout server 60s
     timeout tunnel 1h
+    option http-no-delay
 frontend clients
     bind fd@{fd}
     default_backend container
@@ -44,10 +46,10 @@ backend container
 """
 
 
-#: nginx likewise: one worker, connections with the container kept.
+#: nginx likewise: one process, connections with the container kept, and nothing held back.
 _NGINX = """\
 daemon off;
-worker_processes 1;
+master_process off;
 pid {folder}/pid;
 error_log stderr;
 events {{ worker_connections 1024; }}
@@ -65,6 +67,7 @@ http {{
         location / {{
             proxy_pass http://container;
             proxy_http_version 1.1;
+            proxy_buffering off;
             proxy_set_header Connection "";
         }}
     }}
@@ -165,6 +168,13 @@ def echo_container() -> Iterator[Peer]:
 def invoke_container() -> Iterator[Peer]:
     """The container that all proxies of requests stand in front of."""
     with _listening([sys.executable, "-m", "benchmarks.invoke_container"]) as peer:
+        yield peer
+
+
+@contextmanager
+def token_container() -> Iterator[Peer]:
+    """The container that all proxies of response streams stand in front of."""
+    with _listening([sys.executable, "-m", "benchmarks.token_container"]) as peer:
         yield peer
 
 

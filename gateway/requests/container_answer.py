@@ -45,7 +45,7 @@ class RequestWire(Protocol):
 
 
 class ContainerAnswer:
-    """What a container answers to one request; taken from :class:`ContainerConnections.ask`.
+    """What a container answers to one request; taken from :meth:`ContainerConnections.ask`.
 
     The container is held back while nobody takes what it says. Who waits gets what has gone wrong;
     whoever does not wait gets it when it waits next.
