@@ -18,6 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from partway.protocol.errors import (
@@ -33,6 +34,7 @@ from partway.protocol.sigv4_canonical import (
     CONTENT_SHA256_HEADER,
     DATE_HEADER,
     EMPTY_SHA256,
+    REMEMBERED_TIMES,
     SERVICE,
     SIGNATURE_PARAMETER,
     STREAMING_EVENTS,
@@ -228,6 +230,7 @@ def _check_algorithm(algorithm: str) -> None:
         raise IncompleteSignature(f"the algorithm of a signature must be {ALGORITHM}")
 
 
+@lru_cache(maxsize=REMEMBERED_TIMES)
 def _epoch_seconds(text: str) -> int:
     if _TIMESTAMP.fullmatch(text):
         try:
@@ -328,8 +331,7 @@ def _check_signed_headers(request: SignableRequest, claim: Claim) -> None:
     signed = frozenset(claim.signed_headers)
     if not signed & {"host", ":authority"}:
         raise InvalidSignature("the host is not signed; it must be")
-    for name, _ in request.headers:
-        lower = name.lower()
+    for lower in request.names:
         if lower.startswith(ALWAYS_SIGNED) and lower not in signed:
             raise InvalidSignature(f"the header {lower!r} is not signed; it must be")
     for name in claim.signed_headers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import KeysView
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -30,6 +31,12 @@ TOKEN_HEADER: Final = "x-amz-security-token"  # noqa: S105 a header's name
 
 #: Clause 2.4-3: whoever could add or change one of these would change what the request asks for.
 ALWAYS_SIGNED: Final = ("x-amz-", "x-amzn-sagemaker-")
+
+#: Points in time that are remembered, as numbers and as texts: a second's requests share one.
+REMEMBERED_TIMES: Final = 64
+
+#: Signing keys that are remembered: each is four HMACs, and good for a day.
+_REMEMBERED_KEYS: Final = 256
 
 #: Left out of the query that a presigned URL signs (clause 3-5).
 SIGNATURE_PARAMETER: Final = b"X-Amz-Signature"
@@ -55,10 +62,22 @@ class SignableRequest:
     # Neither is shown: there are tokens and signatures in both.
     query: str = field(repr=False)
     headers: tuple[tuple[str, str], ...] = field(repr=False)
+    _by_name: dict[str, list[str]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        for name, value in self.headers:
+            self._by_name.setdefault(name.lower(), []).append(value)
+
+    @property
+    def names(self) -> KeysView[str]:
+        """The names of the headers, in lower case, each once."""
+        return self._by_name.keys()
 
     def values(self, name: str) -> list[str]:
         """The values of the headers of one name, in lower case."""
-        return [value for key, value in self.headers if key.lower() == name]
+        return list(self._by_name.get(name, ()))
 
     def signed_values(self, name: str) -> list[str]:
         """The values that a signed header name stands for (clause 2.4-3)."""
@@ -124,6 +143,7 @@ def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+@lru_cache(maxsize=REMEMBERED_TIMES)
 def timestamp_text(seconds: int) -> str:
     """Epoch seconds as ``YYYYMMDDTHHMMSSZ``."""
     moment = datetime.fromtimestamp(seconds, UTC)
@@ -131,8 +151,12 @@ def timestamp_text(seconds: int) -> str:
     return f"{moment.year:04}{moment:%m%dT%H%M%SZ}"
 
 
+@lru_cache(maxsize=_REMEMBERED_KEYS)
 def signing_key(secret_access_key: str, scope: Scope) -> bytes:
-    """The key for one scope, derived from the secret."""
+    """The key for one scope, derived from the secret; those of late are remembered.
+
+    Who verifies looks its secret up and checks the scope first, so nothing stands by this alone.
+    """
     key = b"AWS4" + to_bytes(secret_access_key)
     for part in (scope.date, scope.region, scope.service, TERMINATOR):
         key = hmac.digest(key, part.encode(), "sha256")

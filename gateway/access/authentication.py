@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from partway.gateway.access.principals import Principal, Principals
 from partway.gateway.access.used_signatures import ONCE, UsedSignatures
@@ -109,7 +109,13 @@ class SignedPayload(ABC):
 
 
 class Authenticator(ABC):
-    """Says who sends a request, or refuses it."""
+    """Says who sends a request, or refuses it.
+
+    Attributes:
+        asks: whether it looks at requests at all; where it does not, everybody is ANYBODY.
+    """
+
+    asks: ClassVar[bool] = True
 
     @abstractmethod
     async def authenticate(
@@ -146,6 +152,8 @@ class Authenticator(ABC):
 
 class NoAuthentication(Authenticator):
     """An authenticator for a gateway where everybody may do everything."""
+
+    asks = False
 
     async def authenticate(
         self,

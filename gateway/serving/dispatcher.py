@@ -69,7 +69,8 @@ class Dispatcher:
     async def __call__(self, exchange: Exchange) -> None:
         """Answer an exchange; returns when its operation is over."""
         errors: ErrorDialect = aws_rest_json  # as long as it is not known whose client it is
-        began = time.thread_time()
+        measured = exchange.visitor.account.measured
+        began = time.thread_time() if measured else 0.0
         recognised = False
         if self._gathered is not None:
             is_proxy = exchange.peer in self._proxies
@@ -111,7 +112,7 @@ class Dispatcher:
         finally:
             exchange.operation_over()
             if not recognised:
-                exchange.visit.cost(time.thread_time() - began)
+                exchange.visit.cost(time.thread_time() - began if measured else 0.0)
 
     def in_reserve(self, method: str, path: str) -> bool:
         """Whether a request is one that the reserve is for."""
@@ -127,13 +128,15 @@ class Dispatcher:
         if route.access is Access.ANYONE:
             return ANYBODY
         headers = tuple(exchange.raw_headers)
-        identity = await self._authenticator.authenticate(
-            SignableRequest(exchange.method, exchange.path, exchange.query, headers),
-            *self._needed(route, named),
-            _PayloadOf(exchange, route.payload),
-            bearer_allowed=route.access is Access.SIGNED_OR_BEARER,
-            service=route.service,
-        )
+        identity = ANYBODY
+        if self._authenticator.asks:
+            identity = await self._authenticator.authenticate(
+                SignableRequest(exchange.method, exchange.path, exchange.query, headers),
+                *self._needed(route, named),
+                _PayloadOf(exchange, route.payload),
+                bearer_allowed=route.access is Access.SIGNED_OR_BEARER,
+                service=route.service,
+            )
         if route.control and identity.principal is None:
             check_nearness(exchange.peer, exchange.version, headers, self._proxies)
         check_origin(exchange.headers, self._allow_origins, encrypted=exchange.encrypted)

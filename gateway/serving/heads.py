@@ -41,8 +41,10 @@ def check_head(exchange: Exchange) -> None:
         raise head_too_large()
     total = _size(exchange.method) + target
     for name, value in exchange.raw_headers:
-        # HTTP/2's name for it has more bytes.
-        size = _size("host" if name == ":authority" else name) + _size(value)
+        size = len(name) + len(value)
+        if not (name.isascii() and value.isascii()) or name == ":authority":
+            # HTTP/2's name for it has more bytes.
+            size = _size("host" if name == ":authority" else name) + _size(value)
         if size > MAX_HEADER_LINE:
             raise head_too_large()
         total += size + _OVERHEAD

@@ -91,9 +91,21 @@ class Account:
 
     Attributes:
         known: whether somebody has shown on it who they are.
+        measured: whether what its next request takes is to be measured, should it be refused. It
+            is not where the last one was somebody's who is known: of what they send after it, one
+            refusal is drawn as STRANGER_REQUEST alone, and each clock that is not read is saved.
     """
 
-    __slots__ = ("_address", "_allowance", "_clock", "_had_its_turn", "_let_on", "_spent", "known")
+    __slots__ = (
+        "_address",
+        "_allowance",
+        "_clock",
+        "_had_its_turn",
+        "_let_on",
+        "_spent",
+        "known",
+        "measured",
+    )
 
     def __init__(
         self,
@@ -102,6 +114,7 @@ class Account:
         address: _Address | None = None,
     ) -> None:
         self.known = False
+        self.measured = True
         self._allowance = allowance
         self._clock = clock
         self._address = address
@@ -197,6 +210,7 @@ class Visit:
     def recognised(self) -> None:
         """Note that it is known who sends the request, and that they may."""
         self._account.known = True
+        self._account.measured = False
         drawn, self._drawn = self._drawn, 0.0
         if drawn:
             self._account.draw(-drawn)
@@ -205,8 +219,9 @@ class Visit:
         """Note that the request was answered without its being known who sends it.
 
         Args:
-            seconds: CPU time that the answer took.
+            seconds: CPU time that the answer took; 0.0 where that was not measured.
         """
+        self._account.measured = True
         self._account.draw(STRANGER_REQUEST - self._drawn + min(seconds, STRANGER_MOST))
 
 
