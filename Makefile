@@ -102,7 +102,7 @@ sdk-python:
 		echo "  python3.12 -m venv sdk && sdk/bin/pip install 'aws-sdk-sagemaker-runtime-http2[awscrt]'" >&2; \
 		echo "  make interop SDK_PYTHON=sdk/bin/python" >&2; exit 1; }
 
-interop-boto3: boto3-python $(VENV)/installed-test  ## boto3 and the AWS CLI; CLIENTS_PYTHON is an interpreter that has them
+interop-boto3: boto3-python $(VENV)/installed-test  ## boto3 and the AWS CLI; CLIENTS_PYTHON has them, and PATH may have version 2
 	CLIENTS_PYTHON=$(abspath $(CLIENTS_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/boto3_check.py
 
 boto3-python:

@@ -1,4 +1,4 @@
-"""boto3 and the AWS CLI, as they come from PyPI, against ``partway serve`` and nothing else.
+"""boto3 and the AWS CLI, against ``partway serve`` and nothing else.
 
 Run by ``make interop-boto3 CLIENTS_PYTHON=…``. The programs are the examples of the docs, as they
 are printed; what they make is looked at from outside.
@@ -6,9 +6,13 @@ are printed; what they make is looked at from outside.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -63,6 +67,55 @@ def environment(gateway: ServedGateway, proof: str, tmp_path: Path, python: str)
     return surroundings(tmp_path, gateway.http, python)
 
 
+class Cli(NamedTuple):
+    """A version of the CLI.
+
+    Attributes:
+        folder: where its command is.
+        reads_variables: whether it finds the gateway by the environment.
+    """
+
+    folder: str
+    reads_variables: bool
+
+
+def second_cli() -> Cli | None:
+    """Version 2 of the CLI, which PyPI does not have; None where there is none."""
+    for folder in os.get_exec_path():
+        command = shutil.which("aws", path=folder)
+        if command is None:
+            continue
+        said = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
+        if found := re.match(r"aws-cli/2\.(\d+)\.", said.stdout):
+            return Cli(folder, int(found[1]) >= 13)
+    return None
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def cli(request: pytest.FixtureRequest, python: str) -> Cli:
+    """Each version of the CLI."""
+    if request.param == 1:
+        return Cli(str(Path(python).parent), reads_variables=True)
+    found = second_cli()
+    if found is None:
+        pytest.skip("there is no aws of version 2: apt-get install awscli")
+    return found
+
+
+@pytest.fixture
+def shell(environment: dict[str, str], cli: Cli) -> dict[str, str]:
+    """Variables of a shell in which ``aws`` is that version."""
+    return environment | {"PATH": f"{cli.folder}:{environment['PATH']}"}
+
+
+@pytest.fixture
+def prelude(gateway: ServedGateway, cli: Cli) -> str:
+    """What the page has a shell do first for a version that does not read the environment."""
+    _, older, *_ = blocks("how-to/aws-cli.md", "sh")
+    assert older.count(SHOWN) == 1
+    return "" if cli.reads_variables else older.replace(SHOWN, gateway.http)
+
+
 def by_name(gateway: ServedGateway) -> str:
     return re.sub(r"//[\d.]+:", "//localhost:", gateway.https)
 
@@ -92,14 +145,17 @@ async def test_an_endpoints_life(
     assert len(re.findall(r"instance in service endpoint=lifecycle", log)) == 4
 
 
-@pytest.mark.parametrize("proof", ["any keys", "signed"], indirect=True)
+# Each life takes two looks of the waiters', 30 seconds apart.
+@pytest.mark.parametrize(
+    ("proof", "cli"), [("any keys", 1), ("signed", 1), ("signed", 2)], indirect=True
+)
 async def test_the_clis_page(
-    environment: dict[str, str], gateway: ServedGateway, tmp_path: Path
+    shell: dict[str, str], prelude: str, gateway: ServedGateway, tmp_path: Path
 ) -> None:
-    where, life, profile = blocks("how-to/aws-cli.md", "sh")
+    where, _, life, profile = blocks("how-to/aws-cli.md", "sh")
     assert where.count(SHOWN) == 3
-    variables = {name: value for name, value in environment.items() if "ENDPOINT" not in name}
-    script = f"set -e\n{where.replace(SHOWN, gateway.http)}\n{life}"
+    variables = {name: value for name, value in shell.items() if "ENDPOINT" not in name}
+    script = f"set -e\n{where.replace(SHOWN, gateway.http)}\n{prelude}{life}"
     told = await ended("sh", "-c", script, environment=variables, directory=tmp_path)
     assert told.status == 0, told.output + told.errors
     answers = [line for line in told.output.splitlines() if line[:1] not in "{}[] "]
@@ -117,14 +173,16 @@ async def test_the_clis_page(
         assert shown in ini
         ini = ini.replace(shown, here)
     (tmp_path / ".aws" / "config").write_text(ini, "utf-8")
-    told = await ended("sh", "-c", profile, environment=variables, directory=tmp_path)
+    told = await ended("sh", "-c", prelude + profile, environment=variables, directory=tmp_path)
     assert (told.status, told.output.split()) == (0, ["{", '"Endpoints":', "[]", "}"]), told
 
 
 @pytest.mark.parametrize("proof", ["any keys"], indirect=True)
-async def test_a_request_without_a_signature(environment: dict[str, str], tmp_path: Path) -> None:
-    command = "aws sagemaker list-models --no-sign-request --output text"
-    told = await ended("sh", "-c", command, environment=environment, directory=tmp_path)
+async def test_a_request_without_a_signature(
+    shell: dict[str, str], prelude: str, tmp_path: Path
+) -> None:
+    command = f"{prelude}aws sagemaker list-models --no-sign-request --output text"
+    told = await ended("sh", "-c", command, environment=shell, directory=tmp_path)
     assert told == (0, "", "")
 
 
@@ -139,12 +197,15 @@ async def test_a_request_without_a_signature(environment: dict[str, str], tmp_pa
             "sagemaker create-endpoint --endpoint-name a --endpoint-config-name none",
             "ValidationException",
         ),
-        ("sagemaker-runtime invoke-endpoint --endpoint-name none --body x out", "ValidationError"),
+        (
+            "sagemaker-runtime invoke-endpoint --endpoint-name none --body fileb:///dev/null out",
+            "ValidationError",
+        ),
     ],
 )
 async def test_what_the_cli_says_of_a_refusal(
-    environment: dict[str, str], tmp_path: Path, command: str, error: str
+    shell: dict[str, str], prelude: str, tmp_path: Path, command: str, error: str
 ) -> None:
-    told = await ended("sh", "-c", f"aws {command}", environment=environment, directory=tmp_path)
+    told = await ended("sh", "-c", f"{prelude}aws {command}", environment=shell, directory=tmp_path)
     assert told.status != 0
     assert f"An error occurred ({error}) when calling the " in told.errors
