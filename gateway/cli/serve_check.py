@@ -62,8 +62,8 @@ def _faults(loaded: Settings) -> Iterator[str]:
             where = f"endpoints.{endpoint.name}"
             if not variant.containers:
                 yield from _faults_of_variant(variant, f"{where}: ")
-            for each in variant.containers:
-                place = f"{where}.containers, {each.hostname}: "
+            for number, each in enumerate(variant.containers, 1):
+                place = f"{where}.containers#{number}: "
                 yield from _faults_of_variant(variant.of(each), place)
 
 

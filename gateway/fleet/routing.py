@@ -119,13 +119,17 @@ class Lease:
         """Where the instance is."""
         return self.instance.place
 
+    def unreachable(self) -> None:
+        """Tell that the instance did not take a connection, so that it is looked after."""
+        self._load.on_unreachable()
+
     def move(self) -> bool:
         """Go to another instance, once, since this one did not take what came.
 
         Returns:
             Whether there was another one of the variant.
         """
-        self._load.on_unreachable()
+        self.unreachable()
         if self._moved:
             return False
         self._moved = True

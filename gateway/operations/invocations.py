@@ -303,7 +303,11 @@ class Invocations:
         else:
             length = None if head.chunked else stated_length(head.headers)
             request = ContainerRequest(TARGET, along, handed_on(first, answer, before, now), length)
-        return await self._ask(exchange, lease, request, admitted, now, place)
+        try:
+            return await self._ask(exchange, lease, request, admitted, now, place)
+        except ContainerUnreachable:  # no other instance has what this one has answered so far
+            lease.unreachable()
+            raise
 
     async def _ask(
         self,

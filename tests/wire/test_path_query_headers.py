@@ -13,6 +13,7 @@ DEFAULT = "/invocations-bidirectional-stream"
 PATH = "X-Amzn-SageMaker-Model-Invocation-Path"
 QUERY = "X-Amzn-SageMaker-Model-Query-String"
 VARIANT = "X-Amzn-SageMaker-Target-Variant"
+CONTAINER = "X-Amzn-SageMaker-Target-Container-Hostname"
 
 #: The longest of each that is taken.
 LONGEST_PATH = "/".join(["a" * 49, "b" * 50])
@@ -207,6 +208,26 @@ async def test_queries_that_are_refused(gateway_for, value):
 @pytest.mark.parametrize("value", BAD_VARIANTS, ids=ascii)
 async def test_variants_that_are_refused(gateway_for, value):
     await refuses(gateway_for, VARIANT, "variant", value, "InvalidTargetVariant")
+
+
+@pytest.mark.clause("4-7")
+@pytest.mark.parametrize("value", BAD_VARIANTS[:3], ids=ascii)
+async def test_containers_that_are_refused(gateway_for, value):
+    await refuses(*(gateway_for, CONTAINER, "container", value, "InvalidTargetContainerHostname"))
+
+
+@pytest.mark.parametrize("by", ["header", "query"])
+async def test_a_container_where_there_is_nothing_to_choose(gateway_for, by):
+    gateway = await gateway_for()
+    request = (
+        upgrade_request(headers=[f"{CONTAINER}: blue"])
+        if by == "header"
+        else upgrade_request(f"{STREAM_PATH}?container=blue")
+    )
+    response = await gateway.request(request)
+    assert response.status == 400
+    assert response.json["ErrorCode"] == "ContainerNotFound"
+    assert gateway.container.connections == []
 
 
 async def test_a_variant_that_the_endpoint_does_not_have(gateway_for):

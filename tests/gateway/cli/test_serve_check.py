@@ -49,6 +49,12 @@ def test_each_endpoint_has_a_line_with_what_would_run(checked, tmp_path):
         weight = 9
         [endpoints.several.variants.b]
         url = "http://h:2"
+        [[endpoints.pipeline.containers]]
+        hostname = "pre"
+        command = "./chat"
+        model_data = "model"
+        [[endpoints.pipeline.containers]]
+        url = "http://h:3"
     """
     code, output, errors = checked(text, "--endpoint", "line=./chat", "--port", "1")
     assert (code, errors) == (0, [])
@@ -61,6 +67,10 @@ def test_each_endpoint_has_a_line_with_what_would_run(checked, tmp_path):
             "with s3://bucket/model"
         ),
         f"several: a (weight 9): 1 instance of {program}, in {tmp_path}; b (weight 1): http://h:2",
+        (
+            f"pipeline: 1 instance of 2 containers, serial: pre: {program}, in {tmp_path}, "
+            f"with {tmp_path / 'model'}, container-2: http://h:3"
+        ),
         "line: 1 instance of ./chat",
     ]
 
@@ -86,6 +96,11 @@ def test_what_is_not_there_is_named_all_of_it(checked, tmp_path):
         command = "true"
         cwd = "nowhere"
         model_data = "nothing.tar.gz"
+        [[endpoints.c.containers]]
+        command = "true"
+        [[endpoints.c.containers]]
+        command = "./nobody"
+        model_data = "nothing.tar.gz"
     """
     code, output, errors = checked(text)
     assert (code, output) == (2, [])
@@ -97,6 +112,8 @@ def test_what_is_not_there_is_named_all_of_it(checked, tmp_path):
         "endpoints.a: nobody: there is no such program",
         "endpoints.b: nowhere: the folder in which 'true' is to run must be there",
         "endpoints.b.model_data: nothing.tar.gz: there is no such file or folder",
+        "endpoints.c.containers#2: nobody: there is no such program",
+        "endpoints.c.containers#2.model_data: nothing.tar.gz: there is no such file or folder",
     ]
 
 

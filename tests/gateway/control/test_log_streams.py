@@ -43,12 +43,28 @@ def test_a_stream_is_open_or_still_empty(there):
     assert there.stream(f"{GROUPS}echo", f"A/{NEW}") == (None, False)
 
 
+def test_each_of_several_containers_has_one(tmp_path):
+    container = f"{OLD}_pre"
+    PrintedFiles(tmp_path, container, "echo").append(b"x\n", 7)
+    both = an_instance(NEW, containers={"pre": "http://h:1", "model": "http://h:2"})
+    there = LogStreams.of(tmp_path, (an_endpoint("echo", a_variant(both)),))
+    assert there.streams(f"{GROUPS}echo") == {
+        f"A/{NEW}/pre": f"{NEW}_pre",
+        f"A/{NEW}/model": f"{NEW}_model",
+        f"A/{OLD}/pre": container,
+    }
+    printed, over = there.stream(f"{GROUPS}echo", f"A/{OLD}/pre")
+    with printed:
+        assert (printed.endpoint, over) == ("echo", True)
+    assert there.stream(f"{GROUPS}echo", f"A/{NEW}/model") == (None, False)
+
+
 @pytest.mark.parametrize(
     ("group", "name"),
     [
         ("a", "b-c/a-b-c-33333333"), ("a-b", "b/a-b-c-33333333"), ("echo", OLD),
         ("echo", f"A/../{OLD}"), ("echo", f"A/{OLD}.log"), ("a-b", f"A/{OLD}"),
-        ("echo", "A/echo-A-44444444"),
+        ("echo", "A/echo-A-44444444"), ("echo", f"A/{OLD}/pre"), ("echo", f"A/{OLD}/../x"),
     ],
 )  # fmt: skip
 def test_no_other_name_opens_one(there, group, name):

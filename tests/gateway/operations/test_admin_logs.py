@@ -137,6 +137,23 @@ async def test_of_several_each_line_says_whose_it_is(logs):
     assert await logs.all() == b"echo-A-1 | one\necho-A-1 | \necho-A-1 | two\necho-B-1 | xxx\n"
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("echo-A-1", b"echo-A-1_pre | one\necho-A-1_model | two\n"),
+        ("echo-A-1_model", b"two\n"),
+        ("echo-A-2", b"echo-A-2_pre | three\n"),
+    ],
+)
+async def test_an_instance_with_its_containers_or_one_of_them(logs, asked, expected):
+    names = ("echo-A-1_pre", "echo-A-1_model", "echo-A-2_pre", "echo-A-2_model")
+    logs.instances = dict.fromkeys(names, False)
+    for name, word in zip(names, (b"one", b"two", b"three"), strict=False):
+        logs.printed(name, word)
+    logs.ask(instance=asked)
+    assert await logs.all() == expected
+
+
 async def test_one_of_several(logs):
     logs.instances = {"echo-A-1": True, "echo-B-1": True}
     logs.printed("echo-A-1", b"one\n")

@@ -18,6 +18,7 @@ from partway.gateway.fleet.endpoints import (
     Place,
     Variant,
 )
+from partway.gateway.fleet.routing import Lease
 from partway.gateway.fleet.status import EndpointState
 from partway.gateway.operations.containers_asked import container_streamed, containers_asked
 from partway.gateway.streams.policy import StreamPolicy
@@ -259,6 +260,20 @@ async def test_who_is_silent_is_named(asking):
     response = await soon(running.request(request()))
     assert response.status == 424
     assert b"waiting for a response from container model" in response.body
+
+
+async def test_one_that_takes_no_connection_is_named_and_its_instance_looked_after(
+    asking, monkeypatch
+):
+    told = []
+    monkeypatch.setattr(Lease, "unreachable", lambda lease: told.append(lease.instance.id))
+    running, (pre, model) = await asking(adding(b""), adding(b""))
+    await model.__aexit__()
+    response = await soon(running.request(request()))
+    assert response.status == 424
+    assert b"from model with message" in response.body
+    assert len(told) == 1
+    assert [len(call.heads) for call in pre.calls if call.heads] == [1]
 
 
 async def test_the_one_that_is_named_and_no_other(asking):

@@ -320,6 +320,27 @@ stop_timeout = 2
 environment = { VERSION = "%d", ON_SIGTERM = "ignore" }
 """
 
+#: An instance of two containers.
+SEVERAL = """
+data_dir = "data"
+
+[endpoints.a]
+stop_timeout = 2
+environment = { VERSION = "%d" }
+
+[[endpoints.a.containers]]
+hostname = "first"
+image = "docker://tried:1"
+pull = "never"
+model_data = "model.tar.gz"
+
+[[endpoints.a.containers]]
+hostname = "second"
+image = "docker://tried:1"
+pull = "never"
+model_data = "model.tar.gz"
+"""
+
 #: Nothing here takes this long, in seconds, on a busy machine.
 PATIENCE = 120
 
@@ -327,9 +348,10 @@ PATIENCE = 120
 class Gateway:
     """``partway serve`` with an image, in a folder, and what the engine runs for it."""
 
-    def __init__(self, folder: Path, engine: Engine) -> None:
+    def __init__(self, folder: Path, engine: Engine, settings: str) -> None:
         self.folder = folder
         self.engine = engine
+        self.settings = settings
         (folder / "weights").write_text("1 2 3")
         with tarfile.open(folder / "model.tar.gz", "w:gz") as model:
             model.add(folder / "weights", "weights")
@@ -337,7 +359,7 @@ class Gateway:
         self.process: subprocess.Popen[bytes]
 
     def write(self, version: int) -> None:
-        (self.folder / "partway.toml").write_text(SETTINGS % version)
+        (self.folder / "partway.toml").write_text(self.settings % version)
 
     def start(self) -> None:
         words = ("serve", "--port", "0", "--config", self.folder / "partway.toml")
@@ -382,8 +404,8 @@ class Gateway:
 
 
 @pytest.fixture
-def gateway(engine: Engine, tmp_path: Path) -> Iterator[Gateway]:
-    gateway = Gateway(tmp_path, engine)
+def gateway(engine: Engine, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path, engine, getattr(request, "param", SETTINGS))
     gateway.start()
     yield gateway
     gateway.process.kill()
@@ -415,6 +437,29 @@ def test_whatever_a_killed_gateway_did_its_containers_go_on_or_end(gateway):
     gateway.process.send_signal(signal.SIGTERM)
     gateway.kill()  # while they are stopped
     gateway.comes_up()
+
+    gateway.process.send_signal(signal.SIGTERM)
+    assert gateway.process.wait(PATIENCE) == 0
+    assert gateway.containers() == set(), "an orderly end leaves nothing"
+
+
+@pytest.mark.parametrize("gateway", [SEVERAL], indirect=True, ids=["several"])
+def test_so_do_those_of_one_instance_together(gateway):
+    gateway.until(bool)
+    gateway.kill()  # while they start
+    serving = gateway.comes_up()
+    names = gateway.engine.docker("inspect", "--format", "{{.Config.Hostname}}", *serving).split()
+    assert sorted(names) == ["first", "second"]
+
+    gateway.kill()  # while they serve
+    assert gateway.comes_up() == serving, "nothing was started anew"
+
+    gateway.kill()
+    gateway.engine.docker("kill", min(serving))
+    assert len(gateway.comes_up() & serving) == 1, "the one that was left, and another"
+
+    gateway.engine.docker("kill", min(gateway.containers()))
+    gateway.until(lambda found: len(found) == 2 and not found & serving)
 
     gateway.process.send_signal(signal.SIGTERM)
     assert gateway.process.wait(PATIENCE) == 0
