@@ -12,7 +12,7 @@ import orjson
 
 from partway.protocol.media.batches import Numbers
 from partway.protocol.media.faults import UnsupportedMedia
-from partway.protocol.media.number_text import json_rows
+from partway.protocol.media.number_text import json_rows, json_text
 from partway.protocol.media.record_schema import Record
 from partway.protocol.media.recordio import framed
 from partway.protocol.media.records import put_tensor
@@ -83,8 +83,8 @@ def encode_answers(answers: AnswerColumns, media_type: str) -> bytes:
 def _texts(column: Numbers) -> list[str]:
     """Each answer's numbers as JSON has them: ``5.0``, or ``[5.0,1.0]``."""
     if column.ndim == 1:
-        return json_rows(column).decode()[1:-1].split(",")
-    return [f"[{each}]" for each in json_rows(column).decode()[2:-2].split("],[")]
+        return json_text(column).decode()[1:-1].split(",")
+    return [f"[{each.decode()}]" for each in json_rows(column)]
 
 
 def _objects(answers: AnswerColumns) -> list[str]:

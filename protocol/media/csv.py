@@ -10,7 +10,7 @@ from partway.protocol.media.decoding import Tabular
 from partway.protocol.media.encoding import ROWS_AT_ONCE, RecordEncoder, check_finite
 from partway.protocol.media.faults import Malformed
 from partway.protocol.media.lines import LineDecoder
-from partway.protocol.media.number_text import comma_separated, json_rows, number
+from partway.protocol.media.number_text import comma_separated, json_rows, number, number_lines
 
 
 class CsvDecoder(LineDecoder):
@@ -26,15 +26,9 @@ class CsvDecoder(LineDecoder):
         self._label_size = label_size
 
     def _read(self, piece: bytes, line: int) -> Batch:
-        lines = piece.split(b"\n")
-        columns = {each.count(b",") + 1 for each in lines}
-        numbers = None
-        if len(columns) == 1 and self._is_fitting(*columns):
-            flat = comma_separated(piece.replace(b"\n", b","))
-            if flat is not None:
-                numbers = flat.reshape(len(lines), -1)
-        if numbers is None:
-            numbers = self._one_by_one(lines, line)
+        numbers = number_lines(piece)
+        if numbers is None or not self._is_fitting(numbers.shape[1]):
+            numbers = self._one_by_one(piece.split(b"\n"), line)
         size = self._label_size
         self._check_width(numbers.shape[1] - size, self.records, line)
         labels = numbers[:, :size] if size else None
@@ -94,14 +88,14 @@ class CsvEncoder(RecordEncoder):
 
     def encode(self, batch: Batch) -> bytes:
         check_finite(batch)
-        lines = []
+        text = []
         for start in range(0, len(batch), ROWS_AT_ONCE):
             rows = batch.dense(start, start + ROWS_AT_ONCE)
             if batch.labels is not None:
                 labels = batch.labels[start : start + ROWS_AT_ONCE]
                 rows = np.concatenate([labels, rows], axis=1)
-            lines.append(json_rows(rows)[2:-2].replace(b"],[", b"\n") + b"\n")
-        return b"".join(lines)
+            text.append(b"\n".join([*json_rows(rows), b""]))
+        return b"".join(text)
 
     def finish(self) -> bytes:
         return b""

@@ -115,7 +115,8 @@ def encode(batch: Batch, content_type: str) -> bytes:
         CannotWrite: the format has no place for something that the records have.
     """
     encoder = format_of(content_type).encoder()
-    return encoder.encode(batch) + encoder.finish()
+    body, end = encoder.encode(batch), encoder.finish()
+    return body + end if end else body
 
 
 def _label_size(asked: MediaType) -> int:

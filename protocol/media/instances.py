@@ -15,7 +15,7 @@ import orjson
 from numpy.typing import NDArray
 
 from partway.protocol.media.batches import Batch, SparseRows
-from partway.protocol.media.encoding import CannotWrite
+from partway.protocol.media.encoding import ROWS_AT_ONCE, CannotWrite
 from partway.protocol.media.number_text import json_rows
 from partway.protocol.media.tensors import TensorRow, tensor_row
 
@@ -79,14 +79,17 @@ def plain_rows(records: list[Any], text: bytes) -> NDArray[np.float64] | None:
     """
     try:
         if "features" in records[0]:
-            rows, names = [each["features"] for each in records], 1
+            rows, names = [each["features"] for each in records], '"features"'
         else:
-            rows, names = [each["data"]["features"]["values"] for each in records], 3
+            names = '"data" "features" "values"'
+            rows = [each["data"]["features"]["values"] for each in records]
     except (KeyError, TypeError):
         return None
-    # A member that is unknown or comes twice has a name, in quotes, and so do strings.
-    if text.count(b'"') != 2 * names * len(records) or b"true" in text or b"false" in text:
-        return None
+    # A member that is unknown or comes twice has a name, in quotes, and a string has them too. Of
+    # JSON's words these two are numbers to Python.
+    for sign in ('"', "u", "l"):
+        if _count(text, sign.encode()) != names.count(sign) * len(records):
+            return None
     if {*map(type, rows)} != {list} or len({*map(len, rows)}) != 1 or not rows[0]:
         return None
     numbers = array("d")
@@ -95,6 +98,11 @@ def plain_rows(records: list[Any], text: bytes) -> NDArray[np.float64] | None:
     except TypeError:
         return None
     return np.frombuffer(numbers).reshape(len(rows), -1)
+
+
+def _count(text: bytes, sign: bytes) -> int:
+    """As often as a byte that is rare; ``bytes.count`` looks at each byte by itself."""
+    return len(text) - len(text.replace(sign, b""))
 
 
 # --- One at a time -------------------------------------------------------------------------------
@@ -214,8 +222,8 @@ def _no_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
 # --- Writing -------------------------------------------------------------------------------------
 
 
-def instances_text(batch: Batch, between: bytes) -> bytes:
-    """Records as JSON, the shortest layout that each fits into.
+def instances_text(batch: Batch, between: bytes) -> list[bytes]:
+    """Records as JSON, the shortest layout that each fits into; in pieces of one text.
 
     Args:
         batch: records of finite numbers.
@@ -227,10 +235,14 @@ def instances_text(batch: Batch, between: bytes) -> bytes:
         or batch.metadata
         or batch.configurations
     ):
-        return between.join([_one_text(batch, row) for row in range(len(batch))])
+        return [between.join([_one_text(batch, row) for row in range(len(batch))])]
     begin, end = b'{"features": [', b"]}"
-    rows = json_rows(batch.features)[2:-2].replace(b"],[", end + between + begin)
-    return begin + rows + end
+    text = [begin]
+    for start in range(0, len(batch), ROWS_AT_ONCE):
+        rows = json_rows(batch.features[start : start + ROWS_AT_ONCE])
+        text += [(end + between + begin).join(rows), end + between + begin]
+    text[-1] = end
+    return text
 
 
 def _one_text(batch: Batch, row: int) -> bytes:

@@ -300,7 +300,7 @@ class JsonEncoder(RecordEncoder):
         self._configuration = self._configuration or batch.configuration
         before = b", " if self._begun else b'{"instances": ['
         self._begun = True
-        return before + instances_text(batch, b", ")
+        return b"".join([before, *instances_text(batch, b", ")])
 
     def finish(self) -> bytes:
         before = b"" if self._begun else b'{"instances": ['

@@ -13,7 +13,7 @@ from partway.protocol.media.decoding import Tabular
 from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
 from partway.protocol.media.faults import Malformed
 from partway.protocol.media.lines import LineDecoder
-from partway.protocol.media.number_text import comma_separated, json_rows, number
+from partway.protocol.media.number_text import comma_separated, json_text, number
 from partway.protocol.media.tensors import checked_keys
 
 _TO_COMMAS: Final = bytes.maketrans(b" :\n", b",,,")
@@ -155,4 +155,4 @@ class LibsvmEncoder(RecordEncoder):
 
 
 def _texts(numbers: NDArray[Any]) -> list[str]:
-    return json_rows(numbers).decode()[1:-1].split(",") if len(numbers) else []
+    return json_text(numbers).decode()[1:-1].split(",") if len(numbers) else []

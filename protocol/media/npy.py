@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.lib import format as npy
 
-from partway.protocol.limits import KIB, MAX_RECORD_BYTES, MEDIA_PIECE
+from partway.protocol.limits import KIB, MAX_RECORD_BYTES
 from partway.protocol.media.batches import Batch, Numbers
 from partway.protocol.media.decoding import RecordDecoder, Tabular
 from partway.protocol.media.encoding import RecordEncoder, check_labels
@@ -39,18 +39,43 @@ class NpyDecoder(RecordDecoder):
         self._in_columns = False
         self._rows = 0
         self._wide = 0
+        #: Bytes that are still to come, and how many of them make records whole.
+        self._left = 0
+        self._unit = 1
 
     def feed(self, data: bytes) -> Iterator[Batch]:
-        for start in range(0, len(data), MEDIA_PIECE):
-            self._held += data[start : start + MEDIA_PIECE]
-            if self._dtype is None and not self._read_header():
-                continue
-            yield from self._whole_rows()
+        rest = memoryview(data)
+        if self._dtype is None:
+            known = len(self._held)
+            self._held += rest[: _PREFIX + _MAX_HEADER + 4]
+            begin = self._read_header()
+            if not begin:
+                return
+            self._held.clear()
+            rest = rest[begin - known :]
+        is_over = len(rest) > self._left
+        rest = rest[: self._left]
+        self._left -= len(rest)
+        # What has begun before is made whole by itself; whole rows are left where they are.
+        missing = min(self._unit - len(self._held), len(rest)) if self._held else 0
+        self._held += rest[:missing]
+        if len(self._held) == self._unit:
+            yield self._batch(bytes(self._held))
+            self._held.clear()
+        whole = len(rest) - (len(rest) - missing) % self._unit
+        if whole > missing:
+            yield self._batch(rest[missing:whole])
+        self._held += rest[whole:]
+        if is_over:
+            raise Malformed(
+                f"there are bytes after the array; it must end with its {self._rows} rows, as its "
+                "header says"
+            )
 
     def finish(self) -> Iterator[Batch]:
         if self._dtype is None:
             raise Malformed("the body is cut in its header, or is no .npy file")
-        if self.records < self._rows or self._held:
+        if self._left:
             raise Malformed(
                 f"the array is cut; it must have {self._rows} rows of {self._wide} numbers, as its "
                 "header says",
@@ -59,15 +84,19 @@ class NpyDecoder(RecordDecoder):
         self._check_some()
         yield from ()
 
-    def _read_header(self) -> bool:
-        """Read the header once it is whole; all it says is judged before a number is read."""
+    def _read_header(self) -> int:
+        """Read the header once it is whole; all it says is judged before a number is read.
+
+        Returns:
+            How long it is; 0 if it is not whole.
+        """
         held = self._held
         if not npy.MAGIC_PREFIX.startswith(bytes(held[: len(npy.MAGIC_PREFIX)])):
             raise Malformed(
                 "the body must begin as .npy files do, with the bytes 93 4e 55 4d 50 59"
             )
         if len(held) < _PREFIX:
-            return False
+            return 0
         version = (held[6], held[7])
         if version not in _VERSIONS:
             raise Malformed(
@@ -75,17 +104,16 @@ class NpyDecoder(RecordDecoder):
             )
         count = 2 * version[0]
         if len(held) < _PREFIX + count:
-            return False
+            return 0
         length = int.from_bytes(held[_PREFIX : _PREFIX + count], "little")
         if length > _MAX_HEADER:
             raise Malformed(f"the header has {length} bytes; it must have at most {_MAX_HEADER}")
         begin = _PREFIX + count + length
         if len(held) < begin:
-            return False
+            return 0
         shape, self._in_columns, dtype = _header(bytes(held[_PREFIX + count : begin]))
-        self._held = held[begin:]
         self._judge(shape, dtype)
-        return True
+        return begin
 
     def _judge(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         if dtype.kind not in "fiub" or dtype.itemsize > 8:
@@ -102,30 +130,20 @@ class NpyDecoder(RecordDecoder):
         if self._rows:
             self._check_width(self._wide, 0)
         whole = self._rows if self._in_columns else 1
-        if whole * self._wide * dtype.itemsize > MAX_RECORD_BYTES:
+        self._unit = max(whole * self._wide * dtype.itemsize, 1)
+        if self._unit > MAX_RECORD_BYTES:
             raise OverLimit(
                 f"{'an array by columns' if self._in_columns else 'a record'} must be at most "
                 f"{MAX_RECORD_BYTES} bytes: send a smaller one"
             )
+        self._left = self._rows * self._wide * dtype.itemsize
         self._dtype = dtype
 
-    def _whole_rows(self) -> Iterator[Batch]:
-        assert self._dtype is not None, "the header was read"
-        left = self._rows - self.records
-        size = self._wide * self._dtype.itemsize
-        rows = min(len(self._held) // size, left) if left else 0
-        if self._in_columns and rows < left:
-            rows = 0
-        if rows:
-            numbers = np.frombuffer(bytes(self._held[: rows * size]), self._dtype)
-            del self._held[: rows * size]
-            array = numbers.reshape(self._wide, rows).T if self._in_columns else numbers
-            yield self._judged(Batch(_native(array.reshape(rows, -1)), first=self.records))
-        if self.records == self._rows and self._held:
-            raise Malformed(
-                f"there are bytes after the array; it must end with its {self._rows} rows, as its "
-                "header says"
-            )
+    def _batch(self, data: bytes | memoryview) -> Batch:
+        numbers = np.frombuffer(data, self._dtype)
+        if self._in_columns:
+            numbers = numbers.reshape(self._wide, self._rows).T
+        return self._judged(Batch(_native(numbers.reshape(-1, self._wide)), first=self.records))
 
 
 def _header(text: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -160,7 +178,11 @@ class NpyEncoder(RecordEncoder):
         return b""
 
     def finish(self) -> bytes:
+        rows = sum(map(len, self._rows))
+        width = self._rows[0].shape[1] if self._rows else 0
+        dtype = np.result_type(*self._rows) if self._rows else np.dtype(np.float64)
         file = io.BytesIO()
-        rows = np.concatenate(self._rows) if self._rows else np.empty((0, 0))
-        npy.write_array(file, np.ascontiguousarray(rows), allow_pickle=False)
-        return file.getvalue()
+        shape = {"descr": dtype.str, "fortran_order": False, "shape": (rows, width)}
+        npy.write_array_header_1_0(file, shape)
+        data = [np.ascontiguousarray(each, dtype).data for each in self._rows]
+        return b"".join([file.getvalue(), *data])

@@ -29,10 +29,12 @@ from partway.protocol.envelopes import EnvelopeError, JsonEnvelope, MsgpackEnvel
 from partway.protocol.errors import IncompleteSignature, MissingAuthenticationToken
 from partway.protocol.eventstream import Decoder, EventStreamError
 from partway.protocol.frame_codec import FrameDecoder, FrameError
+from partway.protocol.media import MediaFault
 from partway.protocol.part_events import EventFault, RequestEvents, ResponseEvents
 from partway.protocol.sigv4 import SignableRequest, read_claim
 from tests import event_factory as events
 from tests import frame_factory as frames
+from tests.fuzz.media_bodies import bodies, decoding
 
 #: Of a frame, a part and a message in these runs: small, so that mutations reach the limits.
 LIMIT = 4096
@@ -366,6 +368,8 @@ def targets() -> list[Target]:
                           b"X-Amz-Security-Token: abc\n" + _AUTHORIZATION,
                           b"/\n" + _PRESIGNED + b"\nhost: a", b"/\na=b&c=%20\nhost: a"],
                _claims, (IncompleteSignature, MissingAuthenticationToken)),
+        *(Target(media_type, seeds, decoding(media_type), (MediaFault,))
+          for media_type, seeds in bodies().items()),
     ]  # fmt: skip
 
 

@@ -46,6 +46,8 @@ def test_what_else_a_record_has():
         # As AWS's page has it, a brace too few.
         (b'{"features": [1]}\n{ "data": { "features": { "values": [ 1.5 ] } }\n{"features": [2]}',
          "record 1 (line 2): the line is not JSON: Expecting ',' delimiter at column 48"),
+        (b'{"features": [1]\r\n{"features": [1]}',
+         "record 0 (line 1): the line is not JSON: Expecting ',' delimiter at column 17"),
         (b'{"features": [1\n2]}', ("record 0 (line 1): the line is not JSON: Expecting ',' "
                                   "delimiter at column 16")),
         (b'{"features": [1]},{"features": [1]}\n{"features": [1\n,2]}',
