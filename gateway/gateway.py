@@ -17,11 +17,14 @@ from partway.gateway.access.authentication import (
 )
 from partway.gateway.access.principals import Principals
 from partway.gateway.arns import Arns
+from partway.gateway.asynchronous.service import AsyncService
 from partway.gateway.clock import LoopClock
+from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.deployments import Deployments
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.endpoints import EndpointOperations
+from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.logs import LogOperations
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Resources
@@ -36,6 +39,7 @@ from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.invoke import InvokeEndpoint
+from partway.gateway.operations.invoke_async import InvokeEndpointAsync
 from partway.gateway.operations.response_stream import ResponseStream
 from partway.gateway.operations.status import Status
 from partway.gateway.requests.connections import ContainerConnections
@@ -53,7 +57,7 @@ from partway.gateway.serving.routes import Route
 from partway.gateway.serving.strangers import Strangers
 from partway.gateway.settings import Settings
 from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.store import Store
+from partway.gateway.store.store import Store, StoreError
 from partway.gateway.streams.registry import Streams
 
 log = logging.getLogger("partway.gateway")
@@ -128,6 +132,8 @@ class Gateway:
         def forget_others(endpoints: Collection[str]) -> None:
             for each in (self.streams.metrics, request_metrics, fleet_metrics):
                 each.keep_only(endpoints)
+            if self._asynchronous is not None:
+                self._asynchronous.keep_only(endpoints)
 
         self.fleet.on_end = forget_others
         arns = Arns(settings.region, settings.account)
@@ -142,9 +148,9 @@ class Gateway:
         self._resources = Resources(self.store, LoopClock())
         folder = None if data is None else data.logs
         logs = LogOperations(folder, self.fleet.describe, arns, LoopClock())
+        kept_out = (*kept_out, *_own_files(settings, data))
         self.endpoint_keeper = EndpointKeeper(
-            *(self._resources, self.fleet, settings, LoopClock(), wall_clock),
-            kept_out=(*kept_out, *_own_files(settings, data)),
+            *(self._resources, self.fleet, settings, LoopClock(), wall_clock), kept_out=kept_out
         )
         operations = EndpointOperations(
             self._resources,
@@ -153,11 +159,38 @@ class Gateway:
             router,
             wall_clock,
         )
+        results = LocalRoots(settings.local_results, kept_out, "local_results")
+        planning = self.endpoint_keeper.planning
         self._control = ControlPlane(
             *(self._resources, arns, wall_clock, LoopClock()),
             further=operations.operations,
-            is_local=self.endpoint_keeper.planning.allows_path,
+            is_local=planning.allows_path,
             beside=logs.routes,
+            async_rules=AsyncRules(results, settings.topics),
+        )
+        config_of = self.endpoint_keeper.async_config_of
+        self._asynchronous = None
+        if data is not None:
+            self._asynchronous = AsyncService(
+                settings,
+                data.requests,
+                self.store,
+                invocations,
+                config_of,
+                router.instances_of,
+                lambda: planning.local_roots,
+                results,
+                self.streams.metrics.registry,
+                LoopClock(),
+                wall_clock,
+            )
+        invoke_async = InvokeEndpointAsync(
+            None if self._asynchronous is None else self._asynchronous.worker,
+            config_of,
+            lambda name: name in router.table,
+            planning.allows_path,
+            arns,
+            wall_clock,
         )
         self.deployments = Deployments(self._control, self._resources, self.endpoint_keeper)
         self.routes = (
@@ -165,6 +198,7 @@ class Gateway:
             *BidirectionalStream(router, self.streams, wall_clock, dialler, arns).routes,
             *InvokeEndpoint(invocations).routes,
             *ResponseStream(invocations, self.streams).routes,
+            *invoke_async.routes,
             *further_routes,
             *self._control.routes,
         )
@@ -220,8 +254,12 @@ class Gateway:
         attached_only = all(each.is_attached for each in endpoints)
         self.fleet.is_ready = attached_only and not self.endpoint_keeper.found
         try:
+            if self._asynchronous is not None:
+                await self._asynchronous.start()
             listening = await self._listen()
-        except OSError:
+        except (OSError, StoreError):
+            if self._asynchronous is not None:
+                await self._asynchronous.drain(0)
             await self._stop_fleet()
             raise
         self._repeated.open()
@@ -266,6 +304,8 @@ class Gateway:
         """Cut the drain short: a second signal."""
         self.streams.hasten()
         self.requests.hasten()
+        if self._asynchronous is not None:
+            self._asynchronous.hasten()
         self.fleet.hasten()
 
     async def drain(self) -> None:
@@ -292,6 +332,8 @@ class Gateway:
                 self.streams.drain(settings.shutdown_grace, settings.shutdown_spread)
             )
             draining.create_task(self.requests.drain(settings.shutdown_grace))
+            if self._asynchronous is not None:
+                draining.create_task(self._asynchronous.drain(settings.shutdown_grace))
         self._connections.close()
         self._listener.stop()
         async with asyncio.TaskGroup() as servers:

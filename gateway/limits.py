@@ -71,6 +71,11 @@ OBJECT_RETRIES: Final = 2
 #: Bytes of a body that are handed on at least, but for its end: 64 KiB in OBJECT_PAUSE are 1 KB/s.
 OBJECT_PIECE: Final = 64 * KIB
 
+#: To put a file there, beside OBJECT_PAUSE: at least so many bytes in a second; of a large one so
+#: many parts of 5 MiB are held and sent at a time (boto3: ten parts of 8 MiB).
+OBJECT_PUT_RATE: Final = 1 * MIB
+OBJECT_PARTS_AT_ONCE: Final = 2
+
 # --- Buffers -------------------------------------------------------------------------------------
 
 #: Part bytes the Python client holds for a caller that does not iterate; then it stops reading.

@@ -1,4 +1,4 @@
-"""Files at ``s3://bucket/key``: looked up, listed and read, on S3 and on what speaks as it does.
+"""Files at ``s3://bucket/key``: looked up, listed, read and put, on S3 and on what speaks as it.
 
 Through obstore: one wheel without dependencies (6 MB packed, 15 MB on disk, 30 ms to import), where
 s3fs pins a botocore older than boto3's, and boto3 is synchronous. It signs, tries again, and goes
@@ -16,6 +16,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,8 +24,10 @@ from partway.gateway.clock import Clock
 from partway.gateway.dialling import is_loopback
 from partway.gateway.limits import (
     OBJECT_CONNECT_TIMEOUT,
+    OBJECT_PARTS_AT_ONCE,
     OBJECT_PAUSE,
     OBJECT_PIECE,
+    OBJECT_PUT_RATE,
     OBJECT_RETRIES,
 )
 from partway.gateway.waiting import time_limit
@@ -47,7 +50,7 @@ _T = TypeVar("_T")
 
 
 class ObjectFilesError(Exception):
-    """A file at ``s3://`` cannot be read; says which, why, and what to do.
+    """A file at ``s3://`` cannot be read or put; says which, why, and what to do.
 
     Args:
         reason: what it says.
@@ -166,22 +169,51 @@ class ObjectFiles:
                 passing=True,
             )
 
+    async def put(self, key: str, content: bytes | Path, size: int, content_type: str = "") -> None:
+        """Put a file there, whole or not at all; in the place of the one that has its key.
+
+        Args:
+            key: its whole key.
+            content: all of it, or a file that it is in.
+            size: bytes of it, by which it has its time.
+            content_type: what it is; empty if that is not known.
+
+        Raises:
+            ObjectFilesError: it is not there, or that is not known in time.
+        """
+        import obstore
+
+        store = await self._store()
+        await self._soon(
+            key,
+            lambda: obstore.put_async(
+                store,
+                key,
+                content,
+                attributes={"Content-Type": content_type} if content_type else None,
+                max_concurrency=OBJECT_PARTS_AT_ONCE,
+            ),
+            OBJECT_PAUSE + size / OBJECT_PUT_RATE,
+        )
+
     async def _store(self) -> S3Store:
         if self._opened is None:
             # On a thread, with the library's import: the system's roots for TLS are read here.
             self._opened = await asyncio.to_thread(_open, self._bucket)
         return self._opened
 
-    async def _soon(self, key: str, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """What comes within the time that nothing may come for."""
+    async def _soon(
+        self, key: str, ask: Callable[[], Awaitable[_T]], seconds: float = OBJECT_PAUSE
+    ) -> _T:
+        """What comes in time: unless another is given, that in which nothing may come."""
         from obstore.exceptions import BaseError
 
         try:
-            async with time_limit(self._clock, OBJECT_PAUSE):
+            async with time_limit(self._clock, seconds):
                 return await ask()
         except TimeoutError:
             raise ObjectFilesError(
-                f"{self._url(key)}: nothing has come from {_endpoint()} for {OBJECT_PAUSE:g} s; "
+                f"{self._url(key)}: nothing has come from {_endpoint()} for {seconds:g} s; "
                 "is it overloaded, or the network broken?",
                 passing=True,
             ) from None
@@ -218,7 +250,8 @@ class ObjectFiles:
         elif status in (401, 403):
             reason = (
                 f"{endpoint} denies access ({code or status}); the credentials must be right, and "
-                "allowed to s3:GetObject, for a prefix to s3:ListBucket too"
+                "allowed to s3:GetObject, for a prefix to s3:ListBucket too, and to put files "
+                "there to s3:PutObject"
             )
         elif status:
             reason, passing = f"{endpoint} answered {status} {code}".rstrip(), status >= 500

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_origin
 
+from partway.gateway.asynchronous.limits import MOST_WAITING, SPOOL_QUOTA, WAITING_REQUESTS
 from partway.gateway.configuration.expected import (
     FilePath,
     Flag,
@@ -37,7 +38,14 @@ from partway.gateway.configuration.expected import (
 from partway.gateway.configuration.messages import SettingsError, error_of
 from partway.gateway.configuration.reader import Document, checked, read_toml
 from partway.gateway.dialling import is_loopback
-from partway.gateway.endpoint_settings.callers import OF_THE_PLATFORM, Variables, check_roots
+from partway.gateway.endpoint_settings.callers import (
+    OF_THE_PLATFORM,
+    Topic,
+    Variables,
+    Webhook,
+    check_results,
+    check_roots,
+)
 from partway.gateway.endpoint_settings.flags import endpoint_of_flag
 from partway.gateway.endpoint_settings.reading import (
     Surroundings,
@@ -52,6 +60,7 @@ from partway.gateway.endpoint_settings.tables import (
     InstanceTable,
     Name,
 )
+from partway.gateway.files import user_data_folder
 from partway.gateway.fleet.commands import program_of
 from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, Program
 from partway.gateway.fleet.limits import MODEL_DATA_QUOTA
@@ -127,6 +136,8 @@ class _TopLevel:
     shutdown_hard: _Seconds = limits.SHUTDOWN_HARD
     data_dir: FolderPath | None = None
     model_data_quota: Size = MODEL_DATA_QUOTA
+    max_async_requests: Annotated[int, whole(1, MOST_WAITING, "requests")] = WAITING_REQUESTS
+    async_quota: Size = SPOOL_QUOTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +145,11 @@ class ApiTable:
     """``[api]``: what callers of the API may have of this machine."""
 
     local_roots: Annotated[tuple[FolderPath, ...], array("an array of folders' paths")] = ()
+    local_results: Annotated[tuple[FolderPath, ...], array("an array of folders' paths")] = ()
     environment: Annotated[tuple[Variables, ...], array("an array of variables' names")] = (
         OF_THE_PLATFORM
     )
+    topics: dict[Topic, Webhook] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +215,13 @@ class Settings(_TopLevel):
         shutdown_hard: for their last bytes.
         data_dir: folder of what the gateway keeps; None for one of the user's, by the port.
         model_data_quota: bytes of all model data that is kept at a time.
+        max_async_requests: asynchronous requests that have not come to their end.
+        async_quota: bytes of their bodies and answers on disk.
         endpoints: the endpoints.
         images: commands that stand for images, by the images' names.
         local_roots: folders below which callers of the API may name files.
+        local_results: folders below which they may have answers put.
+        topics: webhooks of topics, which hear of asynchronous requests' ends, by the topics' ARNs.
         api_environment: patterns of the variables that callers of the API may give to programs.
         policy: of the streams of endpoints that are not of the settings.
         times: of those endpoints' instances.
@@ -213,6 +230,8 @@ class Settings(_TopLevel):
     endpoints: tuple[Endpoint, ...] = ()
     images: Mapping[str, Program] = field(default_factory=dict)
     local_roots: tuple[Path, ...] = ()
+    local_results: tuple[Path, ...] = ()
+    topics: Mapping[str, str] = field(default_factory=dict)
     api_environment: tuple[str, ...] = OF_THE_PLATFORM
     policy: StreamPolicy = field(default_factory=StreamPolicy)
     times: InstanceTimes = field(default_factory=InstanceTimes)
@@ -231,6 +250,11 @@ class Settings(_TopLevel):
     def gathered_bytes_of_one(self) -> int:
         """How many bytes of bodies one address, or one access key, may have held."""
         return _share(self.max_gathered_bytes)
+
+    @property
+    def async_requests_of_one(self) -> int:
+        """How many asynchronous requests one endpoint, or one principal, may have."""
+        return _share(self.max_async_requests)
 
     @property
     def connections_per_address(self) -> int:
@@ -337,12 +361,18 @@ def load(
         endpoints=tuple(endpoints.values()),
         images=around.images,
         local_roots=tuple(_placed(root, folder) for root in file.api.local_roots),
+        local_results=tuple(_placed(each, folder) for each in file.api.local_results),
+        topics=file.api.topics,
         api_environment=file.api.environment,
         policy=around.policy,
         times=around.times,
     )
     settings.check()
     check_roots(settings.local_roots)
+    check_roots(settings.local_results, "local_results")
+    own = (settings.data_dir, user_data_folder(environment), config)
+    apart = (*settings.local_roots, *(each for each in own if each is not None))
+    check_results(settings.local_results, apart)
     return settings
 
 

@@ -352,7 +352,7 @@ FLOORS = (
     {"serving"},
     {"requests", "streams"},
     {"fleet"},
-    {"changed_settings", "control", "endpoint_settings", "operations", "settings"},
+    {"asynchronous", "changed_settings", "control", "endpoint_settings", "operations", "settings"},
     {"gateway"},
     {"reloading", "workbench"},
     {"cli"},

@@ -151,6 +151,22 @@ _DEPLOYMENT: Final[Mapping[str, Covered]] = {
     "AutoRollbackConfiguration": _refused("there are no alarms; what does not come up rolls back"),
 }
 
+_ASYNC_OUTPUT: Final[Mapping[str, Covered]] = {
+    "S3OutputPath": Covered(Handling.DONE, "at s3://, or below local_results; it must be given"),
+    "S3FailurePath": _DONE,
+    "KmsKeyId": _KEY,
+    **_below(
+        "NotificationConfig",
+        {
+            "SuccessTopic": Covered(Handling.DONE, "one that [api.topics] has a webhook for"),
+            "ErrorTopic": Covered(Handling.DONE, "one that [api.topics] has a webhook for"),
+            "IncludeInferenceResponseIn": _refused(
+                "notices say where the answer is, and do not repeat it", []
+            ),
+        },
+    ),
+}
+
 _LIST: Final = dict.fromkeys(
     (
         "NameContains", "SortBy", "SortOrder", "MaxResults", "NextToken", "CreationTimeBefore",
@@ -185,7 +201,13 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
         ),
         "Tags": _DONE,
         "KmsKeyId": _KEY,
-        "AsyncInferenceConfig": _refused("requests are not answered asynchronously yet"),
+        **_below(
+            "AsyncInferenceConfig",
+            {
+                **_below("ClientConfig", {"MaxConcurrentInvocationsPerInstance": _DONE}),
+                **_below("OutputConfig", _ASYNC_OUTPUT),
+            },
+        ),
         "ExplainerConfig": _refused("predictions are not explained"),
         "ShadowProductionVariants": _refused("traffic is not copied to a shadow", []),
         "ExecutionRoleArn": _ROLE,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.json_rpc import Answer, ControlOperation
@@ -21,10 +22,12 @@ class EndpointConfigOperations:
 
     Args:
         catalogue: where they are, and the models that they name.
+        async_rules: what they may say of asynchronous requests.
     """
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, async_rules: AsyncRules) -> None:
         self._catalogue = catalogue
+        self._async_rules = async_rules
 
     @property
     def operations(self) -> Mapping[str, ControlOperation]:
@@ -53,6 +56,7 @@ class EndpointConfigOperations:
         name = members["EndpointConfigName"]
         arn = self._catalogue.allowed(identity, "CreateEndpointConfig", _KIND, name)
         tags = new_tags(members, identity, arn)
+        self._async_rules.check(members, identity)
         variants = [self._variant(each) for each in members["ProductionVariants"]]
         asked_for = {key: value for key, value in members.items() if key != "Tags"}
         asked_for["ProductionVariants"] = variants

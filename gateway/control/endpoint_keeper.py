@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.control.endpoint_records import CHANGING, SETTLED, EndpointRecord
 from partway.gateway.control.limits import PLANS_AT_ONCE, RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
@@ -123,6 +124,21 @@ class EndpointKeeper:
         if status.state is EndpointState.FAILED:
             return status.state, status.reason
         return status.state, record.reason
+
+    def async_config_of(self, name: str) -> AsyncConfig | None:
+        """What an endpoint of the API says of asynchronous requests.
+
+        Returns:
+            None if there is no such endpoint, or it is set aside or being deleted, or it says
+            nothing of them.
+        """
+        resource = self.find(name)
+        if resource is None or resource.name != name:
+            return None
+        record = self.record_of(resource)
+        if record.state is EndpointState.DELETING:
+            return None
+        return AsyncConfig.of(record.plan.config)
 
     # --- What there is to be ---------------------------------------------------------------------
 

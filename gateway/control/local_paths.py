@@ -23,9 +23,16 @@ class LocalRoots:
         roots: the folders; with none of them nothing may be named.
         kept_out: files and folders that are the gateway's own: neither what is in them may be
             named, nor a folder that they are in.
+        setting: what the folders are called under ``[api]``.
     """
 
-    def __init__(self, roots: Iterable[Path] = (), kept_out: Iterable[Path] = ()) -> None:
+    def __init__(
+        self,
+        roots: Iterable[Path] = (),
+        kept_out: Iterable[Path] = (),
+        setting: str = "local_roots",
+    ) -> None:
+        self._setting = setting
         self._roots = tuple(roots)
         self._kept_out = tuple(kept_out)
 
@@ -68,7 +75,8 @@ class LocalRoots:
         if path is None or not any(path.is_relative_to(root) for root in roots):
             raise ValueError(
                 f"{location!r} is a path of the gateway's machine; it must be below one of the "
-                "local_roots under [api] in the gateway's settings, and lead nowhere else by links"
+                f"{self._setting} under [api] in the gateway's settings, and lead nowhere else by "
+                "links"
             )
         if any(path.is_relative_to(own) or own.is_relative_to(path) for own in kept_out):
             raise ValueError(
@@ -76,6 +84,17 @@ class LocalRoots:
                 "its keys; it must be elsewhere"
             )
         return path
+
+    def root_of(self, path: Path) -> Path:
+        """The folder that a path is below which :meth:`path_of` has returned, likewise.
+
+        Raises:
+            ValueError: none is any more.
+        """
+        for root in self._roots:
+            if path.is_relative_to(there := root.resolve()):
+                return there
+        raise ValueError(f"{path} is below none of the {self._setting} any more")
 
 
 def _flat(path: Path) -> Path:

@@ -11,6 +11,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
 from partway.gateway.clock import Clock
 from partway.gateway.control import local_paths
+from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.coverage import check_covered
 from partway.gateway.control.endpoint_configs import EndpointConfigOperations
@@ -48,8 +49,10 @@ class ControlPlane:
         wall_clock: returns epoch seconds.
         clock: measures what is left of work when the gateway stops.
         further: operations on endpoints, by AWS's names of them.
-        is_local: whether a path of this machine may stand for a place in S3.
+        is_local: whether a path of this machine may stand for a place in S3 that is read.
         beside: routes of another service's operations, which are answered here too.
+        async_rules: what configurations may say of asynchronous requests; by default nothing that
+            names this machine, or a topic.
     """
 
     def __init__(
@@ -61,11 +64,17 @@ class ControlPlane:
         further: Mapping[str, ControlOperation] = _NO_OPERATIONS,
         is_local: LocalRule = no_local_paths,
         beside: tuple[Route, ...] = (),
+        async_rules: AsyncRules | None = None,
     ) -> None:
+        rules = async_rules or AsyncRules()
+
+        def may_be_named(location: str) -> bool:
+            return is_local(location) or rules.allows_path(location)
+
         self._beside = beside
         catalogue = Catalogue(resources, arns, wall_clock)
         self._models = ModelOperations(catalogue)
-        self._configs = EndpointConfigOperations(catalogue)
+        self._configs = EndpointConfigOperations(catalogue, rules)
         operations = {
             **self._models.operations,
             **self._configs.operations,
@@ -74,7 +83,7 @@ class ControlPlane:
         }
         self._work = UnbrokenWork(clock)
         shapes = ServiceShapes(_SERVICE, _VERSION, operations)
-        self._inputs = CheckedInputs(shapes, is_local)
+        self._inputs = CheckedInputs(shapes, may_be_named)
         self._inputs_of_operator = CheckedInputs(shapes, local_paths.is_local)
         self._operations = operations
         #: By AWS's names of them; what they take has been checked.

@@ -54,7 +54,7 @@ class Planning:
             settings.policy,
             settings.times,
             settings.images,
-            self._local_roots,
+            self.local_roots,
             self._gpus or 0,
             settings.api_environment,
         )
@@ -75,8 +75,9 @@ class Planning:
 
     def allows_path(self, location: str) -> bool:
         """Whether callers may name a path of this machine, by what is written."""
-        return self._local_roots.allow(location)
+        return self.local_roots.allow(location)
 
     @property
-    def _local_roots(self) -> LocalRoots:
+    def local_roots(self) -> LocalRoots:
+        """Below which callers may name what is read, by the settings of now."""
         return LocalRoots(self.settings.local_roots, self._kept_out)

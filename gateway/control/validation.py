@@ -180,8 +180,8 @@ class _Walk:
                 hint = ""
                 if shape.is_location and value.startswith(("/", "file:")):
                     hint = (
-                        " (a path must be below one of the local_roots under [api], and lead to "
-                        "nothing of the gateway's own)"
+                        " (a path must be below one of the local_roots under [api], or of the "
+                        "local_results what is written, and lead to nothing of the gateway's own)"
                     )
                 yield _as_written(shape) + hint
         elif shape.form in ("integer", "number"):

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from partway.gateway.configuration.expected import text
 from partway.gateway.configuration.messages import SettingsError
+from partway.gateway.dialling import is_loopback
 from partway.gateway.files import others_may
 
 #: What SageMaker's own containers read, and no command: unless the settings say otherwise.
@@ -24,11 +26,64 @@ Variables = Annotated[
 ]
 
 
-def check_roots(roots: Iterable[Path]) -> None:
+#: A topic of SNS's, as botocore's pattern has it.
+Topic = Annotated[
+    str,
+    text(
+        "an SNS topic's ARN, such as arn:aws:sns:us-east-1:000000000000:done",
+        re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]*:[0-9]{12}:[a-zA-Z0-9_.-]{1,256}").fullmatch,
+    ),
+]
+
+
+def _is_webhook(url: str) -> bool:
+    """Whether notices may be sent to an address: in clear on this machine alone."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        parts.port  # noqa: B018 (which may be none)
+    except ValueError:
+        return False
+    if not host or parts.username is not None or parts.fragment or not url.isprintable():
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
+
+
+Webhook = Annotated[
+    str, text("an https:// URL, or one of http:// on this machine, without a user", _is_webhook)
+]
+
+
+def check_results(results: Iterable[Path], others: Iterable[Path]) -> None:
+    """Refuse folders for answers in which the gateway reads, or keeps its own.
+
+    A caller who could have something written where another's inputs are read would have the gateway
+    read it as the other's.
+
+    Args:
+        results: below which answers are put.
+        others: below which the gateway reads for callers, and what is its own.
+
+    Raises:
+        SettingsError: one of them is in another, or another in it.
+    """
+    for result in results:
+        there = result.resolve()
+        for other in others:
+            place = other.resolve()
+            if there.is_relative_to(place) or place.is_relative_to(there):
+                raise SettingsError(
+                    f"api.local_results: {result}: it must lie apart from {other}, which the "
+                    "gateway reads for callers of the API, or keeps for itself"
+                )
+
+
+def check_roots(roots: Iterable[Path], setting: str = "local_roots") -> None:
     """Refuse folders in which others could put what the gateway is not to read.
 
     Args:
         roots: below which callers of the API may name files.
+        setting: what they are called under ``[api]``.
 
     Raises:
         SettingsError: others may write to one of them.
@@ -40,6 +95,6 @@ def check_roots(roots: Iterable[Path]) -> None:
             continue
         if "write" in others_may(mode):
             raise SettingsError(
-                f"api.local_roots: {root}: others may write to this folder, and could lead the "
+                f"api.{setting}: {root}: others may write to this folder, and could lead the "
                 "gateway elsewhere by a link; only its owner must: chmod go-w"
             )

@@ -10,6 +10,7 @@ A data directory holds::
     admin.sock      the socket by which it is asked (``partway endpoints``, ``partway logs``)
     logs/           what instances have printed
     models/         unpacked model data
+    requests/       bodies of asynchronous requests, and answers on their way
     store.db        what was made while a gateway ran; with store.db-wal beside it, while one runs
 """
 
@@ -152,6 +153,7 @@ class DataDirectory:
         id: stays with the directory, whoever owns it: 32 hexadecimal digits.
         logs: the folder of what instances print.
         models: the folder of unpacked model data.
+        requests: the folder of asynchronous requests' bodies and answers.
         socket: where the admin socket belongs.
         store: where the file of the store belongs.
     """
@@ -161,6 +163,7 @@ class DataDirectory:
         self.id = _id_of(path)
         self.logs = _folder(path / "logs")
         self.models = _folder(path / "models")
+        self.requests = _folder(path / "requests")
         self.socket = admin_socket(path)
         self.store = path / "store.db"
         self._lock = lock

@@ -228,6 +228,10 @@ class Router:
                 self._routes[name] = self._ready(variants, self._routes.get(name))
         self._table = table
 
+    def instances_of(self, endpoint: str) -> int:
+        """How many instances of an endpoint take streams and requests now."""
+        return sum(len(each.instances) for each in self._table.get(endpoint, ()) if each.weight > 0)
+
     def load(self, instance: str) -> InstanceLoad:
         """What is open on an instance, which may have to be in the table yet."""
         return self._loads.setdefault(instance, InstanceLoad())

@@ -28,6 +28,17 @@ PREFIX_AWARE: Final = "X-Amzn-SageMaker-Prefix-Aware-Id"
 NEW_SESSION: Final = "X-Amzn-SageMaker-New-Session-Id"
 CLOSED_SESSION: Final = "X-Amzn-SageMaker-Closed-Session-Id"
 
+#: Of InvokeEndpointAsync alone.
+INPUT_LOCATION: Final = "X-Amzn-SageMaker-InputLocation"
+OUTPUT_EXTENSION: Final = "X-Amzn-SageMaker-S3OutputPathExtension"
+FILENAME: Final = "X-Amzn-SageMaker-Filename"
+TTL: Final = "X-Amzn-SageMaker-RequestTTLSeconds"
+INVOCATION_TIMEOUT: Final = "X-Amzn-SageMaker-InvocationTimeoutSeconds"
+
+#: What HTTP calls Accept and Content-Type, of an answer that does not come as this response.
+ACCEPT: Final = "X-Amzn-SageMaker-Accept"
+PAYLOAD_TYPE: Final = "X-Amzn-SageMaker-Content-Type"
+
 #: In place of a session's id: begin one.
 BEGIN_SESSION: Final = "NEW_SESSION"
 
@@ -89,6 +100,40 @@ INVOKE_HEADERS: Final[Mapping[str, _Rule]] = {
         "SessionId", _MAX_SESSION, _ID, "letters, digits and hyphens, or NEW_SESSION"
     )._replace(holds=lambda value: value == BEGIN_SESSION or is_session(value)),
     PREFIX_AWARE: _text("PrefixAwareId", _SHORT, _PRINTED, _PRINTED_WORDS),
+}
+
+
+def _whole(member: str, least: int, most: int) -> _Rule:
+    return _Rule(
+        member,
+        f"a whole number from {least} to {most}",
+        lambda value: re.fullmatch("[0-9]{1,6}", value) and least <= int(value) <= most,
+    )
+
+
+#: Those of InvokeEndpointAsync.
+ASYNC_HEADERS: Final[Mapping[str, _Rule]] = {
+    PAYLOAD_TYPE: INVOKE_HEADERS["Content-Type"],
+    ACCEPT: INVOKE_HEADERS["Accept"],
+    CUSTOM_ATTRIBUTES: INVOKE_HEADERS[CUSTOM_ATTRIBUTES],
+    INFERENCE_ID: INVOKE_HEADERS[INFERENCE_ID],
+    INPUT_LOCATION: _text(
+        "InputLocation", _LONG, re.compile(r"[!-~](?:[ -~]*[!-~])?"), "of visible ASCII"
+    ),
+    OUTPUT_EXTENSION: _text(
+        "S3OutputPathExtension",
+        512,
+        re.compile(r"(?!s3:|https:)[a-zA-Z0-9!_.*'()/-]+"),
+        "letters, digits and !_.*'()/-",
+    ),
+    FILENAME: _text(
+        "Filename",
+        32,
+        re.compile(r"(?!.*\..*\.)[a-zA-Z0-9][a-zA-Z0-9_.-]*"),
+        "letters, digits, hyphens, underscores and one full stop at most",
+    ),
+    TTL: _whole("RequestTTLSeconds", 60, 21_600),
+    INVOCATION_TIMEOUT: _whole("InvocationTimeoutSeconds", 1, 3600),
 }
 
 

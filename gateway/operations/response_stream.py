@@ -15,11 +15,13 @@ from typing import Final
 from partway.gateway.access.authentication import Identity
 from partway.gateway.clock import LoopClock
 from partway.gateway.operations.invocation_headers import (
+    ACCEPT,
     BEGIN_SESSION,
     CUSTOM_ATTRIBUTES,
     EXPLANATIONS,
     INVOKE_HEADERS,
     NO_PAGE,
+    PAYLOAD_TYPE,
     SESSION,
     TARGET_MODEL,
     TARGET_VARIANT,
@@ -42,10 +44,6 @@ OPERATION: Final = "InvokeEndpointWithResponseStream"
 #: Clause 2.1-4 holds here too: a base path may stand in front.
 PATH: Final = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations-response-stream")
 
-#: What HTTP calls Accept and Content-Type: those of this request and response are event streams'.
-ACCEPT: Final = "X-Amzn-SageMaker-Accept"
-ANSWERS_TYPE: Final = "X-Amzn-SageMaker-Content-Type"
-
 _NOT_OF_THIS: Final = frozenset({TARGET_MODEL, EXPLANATIONS})
 _HEADERS: Final = {
     ACCEPT if name == "Accept" else name: rule
@@ -54,7 +52,7 @@ _HEADERS: Final = {
 }
 
 #: Of a container's answer, and what the client knows it by; of sessions it is told nothing.
-_HANDED_BACK: Final = {"Content-Type": ANSWERS_TYPE, CUSTOM_ATTRIBUTES: CUSTOM_ATTRIBUTES}
+_HANDED_BACK: Final = {"Content-Type": PAYLOAD_TYPE, CUSTOM_ATTRIBUTES: CUSTOM_ATTRIBUTES}
 
 
 class ResponseStream:

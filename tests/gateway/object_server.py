@@ -1,4 +1,7 @@
-"""A server of objects as S3 is one: GET, HEAD and lists of one page after the other, and faults."""
+"""A server of objects as S3 is one: GET, HEAD, PUT, lists of one page after the other, and faults.
+
+A large object comes in parts, as S3's clients send it.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ class ObjectServer:
     Attributes:
         buckets: bytes by key, by bucket.
         asked: method and path of each request.
+        parts: of an object that comes in parts, by their numbers.
+        types: what objects that were put are said to be, by key.
         page: how many keys are on one page of a list.
         refusal: status and S3's code of every answer, if there is to be one.
         cut_after: how many bytes of a body are sent before the connection is cut, each time.
@@ -30,6 +35,8 @@ class ObjectServer:
 
     buckets: dict[str, dict[str, bytes]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    parts: dict[int, bytes] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
     page: int = 1000
     refusal: tuple[int, str] | None = None
     cut_after: int | None = None
@@ -48,11 +55,28 @@ class ObjectServer:
         bucket = self.buckets.get(name)
         if bucket is None:
             return refusal(404, "NoSuchBucket")
+        if request.method in ("PUT", "POST"):
+            return await self._put(bucket, key, request)
         if "list-type" in request.query:
             return self._page(bucket, request)
         if key not in bucket:
             return refusal(404, "NoSuchKey")
         return await self._object(bucket[key], request)
+
+    async def _put(self, bucket: dict[str, bytes], key: str, request: web.Request) -> web.Response:
+        data = await request.read()
+        if "uploads" in request.query:
+            return _result("InitiateMultipartUpload", "<UploadId>1</UploadId>")
+        if "partNumber" in request.query:
+            self.parts[int(request.query["partNumber"])] = data
+        elif request.method == "POST":
+            bucket[key] = b"".join(self.parts[number] for number in sorted(self.parts))
+            self.parts.clear()
+            return _result("CompleteMultipartUpload", f'<ETag>"{etag(bucket[key])}"</ETag>')
+        else:
+            bucket[key] = data
+            self.types[key] = request.headers.get("Content-Type", "")
+        return web.Response(headers={"ETag": f'"{etag(data)}"'})
 
     def _page(self, bucket: dict[str, bytes], request: web.Request) -> web.Response:
         begins = request.query.get("prefix", "")
@@ -102,6 +126,11 @@ class ObjectServer:
         return response
 
 
+def _result(operation: str, content: str) -> web.Response:
+    text = f"<{operation}Result>{content}</{operation}Result>"
+    return web.Response(text=text, content_type="application/xml")
+
+
 def etag(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
@@ -115,7 +144,7 @@ def refusal(status: int, code: str) -> web.Response:
 async def serving_objects(environment: pytest.MonkeyPatch) -> AsyncIterator[ObjectServer]:
     """Run a server, with the variables set by which a client finds it."""
     server = ObjectServer()
-    application = web.Application()
+    application = web.Application(client_max_size=2**30)
     application.router.add_route("*", "/{path:.*}", server.answer)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()

@@ -77,6 +77,8 @@ SOURCES = [
     ("shutdown_spread", 5.0, "0.5", "0", 3.0, 0.5, 0.0),
     ("shutdown_hard", 5.0, "1.5", "2", 3.0, 1.5, 2.0),
     ("model_data_quota", 64 << 30, '"2GiB"', "1.5 MiB", 7, 2 << 30, 3 << 19),
+    ("max_async_requests", 5000, "7", "8", 9, 7, 8),
+    ("async_quota", 8 << 30, '"1GiB"', "2 MiB", 7, 1 << 30, 2 << 20),
 ]  # fmt: skip
 
 
@@ -107,7 +109,10 @@ def test_flag_over_environment_over_toml_over_default(
 
 
 #: What tables become: they have no variable of their own.
-TABLES = {"api_environment", "endpoints", "images", "local_roots", "policy", "times"}
+TABLES = {
+    "api_environment", "endpoints", "images", "local_results", "local_roots", "policy", "times",
+    "topics",
+}  # fmt: skip
 
 
 def test_every_setting_is_in_the_table():
@@ -154,14 +159,18 @@ def test_a_port_that_is_kubernetes_link_to_a_service_is_not_given(scheme):
 
 def test_what_endpoints_of_the_api_have_from_the_file(toml):
     config = toml(
-        '[api]\nlocal_roots = ["models", "/srv/models"]\n[stream]\nlifetime = 7\n'
+        '[api]\nlocal_roots = ["models", "/srv/models"]\n'
+        '[api.topics]\n"arn:aws:sns:us-east-1:000000000000:done" = "https://hooks.example/a"\n'
+        "[stream]\nlifetime = 7\n"
         "[instance]\nstop_timeout = 3\n"
     )
     loaded = load({}, {"PARTWAY_STARTUP_TIMEOUT": "5"}, config)
     assert loaded.local_roots == (config.absolute().parent / "models", Path("/srv/models"))
+    assert loaded.topics == {"arn:aws:sns:us-east-1:000000000000:done": "https://hooks.example/a"}
     assert loaded.policy == StreamPolicy(lifetime=7)
     assert loaded.times == InstanceTimes(startup_timeout=5, stop_timeout=3)
     assert load({}, {}).local_roots == ()
+    assert load({}, {}).topics == {}
 
 
 def test_what_callers_of_the_api_may_give_to_programs(toml):

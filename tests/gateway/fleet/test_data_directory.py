@@ -73,6 +73,7 @@ def test_what_it_holds_is_its_users_alone(tmp_path):
             "gateway.json": 0o600,
             "logs": 0o700,
             "models": 0o700,
+            "requests": 0o700,
         }
         assert mode(path) == 0o700
 

@@ -1,0 +1,45 @@
+"""What an endpoint's configuration says of its asynchronous requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from partway.gateway.asynchronous.limits import PER_INSTANCE
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncConfig:
+    """``AsyncInferenceConfig``, as it is used.
+
+    Attributes:
+        output: where answers belong.
+        failure: where it is said why there is none; empty for nowhere.
+        on_success: the topic that hears of answers; empty for none.
+        on_failure: the topic that hears of failures; empty for none.
+        per_instance: requests that an instance has at a time.
+    """
+
+    output: str
+    failure: str
+    on_success: str
+    on_failure: str
+    per_instance: int
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self | None:
+        """What the members of an endpoint configuration say; None if nothing."""
+        members = config.get("AsyncInferenceConfig")
+        if members is None:
+            return None
+        output = members["OutputConfig"]
+        topics = output.get("NotificationConfig", {})
+        client = members.get("ClientConfig", {})
+        return cls(
+            output["S3OutputPath"],
+            output.get("S3FailurePath", ""),
+            topics.get("SuccessTopic", ""),
+            topics.get("ErrorTopic", ""),
+            client.get("MaxConcurrentInvocationsPerInstance", PER_INSTANCE),
+        )

@@ -1,0 +1,178 @@
+"""Where inputs are and where answers belong: ``s3://bucket/key``, or a path of this machine.
+
+Every touch of a path is on threads of its own, and every one has an end.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+
+from partway.gateway.asynchronous import local_files
+from partway.gateway.asynchronous.file_turns import FileTurns
+from partway.gateway.asynchronous.limits import (
+    FILE_TIMEOUT,
+    FOLDER_THREADS,
+    INPUT_BYTES,
+    KNOWN_BUCKETS,
+    PUT_BYTES_PER_SECOND,
+)
+from partway.gateway.asynchronous.local_files import LocalFile
+from partway.gateway.asynchronous.requests import AsyncAnswer
+from partway.gateway.clock import Clock
+from partway.gateway.control.local_paths import LocalRoots, is_local
+from partway.gateway.object_files import ObjectFile, ObjectFiles, ObjectFilesError, split_url
+
+#: Errors of the system's that stay as they are until somebody changes something.
+_LASTING = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.EINVAL,
+    errno.EROFS,
+)
+
+
+class LocationFailed(Exception):
+    """What is at a location cannot be had, or nothing be put there; says which, and why.
+
+    Args:
+        reason: what it says.
+        passing: whether trying again may help.
+    """
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
+
+
+def in_iams_words(location: str) -> str:
+    """The ARN by which leave is asked for what is at a location.
+
+    S3's for what is there; a path of this machine, which AWS has no name for, is
+    ``arn:partway:files:::`` and the path.
+    """
+    if location.startswith("s3://"):
+        return f"arn:aws:s3:::{location.removeprefix('s3://')}"
+    return f"arn:partway:files:::{location.removeprefix('file://')}"
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """An input as it was when it was looked up.
+
+    Attributes:
+        location: where it is.
+        size: its bytes.
+        file: in which bucket, or on this machine, it is.
+    """
+
+    location: str
+    size: int
+    file: ObjectFile | LocalFile
+
+
+class Locations:
+    """Reads inputs and puts answers away.
+
+    Args:
+        clock: measures the times.
+        roots: below which inputs of this machine may be, by the settings of the moment.
+        results: below which answers may be put on this machine.
+    """
+
+    def __init__(self, clock: Clock, roots: Callable[[], LocalRoots], results: LocalRoots) -> None:
+        self._clock = clock
+        self._roots = roots
+        self._results = results
+        self._turns = FileTurns(clock, FOLDER_THREADS)
+        self._buckets: dict[str, ObjectFiles] = {}
+
+    async def look(self, location: str) -> InputFile:
+        """Look an input up.
+
+        Raises:
+            LocationFailed: there is none, it is too large, or may not be read.
+        """
+        found: ObjectFile | LocalFile
+        try:
+            if is_local(location):
+                roots = self._roots()
+                work = partial(local_files.looked_up, roots, location)
+                found = await self._turns.run(FILE_TIMEOUT, work)
+            else:
+                bucket, key = split_url(location)
+                found = await self._bucket(bucket).look(key)
+        except (OSError, ValueError, ObjectFilesError) as error:
+            raise _failed(location, error) from error
+        if found.size > INPUT_BYTES:
+            raise LocationFailed(
+                f"{location} has {found.size} bytes; an input must have at most {INPUT_BYTES}"
+            )
+        return InputFile(location, found.size, found)
+
+    async def pieces(self, source: InputFile) -> AsyncGenerator[bytes, None]:
+        """The pieces of an input, as it was looked up.
+
+        Raises:
+            LocationFailed: it is another one now, or cannot be read to its end.
+        """
+        try:
+            if isinstance(source.file, LocalFile):
+                at = 0
+                while at < source.size:
+                    work = partial(local_files.piece, source.file, at)
+                    piece = await self._turns.run(FILE_TIMEOUT, work)
+                    at += len(piece)
+                    yield piece
+                return
+            bucket, _ = split_url(source.location)
+            async with aclosing(self._bucket(bucket).pieces(source.file)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except (OSError, ValueError, ObjectFilesError) as error:
+            raise _failed(source.location, error) from error
+
+    async def put(self, location: str, answer: AsyncAnswer) -> None:
+        """Put an answer where it belongs, whole or not at all; in the place of what is there.
+
+        Raises:
+            LocationFailed: it is not there, or not in time.
+        """
+        try:
+            if is_local(location):
+                work = partial(local_files.put, self._results, location, answer.content)
+                seconds = FILE_TIMEOUT + answer.size / PUT_BYTES_PER_SECOND
+                await self._turns.run(seconds, work)
+            else:
+                bucket, key = split_url(location)
+                await self._bucket(bucket).put(
+                    key, answer.content, answer.size, answer.content_type
+                )
+        except (OSError, ValueError, ObjectFilesError) as error:
+            raise _failed(location, error) from error
+
+    def _bucket(self, name: str) -> ObjectFiles:
+        found = self._buckets.pop(name, None) or ObjectFiles(name, self._clock)
+        self._buckets[name] = found  # the last that was asked for is the last to go
+        if len(self._buckets) > KNOWN_BUCKETS:
+            del self._buckets[next(iter(self._buckets))]
+        return found
+
+
+def _failed(location: str, error: Exception) -> LocationFailed:
+    match error:
+        case ObjectFilesError():
+            return LocationFailed(str(error), passing=error.passing)
+        case OSError():
+            words = error.strerror or str(error)
+            return LocationFailed(f"{location}: {words}", passing=error.errno not in _LASTING)
+        case _:
+            return LocationFailed(str(error))

@@ -1,0 +1,125 @@
+"""All that asynchronous requests take, put together: from the spool to the notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from partway.gateway.asynchronous.attempts import Attempts
+from partway.gateway.asynchronous.configs import AsyncConfig
+from partway.gateway.asynchronous.endings import Endings
+from partway.gateway.asynchronous.journal import NOTICE, Journal
+from partway.gateway.asynchronous.locations import Locations
+from partway.gateway.asynchronous.metrics import AsyncMetrics
+from partway.gateway.asynchronous.notices import Notice, Notices
+from partway.gateway.asynchronous.spool import Spool
+from partway.gateway.asynchronous.waiting_requests import WaitingLimits
+from partway.gateway.asynchronous.worker import AsyncWorker
+from partway.gateway.clock import Clock
+from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.operations.invocations import Invocations
+from partway.gateway.settings import Settings
+from partway.gateway.store.store import Store, StoreError
+
+
+class AsyncService:
+    """The asynchronous requests of one gateway.
+
+    Attributes:
+        worker: takes them.
+
+    Args:
+        settings: of the gateway.
+        folder: of bodies and answers; nobody else's.
+        store: where requests are written down.
+        invocations: asks instances.
+        config_of: what an endpoint's configuration says of such requests; None where there is no
+            such endpoint, or it takes none.
+        instances_of: how many instances of an endpoint take requests now.
+        roots: below which inputs of this machine may be, by the settings of the moment.
+        results: below which answers may be put on this machine.
+        registry: where metrics are exposed.
+        clock: measures times.
+        wall_clock: returns epoch seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path,
+        store: Store,
+        invocations: Invocations,
+        config_of: Callable[[str], AsyncConfig | None],
+        instances_of: Callable[[str], int],
+        roots: Callable[[], LocalRoots],
+        results: LocalRoots,
+        registry: CollectorRegistry,
+        clock: Clock,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._journal = Journal(store, clock)
+        spool = Spool(folder, settings.async_quota, clock)
+        locations = Locations(clock, roots, results)
+        self._notices = Notices(
+            settings.topics, clock, lambda *over: self._endings.notice_is_over(*over)
+        )
+        self._metrics = AsyncMetrics(
+            registry,
+            lambda: self.worker.waiting,
+            lambda: self.worker.running,
+            lambda: spool.used,
+        )
+        self._endings = Endings(
+            locations,
+            self._journal,
+            self._notices,
+            self._metrics,
+            clock,
+            wall_clock,
+            settings.region,
+        )
+        self.worker = AsyncWorker(
+            Attempts(invocations, locations, spool, clock),
+            self._endings,
+            self._journal,
+            spool,
+            WaitingLimits(settings.max_async_requests, settings.async_requests_of_one),
+            config_of,
+            instances_of,
+            clock,
+            wall_clock,
+        )
+
+    async def start(self) -> None:
+        """Go on with what another gateway has left, and take requests from now on.
+
+        Raises:
+            StoreError: that cannot be read.
+        """
+        self._journal.start()
+        try:
+            await self.worker.start()
+        except OSError as error:
+            raise StoreError(
+                f"{error.filename}: what asynchronous requests have left there cannot be read: "
+                f"{error.strerror or error}; look at the disk, or name another folder with "
+                "--data-dir DIR"
+            ) from None
+        for each in await self._journal.records(NOTICE):
+            self._notices.add(Notice.of(each.body))
+
+    def hasten(self) -> None:
+        """Cut the drain short: a second signal."""
+        self.worker.hasten()
+
+    async def drain(self, grace: float) -> None:
+        """Take nothing new; what has not ended after ``grace`` seconds stays written down."""
+        await self.worker.drain(grace)
+        await self._notices.aclose()
+        await self._journal.aclose()
+
+    def keep_only(self, endpoints: Collection[str]) -> None:
+        """Forget what was counted of all other endpoints, which are no more."""
+        self._metrics.keep_only(endpoints)

@@ -1,0 +1,185 @@
+"""Bodies and answers of asynchronous requests on disk, below the data directory, under a quota."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from partway.gateway.asynchronous.file_turns import FileTurns
+from partway.gateway.asynchronous.limits import FILE_TIMEOUT, PIECE_BYTES, SPOOL_THREADS
+from partway.gateway.clock import Clock
+from partway.gateway.fleet.file_work import Wanted
+
+_T = TypeVar("_T")
+
+#: Behind a request's id: its body, and the answer to it.
+_BODY: Final = ".body"
+_ANSWER: Final = ".answer"
+
+
+class SpoolFull(Exception):
+    """The spool has no room for more bytes; says what to do."""
+
+
+class Spool:
+    """Files of requests; whose they are is said by the requests' ids.
+
+    Args:
+        folder: where they lie; nobody else's.
+        quota: bytes of all of them.
+        clock: measures how long the disk takes.
+    """
+
+    def __init__(self, folder: Path, quota: int, clock: Clock) -> None:
+        self._folder = folder
+        self._quota = quota
+        self._turns = FileTurns(clock, SPOOL_THREADS)
+        self._sizes: dict[str, int] = {}
+        self._used = 0
+
+    @property
+    def used(self) -> int:
+        """Bytes of all files."""
+        return self._used
+
+    async def take_over(self, wanted: Collection[str]) -> None:
+        """Know the bodies that another gateway has left, and remove all else.
+
+        Args:
+            wanted: ids of the requests whose bodies are to stay.
+
+        Raises:
+            OSError: the folder cannot be read, or something in it not be removed.
+        """
+        names = {each + _BODY for each in wanted}
+        for name, size in await self._run(lambda _: _sorted_out(self._folder, names)):
+            self._count(name, size)
+
+    async def keep_body(self, whose: str, body: bytes) -> None:
+        """Write a body, which is on disk when this returns.
+
+        Raises:
+            SpoolFull: there is no room.
+            OSError: the disk does not take it.
+        """
+        name = whose + _BODY
+        self._take(name, len(body))
+        try:
+            await self._run(lambda _: _written(self._folder / name, body))
+        except BaseException:
+            self._give_back(name)
+            raise
+
+    def body_size(self, whose: str) -> int | None:
+        """Bytes of a body; None if there is none."""
+        return self._sizes.get(whose + _BODY)
+
+    async def body(self, whose: str) -> AsyncGenerator[bytes, None]:
+        """The pieces of a body.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        path, at = self._folder / (whose + _BODY), 0
+        while piece := await self._run(partial(_piece, path, at)):
+            at += len(piece)
+            yield piece
+
+    async def append_answer(self, whose: str, piece: bytes) -> Path:
+        """Write more of an answer.
+
+        Returns:
+            The file that it is in.
+
+        Raises:
+            SpoolFull: there is no room.
+            OSError: the disk does not take it.
+        """
+        name = whose + _ANSWER
+        self._take(name, len(piece))
+        path = self._folder / name
+        await self._run(lambda _: _appended(path, piece))
+        return path
+
+    async def drop_answer(self, whose: str) -> None:
+        """Remove an answer, whole or not, if there is one.
+
+        Raises:
+            OSError: it cannot be removed; it is counted on.
+        """
+        await self._drop(whose + _ANSWER)
+
+    async def drop(self, whose: str) -> None:
+        """Remove all files of a request.
+
+        Raises:
+            OSError: they cannot be removed; they are counted on.
+        """
+        await self._drop(whose + _BODY)
+        await self._drop(whose + _ANSWER)
+
+    async def _drop(self, name: str) -> None:
+        if name in self._sizes:
+            await self._run(lambda _: (self._folder / name).unlink(missing_ok=True))
+            self._give_back(name)
+
+    async def _run(self, work: Callable[[Wanted], _T]) -> _T:
+        return await self._turns.run(FILE_TIMEOUT, work)
+
+    def _take(self, name: str, size: int) -> None:
+        if self._used + size > self._quota:
+            raise SpoolFull(
+                f"bodies and answers of asynchronous requests have {self._used} bytes on disk, and "
+                f"{self._quota} at most (async_quota); try again when some of them are done"
+            )
+        self._count(name, size)
+
+    def _count(self, name: str, size: int) -> None:
+        self._sizes[name] = self._sizes.get(name, 0) + size
+        self._used += size
+
+    def _give_back(self, name: str) -> None:
+        self._used -= self._sizes.pop(name, 0)
+
+
+def _sorted_out(folder: Path, wanted: Collection[str]) -> list[tuple[str, int]]:
+    found = []
+    for entry in os.scandir(folder):
+        if entry.name in wanted and entry.is_file(follow_symlinks=False):
+            found.append((entry.name, entry.stat(follow_symlinks=False).st_size))
+        else:
+            Path(entry.path).unlink()
+    return found
+
+
+def _written(path: Path, body: bytes) -> None:
+    """Write a file that is there behind a loss of power too: its bytes, and its name."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _appended(path: Path, piece: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(piece)
+
+
+def _piece(path: Path, at: int, _: Wanted) -> bytes:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        file.seek(at)
+        return file.read(PIECE_BYTES)

@@ -1,0 +1,139 @@
+"""The requests that wait: how many there may be, whose turn it is, and whose time is over."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import count
+
+from partway.gateway.asynchronous.requests import AsyncRequest
+from partway.protocol.errors import ServiceUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingLimits:
+    """How many requests there may be that have not come to their end.
+
+    Attributes:
+        most: of all.
+        of_one: of one endpoint, and of one sender.
+    """
+
+    most: int
+    of_one: int
+
+
+class WaitingRequests:
+    """Requests from their coming to their end; endpoints take turns, and of one the first goes.
+
+    A request takes a place before it is written down, and leaves it once its end is.
+
+    Args:
+        limits: how many there may be.
+    """
+
+    def __init__(self, limits: WaitingLimits) -> None:
+        self._limits = limits
+        self._places = 0
+        self._of_endpoints: Counter[str] = Counter()
+        self._of_senders: Counter[str] = Counter()
+        #: By endpoint, in the order in which their turns come.
+        self._ready: dict[str, deque[AsyncRequest]] = {}
+        self._later: list[tuple[float, int, AsyncRequest]] = []
+        self._number = count()
+        self._waiting: dict[str, AsyncRequest] = {}
+
+    def __len__(self) -> int:
+        """How many wait, those for a further try too."""
+        return len(self._waiting)
+
+    @property
+    def places(self) -> int:
+        """How many have not come to their end."""
+        return self._places
+
+    def take_place(self, endpoint: str, sender: str) -> None:
+        """Have a place for one more.
+
+        Raises:
+            ServiceUnavailable: there are as many as there may be.
+        """
+        most, share = self._limits.most, self._limits.of_one
+        if self._places >= most:
+            raise _full(f"{most} requests", "this gateway takes (max_async_requests)")
+        if self._of_endpoints[endpoint] >= share:
+            raise _full(f"{share} requests of endpoint {endpoint!r}", "one endpoint may have")
+        if sender and self._of_senders[sender] >= share:
+            raise _full(
+                f"{share} requests of {sender!r}",
+                "one principal may have, or one address where nobody is asked who they are",
+            )
+        self.found(endpoint, sender)
+
+    def found(self, endpoint: str, sender: str) -> None:
+        """Have a place for one that another gateway has taken already."""
+        self._places += 1
+        self._of_endpoints[endpoint] += 1
+        self._of_senders[sender] += 1
+
+    def leave_place(self, endpoint: str, sender: str) -> None:
+        """Let another one have the place."""
+        self._places -= 1
+        for counter, key in ((self._of_endpoints, endpoint), (self._of_senders, sender)):
+            counter[key] -= 1
+            if not counter[key]:
+                del counter[key]
+
+    def add(self, request: AsyncRequest) -> None:
+        """Have a request wait for its turn."""
+        self._waiting[request.id] = request
+        self._ready.setdefault(request.endpoint, deque()).append(request)
+
+    def add_later(self, request: AsyncRequest, moment: float) -> None:
+        """Have a request wait for its turn from a moment on, ahead of those that came behind it."""
+        self._waiting[request.id] = request
+        heapq.heappush(self._later, (moment, next(self._number), request))
+
+    def next(self, now: float, may_have: Callable[[str], bool]) -> AsyncRequest | None:
+        """Take the request whose turn it is.
+
+        Args:
+            now: the moment.
+            may_have: whether an endpoint may have one more now.
+        """
+        while self._later and self._later[0][0] <= now:
+            request = heapq.heappop(self._later)[2]
+            if request.id in self._waiting:
+                self._ready.setdefault(request.endpoint, deque()).appendleft(request)
+        for endpoint in list(self._ready):
+            line = self._ready[endpoint]
+            while line and line[0].id not in self._waiting:
+                line.popleft()
+            if not line:
+                del self._ready[endpoint]
+            elif may_have(endpoint):
+                request = line.popleft()
+                del self._waiting[request.id]
+                self._ready[endpoint] = self._ready.pop(endpoint)  # behind all others
+                return request
+        return None
+
+    def taken_out(self, which: Callable[[AsyncRequest], bool]) -> list[AsyncRequest]:
+        """Take out all requests of a kind, which wait no more."""
+        found = [request for request in self._waiting.values() if which(request)]
+        for request in found:
+            del self._waiting[request.id]
+        return found
+
+    @property
+    def endpoints(self) -> Iterable[str]:
+        """The endpoints that have requests waiting."""
+        return {request.endpoint for request in self._waiting.values()}
+
+
+def _full(what: str, limit: str) -> ServiceUnavailable:
+    return ServiceUnavailable(
+        f"{what} wait for their answers, as many as {limit}; try again when some are done"
+    )

@@ -1,0 +1,91 @@
+"""What an endpoint configuration may say of asynchronous requests here."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any, Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.asynchronous.locations import in_iams_words
+from partway.gateway.control.errors import ValidationException
+from partway.gateway.control.local_paths import LocalRoots, is_local
+from partway.gateway.object_files import ObjectFilesError, split_url
+
+#: Of the output's configuration: where something is put.
+_PLACES: Final = ("S3OutputPath", "S3FailurePath")
+_TOPICS: Final = ("SuccessTopic", "ErrorTopic")
+
+
+class AsyncRules:
+    """Refuses what cannot be done, and what its caller may not have done.
+
+    The gateway puts answers away with its own credentials, and long behind the call: so the leave
+    of whoever says where they belong is asked for when that is said.
+
+    Args:
+        results: below which answers may be put on this machine.
+        topics: ARNs that have a webhook.
+    """
+
+    def __init__(self, results: LocalRoots | None = None, topics: Container[str] = ()) -> None:
+        self._results = results or LocalRoots(setting="local_results")
+        self._topics = topics
+
+    def allows_path(self, location: str) -> bool:
+        """Whether answers may be put at a path of this machine, by what is written."""
+        return self._results.allow(location)
+
+    def check(self, members: Mapping[str, Any], identity: Identity) -> None:
+        """Go on if a configuration's members can be done, for who asks.
+
+        Args:
+            members: of CreateEndpointConfig, checked by their shape.
+            identity: who asks.
+
+        Raises:
+            ValidationException: something cannot be done; the message names it.
+            AccessDenied: they may not write there, or publish there.
+        """
+        config = members.get("AsyncInferenceConfig")
+        if config is None:
+            return
+        output = config["OutputConfig"]
+        if not output.get("S3OutputPath"):
+            raise ValidationException("The OutputConfig has no S3OutputPath; it must have one.")
+        for name in _PLACES:
+            if output.get(name):
+                self._check_place(name, output[name])
+                # Of all that is below it.
+                identity.check("s3:PutObject", f"{in_iams_words(output[name]).rstrip('/')}/*")
+        for name in _TOPICS:
+            topic = output.get("NotificationConfig", {}).get(name)
+            if topic:
+                if topic not in self._topics:
+                    raise ValidationException(
+                        f"The {name} {topic!r} has no webhook here; it must be one of the topics "
+                        "under [api] in the gateway's settings."
+                    )
+                identity.check("sns:Publish", topic)
+
+    def _check_place(self, name: str, location: str) -> None:
+        if not location.isascii() or not location.isprintable():
+            raise ValidationException(f"The {name} must be of visible ASCII: clients are told it.")
+        if is_local(location):
+            if not self._results.allow(location):
+                raise ValidationException(
+                    f"The {name} {location!r} is a path of the gateway's machine; it must be below "
+                    "one of the local_results under [api] in the gateway's settings."
+                )
+            return
+        if not location.startswith("s3://"):
+            raise ValidationException(
+                f"The {name} {location!r} cannot be written to; it must be s3://BUCKET/PREFIX."
+            )
+        try:
+            _, prefix = split_url(location)
+        except ObjectFilesError as error:
+            raise ValidationException(f"The {name} cannot be written to: {error}.") from None
+        if any(each in ("", ".", "..") for each in prefix.rstrip("/").split("/")) and prefix:
+            raise ValidationException(
+                f"The {name} {location!r} cannot be written to; no part of it may be empty, . or .."
+            )

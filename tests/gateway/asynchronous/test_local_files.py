@@ -1,0 +1,113 @@
+"""partway.gateway.asynchronous.local_files: callers' files, wherever links and others lead."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.gateway.asynchronous import local_files
+from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.fleet.file_work import Wanted, WorkStopped
+
+WANTED = Wanted()
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+def look(root, path):
+    return local_files.looked_up(LocalRoots((root,)), str(path), WANTED)
+
+
+def put(root, path, content=b"answer", wanted=WANTED):
+    local_files.put(LocalRoots((root,), setting="local_results"), str(path), content, wanted)
+
+
+def test_a_file_is_read(root):
+    (root / "a").write_bytes(b"hello")
+    file = look(root, root / "a")
+    assert (file.size, local_files.piece(file, 0, WANTED)) == (5, b"hello")
+    assert local_files.piece(file, 3, WANTED) == b"lo"
+    assert look(root, f"file://{root}/a") == file
+
+
+@pytest.mark.parametrize("what", ["link out", "dots", "elsewhere"])
+def test_nothing_but_what_is_below_a_root_is_read(root, tmp_path, what):
+    (tmp_path / "secret").write_bytes(b"secret")
+    (root / "link").symlink_to(tmp_path / "secret")
+    path = {"link out": root / "link", "dots": f"{root}/../secret", "elsewhere": "/etc/passwd"}
+    with pytest.raises(ValueError, match="must be below one of the local_roots"):
+        look(root, path[what])
+
+
+def test_a_link_that_stays_inside_is_followed(root):
+    (root / "a").write_bytes(b"hello")
+    (root / "link").symlink_to(root / "a")
+    assert look(root, root / "link").path == root / "a"
+
+
+def test_a_link_that_is_put_in_its_place_meanwhile_leads_nowhere(root, tmp_path):
+    (tmp_path / "secret").write_bytes(b"12345")
+    (root / "folder").mkdir()
+    (root / "folder" / "a").write_bytes(b"hello")
+    file = look(root, root / "folder" / "a")
+    (root / "folder").rename(root / "before")
+    (root / "folder").symlink_to(tmp_path)
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        local_files.piece(file, 0, WANTED)
+
+
+def test_another_content_is_not_read_on(root):
+    (root / "a").write_bytes(b"hello")
+    file = look(root, root / "a")
+    (root / "a").unlink()
+    (root / "a").write_bytes(b"world")
+    with pytest.raises(ValueError, match="has changed while it was read"):
+        local_files.piece(file, 0, WANTED)
+
+
+def test_a_folder_is_no_input(root):
+    (root / "folder").mkdir()
+    with pytest.raises(OSError, match="must be a regular file"):
+        look(root, root / "folder")
+
+
+@pytest.mark.parametrize("form", ["bytes", "file"])
+def test_an_answer_is_put_with_the_folders_that_it_is_in(root, tmp_path, form):
+    content = b"answer"
+    if form == "file":
+        content = tmp_path / "spooled"
+        content.write_bytes(b"answer")
+    put(root, root / "deep" / "er" / "a", content)
+    assert (root / "deep" / "er" / "a").read_bytes() == b"answer"
+    assert (root / "deep" / "er" / "a").stat().st_mode & 0o777 == 0o600
+    assert len(list((root / "deep" / "er").iterdir())) == 1
+
+
+def test_an_answer_takes_the_place_of_another_and_of_a_link(root, tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    put(root, root / "a", b"first")
+    put(root, root / "a", b"second")
+    assert (root / "a").read_bytes() == b"second"
+    (root / "b").symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match="must be below one of the local_results"):
+        put(root, root / "b")
+    assert (tmp_path / "secret").read_bytes() == b"secret"
+
+
+def test_what_is_not_wanted_any_more_leaves_nothing(root):
+    wanted = Wanted()
+    wanted.stop()
+    with pytest.raises(WorkStopped):
+        put(root, root / "a", b"answer", wanted)
+    assert list(root.iterdir()) == []
+
+
+def test_a_root_that_is_away_is_not_made(root):
+    root.rmdir()
+    with pytest.raises(FileNotFoundError):
+        put(root, root / "deep" / "a")
+    assert not root.exists()

@@ -1,0 +1,156 @@
+"""partway.gateway.asynchronous.notices: webhooks hear of ends, as SNS would tell them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from partway.gateway.asynchronous import notices as module
+from partway.gateway.asynchronous.limits import NOTICE_PAUSES, NOTICE_TRIES
+from partway.gateway.asynchronous.notices import Notice, Notices, notice_of
+from partway.gateway.asynchronous.requests import AsyncAnswer, AttemptFailed, FailureCause
+from partway.gateway.clock import LoopClock
+from tests.gateway.asynchronous.a_request import a_request
+from tests.gateway.fleet.processes import eventually
+
+pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
+
+TOPIC = "arn:aws:sns:us-east-1:000000000000:done"
+
+
+class Hook:
+    """A webhook that answers what a test says, and remembers what it heard."""
+
+    def __init__(self):
+        self.heard = []
+        self.statuses = []
+        self.over = []
+
+    async def answer(self, request):
+        self.heard.append((request.path, dict(request.headers), await request.json()))
+        status = self.statuses.pop(0) if self.statuses else 200
+        return web.Response(status=status, headers={"Location": "/elsewhere"})
+
+
+@asynccontextmanager
+async def hooked(topic=TOPIC):
+    hook = Hook()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", hook.answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+    notices = Notices({TOPIC: url}, LoopClock(), lambda *over: hook.over.append(over))
+    try:
+        yield hook, notices
+    finally:
+        await notices.aclose()
+        await runner.cleanup()
+
+
+@pytest.fixture
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(module, "NOTICE_PAUSES", [0.0] * len(NOTICE_PAUSES))
+
+
+def a_notice(topic=TOPIC):
+    return Notice("0123456789abcdef" * 2, topic, json.dumps({"a": 1}), 1.5)
+
+
+async def test_a_webhook_hears_what_sns_says():
+    async with hooked() as (hook, notices):
+        notices.add(notice := a_notice())
+        await eventually(lambda: bool(hook.over))
+    ((path, headers, body),) = hook.heard
+    assert path == "/hook"
+    assert headers["x-amz-sns-message-type"] == body["Type"] == "Notification"
+    assert headers["x-amz-sns-topic-arn"] == body["TopicArn"] == TOPIC
+    assert headers["x-amz-sns-message-id"] == body["MessageId"]
+    assert json.loads(body["Message"]) == {"a": 1}
+    assert body["Timestamp"] == "1970-01-01T00:00:01.500Z"
+    assert hook.over == [(notice, True)]
+
+
+@pytest.mark.usefixtures("_no_pauses")
+async def test_another_answer_than_2xx_is_tried_again_and_no_redirect_followed():
+    async with hooked() as (hook, notices):
+        hook.statuses = [500, 302]
+        notices.add(notice := a_notice())
+        await eventually(lambda: bool(hook.over))
+    assert [path for path, _, _ in hook.heard] == ["/hook"] * 3
+    assert len({body["MessageId"] for _, _, body in hook.heard}) == 1
+    assert hook.over == [(notice, True)]
+
+
+@pytest.mark.usefixtures("_no_pauses")
+async def test_one_that_nobody_takes_is_given_up():
+    async with hooked() as (hook, notices):
+        hook.statuses = [404] * NOTICE_TRIES
+        notices.add(notice := a_notice())
+        await eventually(lambda: bool(hook.over))
+        assert hook.over == [(notice, False)]
+        assert len(hook.heard) == NOTICE_TRIES
+
+
+@pytest.mark.usefixtures("_no_pauses")
+async def test_one_whose_server_is_not_there_is_given_up():
+    over = []
+    notices = Notices(
+        {TOPIC: "http://127.0.0.1:1/"}, LoopClock(), lambda *said: over.append(said[1])
+    )
+    notices.add(a_notice())
+    await eventually(lambda: over == [False])
+    await notices.aclose()
+
+
+async def test_a_topic_without_a_webhook_and_one_notice_too_many(monkeypatch):
+    async with hooked() as (hook, notices):
+        notices.add(a_notice("arn:aws:sns:us-east-1:000000000000:other"))
+        await eventually(lambda: len(hook.over) == 1)
+        monkeypatch.setattr(module, "NOTICES", 0)
+        notices.add(a_notice())
+        assert [delivered for _, delivered in hook.over] == [False, False]
+        assert not hook.heard
+
+
+async def test_what_waits_when_the_gateway_stops_is_neither():
+    async with hooked() as (hook, notices):
+        hook.statuses = [500]
+        notices.add(a_notice())
+        await eventually(lambda: bool(hook.heard))
+        await asyncio.sleep(0)
+    assert hook.over == []
+
+
+def test_what_is_said_of_an_answer_and_of_a_failure():
+    request = a_request(
+        on_success=TOPIC, on_failure="", input="s3://b/in", headers={"Content-Type": "text/x"}
+    )
+    found = notice_of(request, AsyncAnswer(b"a", 1, "text/y"), "eu-west-1", 2.0)
+    assert found is not None
+    assert Notice.of(found.body()) == found
+    assert json.loads(found.message) == {
+        "awsRegion": "eu-west-1",
+        "eventTime": "1970-01-01T00:00:02.000Z",
+        "receivedTime": "1970-01-01T00:00:00.000Z",
+        "invocationStatus": "Completed",
+        "requestParameters": {
+            "contentType": "text/x", "endpointName": "e", "inputLocation": "s3://b/in",
+        },
+        "responseParameters": {"contentType": "text/y", "outputLocation": request.output},
+        "inferenceId": "mine",
+        "eventVersion": "1.0",
+        "eventSource": "aws:sagemaker",
+        "eventName": "InferenceResult",
+    }  # fmt: skip
+    failure = AttemptFailed(FailureCause.MODEL, "it said no")
+    assert notice_of(request, failure, "eu-west-1", 2.0) is None
+    found = notice_of(a_request(on_failure=TOPIC), failure, "eu-west-1", 2.0)
+    assert found is not None
+    said = json.loads(found.message)
+    assert (said["invocationStatus"], said["failureReason"]) == ("Failed", "ModelError: it said no")

@@ -1,0 +1,73 @@
+"""partway.gateway.asynchronous.spool: bodies and answers on disk, and no more than there may be."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import pytest
+
+from partway.gateway.asynchronous.limits import PIECE_BYTES
+from partway.gateway.asynchronous.spool import Spool, SpoolFull
+from tests.gateway.streams.fakes import FakeClock
+
+pytestmark = pytest.mark.usefixtures("anyio_backend")
+
+
+async def body_of(spool, whose):
+    async with aclosing(spool.body(whose)) as pieces:
+        return [piece async for piece in pieces]
+
+
+@pytest.fixture
+async def spool(tmp_path):
+    return Spool(tmp_path, 3 * PIECE_BYTES, FakeClock())
+
+
+async def test_a_body_is_kept_and_read_in_pieces(spool, tmp_path):
+    body = bytes(range(256)) * (PIECE_BYTES // 256) + b"end"
+    await spool.keep_body("a", body)
+    assert spool.body_size("a") == spool.used == len(body)
+    assert await body_of(spool, "a") == [body[:PIECE_BYTES], b"end"]
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    await spool.drop("a")
+    assert (spool.used, spool.body_size("a"), list(tmp_path.iterdir())) == (0, None, [])
+
+
+async def test_an_answer_grows_and_goes(spool):
+    path = await spool.append_answer("a", b"one ")
+    assert await spool.append_answer("a", b"two") == path
+    assert path.read_bytes() == b"one two"
+    assert spool.used == 7
+    await spool.drop_answer("a")
+    assert not path.exists()
+    assert spool.used == 0
+
+
+async def test_there_is_only_so_much(spool):
+    await spool.keep_body("a", bytes(2 * PIECE_BYTES))
+    await spool.append_answer("a", bytes(PIECE_BYTES))
+    for more in (spool.keep_body("b", b"x"), spool.append_answer("a", b"x")):
+        with pytest.raises(SpoolFull, match=r"3145728 at most \(async_quota\); try again"):
+            await more
+    await spool.drop("a")
+    await spool.keep_body("b", b"x")
+
+
+async def test_what_another_gateway_has_left(spool, tmp_path):
+    await spool.keep_body("wanted", b"body")
+    await spool.keep_body("stray", b"stray")
+    await spool.append_answer("wanted", b"half an ans")
+    after = Spool(tmp_path, PIECE_BYTES, FakeClock())
+    await after.take_over({"wanted", "gone"})
+    assert (after.used, after.body_size("gone")) == (4, None)
+    assert await body_of(after, "wanted") == [b"body"]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+async def test_a_disk_that_does_not_take_it(spool, tmp_path):
+    (tmp_path / "a.body").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="File exists"):
+        await spool.keep_body("a", b"x")
+    assert spool.used == 0
+    assert not (tmp_path / "elsewhere").exists()

@@ -1,0 +1,84 @@
+"""partway.gateway.asynchronous.waiting_requests: shares, turns, and what waits in vain."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.gateway.asynchronous.waiting_requests import WaitingLimits, WaitingRequests
+from partway.protocol.errors import ServiceUnavailable
+from tests.gateway.asynchronous.a_request import a_request
+
+
+def waiting(*requests, most=10, of_one=5):
+    found = WaitingRequests(WaitingLimits(most, of_one))
+    for each in requests:
+        found.take_place(each.endpoint, each.sender)
+        found.add(each)
+    return found
+
+
+def always(_: str) -> bool:
+    return True
+
+
+def test_endpoints_take_turns_and_of_one_the_first_goes():
+    first = [a_request("a") for _ in range(3)]
+    other = a_request("b")
+    queue = waiting(*first, other)
+    taken = [queue.next(0, always) for _ in range(5)]
+    assert taken == [first[0], other, first[1], first[2], None]
+    assert len(queue) == 0
+    assert queue.places == 4  # they have not come to their end
+
+
+def test_an_endpoint_that_may_have_no_more_holds_up_no_other():
+    queue = waiting(a_request("a"), b := a_request("b"))
+    assert queue.next(0, lambda endpoint: endpoint == "b") is b
+    assert queue.next(0, lambda endpoint: endpoint == "b") is None
+
+
+def test_one_that_is_tried_again_has_its_turn_from_its_moment_on_before_later_ones():
+    first, second = a_request(), a_request()
+    queue = waiting(first, second)
+    assert queue.next(0, always) is first
+    queue.add_later(first, 7)
+    assert len(queue) == 2
+    assert queue.next(6.9, lambda _: False) is None
+    assert queue.next(7, always) is first
+    assert queue.next(7, always) is second
+
+
+@pytest.mark.parametrize("waits", ["for its turn", "for its moment"])
+def test_what_is_taken_out_has_no_turn_any_more(waits):
+    request = a_request(expires=5.0)
+    queue = waiting(request, other := a_request())
+    if waits == "for its moment":
+        assert queue.next(0, always) is request
+        queue.add_later(request, 1)
+    assert queue.taken_out(lambda each: each.expires <= 5) == [request]
+    assert queue.endpoints == {"e"}
+    assert queue.next(9, always) is other
+    assert queue.next(9, always) is None
+
+
+def test_all_places_may_be_taken_and_a_share_of_them_by_one():
+    queue = WaitingRequests(WaitingLimits(4, 2))
+    for sender in "xy":
+        queue.take_place("a", sender)
+    with pytest.raises(ServiceUnavailable, match="2 requests of endpoint 'a' wait"):
+        queue.take_place("a", "z")
+    queue.take_place("b", "x")
+    with pytest.raises(ServiceUnavailable, match=r"2 requests of 'x' wait .* one principal may"):
+        queue.take_place("c", "x")
+    queue.take_place("c", "")
+    with pytest.raises(ServiceUnavailable, match=r"4 requests wait .* \(max_async_requests\)"):
+        queue.take_place("d", "w")
+    queue.leave_place("a", "x")
+    queue.take_place("a", "x")
+
+
+def test_those_of_nobody_have_no_share():
+    queue = WaitingRequests(WaitingLimits(9, 2))
+    for endpoint in "abc":
+        queue.take_place(endpoint, "")
+    assert queue.places == 3
