@@ -81,7 +81,7 @@ class EndpointOperations:
             resource,
             self._keeper.record_of(resource),
             self._keeper.state_of(resource),
-            self._router.table.get(resource.name, ()),
+            self._router.variants(resource.name),
             self._catalogue.arn(_KIND, resource.name),
         )
 

@@ -213,11 +213,6 @@ class Fleet:
         return InstanceMaker(self._means, self.router, endpoint)
 
     def _changed(self, name: str) -> None:
-        table = dict(self.router.table)
         deployment = self._deployments.get(name)
-        if deployment is None:
-            table.pop(name, None)
-        else:
-            table[name] = deployment.routed()
-        self.router.update(table)
+        self.router.update(name, None if deployment is None else deployment.routed())
         self.on_change(name)

@@ -210,27 +210,43 @@ class Router:
     ) -> None:
         self._wall_clock = wall_clock
         self._rng = rng or random.Random()  # noqa: S311 (nobody gains by foretelling it)
-        self._table: RoutingTable = {}
+        self._snapshot: RoutingTable | None = None
         self._routes: dict[str, _Route] = {}
         self._loads: dict[str, InstanceLoad] = {}
 
     @property
     def table(self) -> RoutingTable:
-        """The table by which instances are chosen now."""
-        return self._table
+        """The table by which instances are chosen now; what changes from here on is not in it."""
+        if self._snapshot is None:
+            self._snapshot = {name: route.variants for name, route in self._routes.items()}
+        return self._snapshot
 
-    def update(self, table: RoutingTable) -> None:
-        """Choose by another table from here on; leases stay where they are."""
-        for name in self._routes.keys() - table.keys():
-            del self._routes[name]
-        for name, variants in table.items():
-            if self._table.get(name) != variants or name not in self._routes:
-                self._routes[name] = self._ready(variants, self._routes.get(name))
-        self._table = table
+    def variants(self, endpoint: str) -> tuple[RoutedVariant, ...]:
+        """The variants of an endpoint; none if it is not in the table."""
+        route = self._routes.get(endpoint)
+        return () if route is None else route.variants
+
+    def update(self, endpoint: str, variants: tuple[RoutedVariant, ...] | None) -> None:
+        """Choose among other variants of an endpoint from here on; leases stay where they are.
+
+        Costs the same however many other endpoints there are.
+
+        Args:
+            endpoint: its name.
+            variants: as they are now; None if the endpoint is gone.
+        """
+        before = self._routes.get(endpoint)
+        if variants is None:
+            self._routes.pop(endpoint, None)
+        elif before is None or before.variants != variants:
+            self._routes[endpoint] = self._ready(variants, before)
+        else:
+            return
+        self._snapshot = None
 
     def instances_of(self, endpoint: str) -> int:
         """How many instances of an endpoint take streams and requests now."""
-        return sum(len(each.instances) for each in self._table.get(endpoint, ()) if each.weight > 0)
+        return sum(len(each.instances) for each in self.variants(endpoint) if each.weight > 0)
 
     def load(self, instance: str) -> InstanceLoad:
         """What is open on an instance, which may have to be in the table yet."""

@@ -47,7 +47,7 @@ def lease(*, has_log):
     place = Place("Echo", Address("h", 1), StreamPolicy(), "V", has_log=has_log)
     router = Router()
     instance = RoutedInstance("Echo-V-1a2b3c4d", place)
-    router.update({"Echo": (RoutedVariant("V", 1.0, (instance,)),)})
+    router.update("Echo", (RoutedVariant("V", 1.0, (instance,)),))
     return router.lease("Echo")
 
 

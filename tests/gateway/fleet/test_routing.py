@@ -27,7 +27,7 @@ def variant(name, *ids, weight=1.0, trouble=""):
 
 def router(*variants):
     made = Router(random.Random(3))
-    made.update({"e": variants})
+    made.update("e", variants)
     return made
 
 
@@ -116,7 +116,7 @@ class TestMoving:
     def test_to_one_that_came_meanwhile(self):
         on = router(variant("A", "a"))
         lease = on.lease("e")
-        on.update({"e": (variant("A", "b"),)})
+        on.update("e", (variant("A", "b"),))
         assert lease.move()
         assert lease.instance.id == "b"
         assert not on.load("a").leases
@@ -174,7 +174,7 @@ class TestSessions:
     def test_another_one_when_that_is_gone(self):
         on = router(variant("A", "a"))
         seen(on, S)
-        on.update({"e": (variant("A", "b"),)})
+        on.update("e", (variant("A", "b"),))
         assert on.lease("e", session=S).instance.id == "b"
 
     def test_a_variant_goes_before_a_session(self):
@@ -190,7 +190,7 @@ class TestSessions:
     def test_one_that_has_expired_or_was_closed_may_go_anywhere(self):
         now = 1000.0
         on = Router(random.Random(1), lambda: now)
-        on.update({"e": (variant("A", *"abcdefgh"),)})
+        on.update("e", (variant("A", *"abcdefgh"),))
         on.lease("e").sticks(S, 1060.0)
         first = on.lease("e", session=S)
         first.answered()
@@ -206,12 +206,24 @@ class TestSessions:
         assert on.lease("e", session=S).instance.id != again.instance.id
 
 
+def test_a_table_that_was_taken_stays_as_it_was():
+    one, other = variant("A", "a"), variant("B", "b")
+    on = router(one)
+    before = on.table
+    assert before is on.table
+    on.update("e", (one,))  # nothing is otherwise
+    assert before is on.table
+    on.update("f", (other,))
+    assert (before, on.table) == ({"e": (one,)}, {"e": (one,), "f": (other,)})
+    assert (on.variants("f"), on.variants("g")) == ((other,), ())
+
+
 def test_another_table_leaves_open_places_where_they_are():
     on = router(variant("A", "a", "b"))
     lease = on.lease("e")
-    on.update({"e": (variant("A", "a", "b", "c"),)})
+    on.update("e", (variant("A", "a", "b", "c"),))
     assert {on.lease("e").instance.id for _ in range(2)} == {"a", "b", "c"} - {lease.instance.id}
-    on.update({})
+    on.update("e", None)
     lease.__exit__(None, None, None)
     with pytest.raises(InputValidationError):
         on.lease("e")
