@@ -39,6 +39,10 @@ MAX_BODY_BYTES: Final = 25 * MIB
 WAKES_PER_TURN: Final = 16
 WAKES_PER_TURN_SHARE: Final = 24
 
+#: Bytes of bodies that a model of tables is receiving, or that wait for a worker of its; over it
+#: clients get 503. The ten largest, each of which keeps a worker for seconds.
+MAX_HELD_BODIES: Final = 10 * MAX_BODY_BYTES
+
 #: Most time spent waiting for a body. /invocations answers within 60 s (clause 1.1-2), so a body
 #: that takes longer has no answer in time.
 BODY_TIMEOUT: Final = 60.0

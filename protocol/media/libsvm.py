@@ -11,7 +11,7 @@ from partway.protocol.limits import MAX_WIDTH
 from partway.protocol.media.batches import Batch, BatchBuilder, SparseRows
 from partway.protocol.media.decoding import Tabular
 from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
-from partway.protocol.media.faults import Malformed
+from partway.protocol.media.faults import Malformed, UnsupportedMedia
 from partway.protocol.media.lines import LineDecoder
 from partway.protocol.media.number_text import comma_separated, json_text, number
 from partway.protocol.media.tensors import checked_keys
@@ -27,13 +27,16 @@ class LibsvmDecoder(LineDecoder):
         wanted: what the records must be; where they must not be sparse, with a width.
 
     Raises:
-        ValueError: dense records are wanted, of no known width.
+        UnsupportedMedia: dense records are wanted, of no known width: who wants them takes none in
+            this format.
     """
 
     def __init__(self, wanted: Tabular) -> None:
         super().__init__(wanted)
         if wanted.width is None and not wanted.sparse:
-            raise ValueError("text/libsvm says no width: it must be declared, or sparse be allowed")
+            raise UnsupportedMedia(
+                "text/libsvm says no width, nor does the model: records must be in another format"
+            )
         self._has_labels: bool | None = None
         self._most = MAX_WIDTH if wanted.width is None else wanted.width
 

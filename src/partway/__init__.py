@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Workers,
         route,
     )
+    from partway.container.tabular import Columns, TabularModel
     from partway.gateway.client import (
         BadMessage,
         ClientStream,
@@ -51,14 +52,17 @@ if TYPE_CHECKING:
     )
     from partway.gateway.client.backoff import reconnecting
     from partway.gateway.client.sync import SyncStream, connect_sync
+    from partway.protocol.media import Batch, SparseRows, Tabular
     from partway.protocol.parts import CompletionState, DataType, PayloadPart
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BadMessage",
+    "Batch",
     "Busy",
     "ClientStream",
+    "Columns",
     "CompletionState",
     "ConnectionLost",
     "Credentials",
@@ -75,11 +79,14 @@ __all__ = [
     "Processes",
     "Reply",
     "Request",
+    "SparseRows",
     "Stream",
     "StreamClosed",
     "StreamEnded",
     "StreamRefused",
     "SyncStream",
+    "Tabular",
+    "TabularModel",
     "Threads",
     "TooSlow",
     "WorkerDied",
@@ -94,6 +101,8 @@ __all__ = [
 
 #: Which module has which names; all others are the container's.
 _HOMES: Final = {
+    "partway.container.tabular": {"Columns", "TabularModel"},
+    "partway.protocol.media": {"Batch", "SparseRows", "Tabular"},
     "partway.protocol.parts": {"CompletionState", "DataType", "PayloadPart"},
     "partway.gateway.client": {
         "BadMessage", "ClientStream", "ConnectionLost", "Credentials", "GatewayUnreachable",

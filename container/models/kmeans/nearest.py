@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partway.container.models.kmeans.records import Record, matrix
+from partway.container.errors import ModelError
+from partway.container.models.kmeans.centroids import LARGEST
 from partway.log_lines import LogLine
+from partway.protocol.media import Batch
 
 #: Numbers that a chunk of records may have, and distances to all centroids (or one record's, where
 #: they are more). About six arrays of that many float64 exist at a time: 50 MiB.
@@ -143,14 +144,14 @@ class Nearest:
         width: int = self._centroids.shape[1]
         return width
 
-    def find(self, records: Sequence[Record]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def find(self, records: Batch) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The nearest centroid of each record, the first one of equally near ones.
 
         Returns:
             The centroids' numbers, and the Euclidean distances to them.
 
         Raises:
-            BadRecord: a record's number is not finite, or too large.
+            ModelError: 400, a record's number is not finite, or too large.
         """
         if self._large is not None and len(records) * self._centroids.size >= self._large_from:
             try:
@@ -160,13 +161,14 @@ class Nearest:
         return self._find(records, self._small)
 
     def _find(
-        self, records: Sequence[Record], candidates: _Candidates
+        self, records: Batch, candidates: _Candidates
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         found = np.empty(len(records), np.int64)
         distances = np.empty(len(records))
         step = max(1, candidates.backend.at_once // max(self._centroids.shape))
         for start in range(0, len(records), step):
-            rows = matrix(records[start : start + step], self.width, start)
+            rows = records.dense(start, start + step)
+            _check_size(rows, start)
             pairs = candidates.of(rows - self._middle)
             chunk = slice(start, start + len(rows))
             found[chunk], distances[chunk] = self._decide(rows, pairs)
@@ -187,6 +189,17 @@ class Nearest:
         best = np.flatnonzero(squares == smallest[row])
         _, first = np.unique(row[best], return_index=True)  # centroids are in order in each row
         return centroid[best[first]], np.sqrt(smallest)
+
+
+def _check_size(rows: NDArray[np.float64], first: int) -> None:
+    """See that every distance is finite; ``first`` is the first row's number in its request."""
+    fine = (np.abs(rows) <= LARGEST).all(axis=1)
+    if not fine.all():
+        raise ModelError(
+            f"record {first + int(fine.argmin())}: a number is NaN, infinite or beyond "
+            f"{LARGEST:g}; it must be finite and at most that",
+            status=400,
+        )
 
 
 class _Candidates:

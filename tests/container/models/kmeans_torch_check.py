@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.container.models.kmeans.nearest import Nearest, OnTorch, gpu
+from partway.protocol.media import Batch
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -36,15 +37,16 @@ def test_as_on_the_cpu(
         rows, centroids = rows.round(), centroids.round()
     backend = OnTorch(device)
     backend.at_once = 100  # several chunks
-    expected = Nearest(centroids).find(list(rows))
-    found = Nearest(centroids, backend, large_from=0).find(list(rows))
+    expected = Nearest(centroids).find(Batch(rows))
+    found = Nearest(centroids, backend, large_from=0).find(Batch(rows))
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])
 
 
 def test_a_large_batch() -> None:
     rng = np.random.default_rng(7)
-    centroids, rows = rng.normal(size=(300, 64)) + 1e4, list(rng.normal(size=(20_000, 64)) + 1e4)
+    centroids = rng.normal(size=(300, 64)) + 1e4
+    rows = Batch(rng.normal(size=(20_000, 64)) + 1e4)
     centroids[0] = 0
     expected = Nearest(centroids).find(rows)
     found = Nearest(centroids, OnTorch(DEVICES[-1])).find(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partway.protocol.media import Batch, SparseRows, Tabular, decoder_for, encode
+from partway.protocol.media import Batch, SparseRows, Tabular, UnsupportedMedia, decoder_for, encode
 from tests.protocol.media.cases import SPARSE, read, refused
 
 LIBSVM = "text/libsvm"
@@ -64,7 +64,7 @@ def test_a_fault_says_how_indices_are_counted():
 
 
 def test_dense_records_need_a_width():
-    with pytest.raises(ValueError, match="it must be declared"):
+    with pytest.raises(UnsupportedMedia, match="says no width, nor does the model"):
         decoder_for(LIBSVM, Tabular())
 
 

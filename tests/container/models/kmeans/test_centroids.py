@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from partway.container.errors import LoadFailed
+from partway.container.models.arrays import ArraysError
 from partway.container.models.kmeans import KMeans
-from partway.container.models.kmeans.centroids import CentroidsError, load_centroids
+from partway.container.models.kmeans.centroids import load_centroids
 from partway.container.testing import serving
 
 ROWS = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5]])
@@ -147,7 +148,7 @@ FAULTS = {
 def test_what_is_refused(tmp_path: Path, files: dict[str, bytes], reason: str) -> None:
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    with pytest.raises(CentroidsError, match=reason) as raised:
+    with pytest.raises(ArraysError, match=reason) as raised:
         load_centroids(tmp_path)
     assert str(tmp_path) in str(raised.value)
 
@@ -158,7 +159,7 @@ def test_what_is_small_on_disk_alone_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "c.npz").write_bytes(bomb)
     tracemalloc.start()
     try:
-        with pytest.raises(CentroidsError, match="must be as long"):
+        with pytest.raises(ArraysError, match="must be as long"):
             load_centroids(tmp_path)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -171,5 +172,5 @@ async def test_a_container_without_them_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(LoadFailed) as raised:
         async with serving(KMeans(), tmp_path / "none"):
             pass
-    assert isinstance(raised.value.__cause__, CentroidsError)
+    assert isinstance(raised.value.__cause__, ArraysError)
     assert "none: name another with --model-dir" in str(raised.value.__cause__)

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partway.container.errors import ModelError
 from partway.container.models.kmeans.nearest import Nearest, OnCpu, gpu
-from partway.container.models.kmeans.records import BadRecord, Sparse
+from partway.protocol.media import Batch, SparseRows
 
 MIB = 1 << 20
 
@@ -58,7 +59,7 @@ def any_numbers(draw: st.DrawFn) -> tuple[Rows, Rows]:
 
 
 def find(nearest: Nearest, rows: Rows) -> tuple[list[int], list[float]]:
-    clusters, distances = nearest.find([np.array(row, np.float64) for row in rows])
+    clusters, distances = nearest.find(Batch(np.array(rows, np.float64)))
     return clusters.tolist(), distances.tolist()
 
 
@@ -102,29 +103,26 @@ def test_a_large_batch_beside_a_loop() -> None:
     rng = np.random.default_rng(5)
     centroids = rng.normal(size=(50, 33)) + 1e6
     rows = rng.normal(size=(40_000, 33)) + 1e6
-    clusters, distances = Nearest(centroids).find(list(rows))
+    clusters, distances = Nearest(centroids).find(Batch(rows))
     squares = np.array([np.square(rows - each).sum(axis=1) for each in centroids])
     np.testing.assert_array_equal(clusters, squares.argmin(axis=0))
     np.testing.assert_array_equal(distances, np.sqrt(squares.min(axis=0)))
 
 
-def test_dense_and_sparse_records_mix() -> None:
+def test_sparse_records() -> None:
     nearest = Nearest(np.array([[0.0, 0.0, 3.0], [4.0, 0.0, 0.0]]))
-    records = [
-        np.array([4.0, 0.0, 1.0]),
-        Sparse(np.array([2]), np.array([1.0])),
-        Sparse(np.array([], np.int64), np.array([])),
-    ]
-    clusters, distances = nearest.find(records)
+    rows = SparseRows(np.array([4.0, 1.0, 1.0]), np.array([0, 2, 2]), np.array([0, 2, 3, 3]), 3)
+    clusters, distances = nearest.find(Batch(rows))
     assert (clusters.tolist(), distances.tolist()) == ([1, 0, 0], [1.0, 2.0, 3.0])
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 1e141])
 def test_a_number_without_a_distance(wrong: float) -> None:
-    records = [np.zeros(2)] * 9
-    records[7] = np.array([0.0, wrong])
-    with pytest.raises(BadRecord, match=r"^record 7: a number is NaN, infinite or beyond"):
-        Nearest(np.zeros((1, 2)), Small(), large_from=0).find(records)
+    rows = np.zeros((9, 2))
+    rows[7, 1] = wrong
+    with pytest.raises(ModelError, match=r"^record 7: a number is NaN, infinite or beyond") as told:
+        Nearest(np.zeros((1, 2)), Small(), large_from=0).find(Batch(rows))
+    assert told.value.status == 400
 
 
 @pytest.mark.parametrize(
@@ -133,10 +131,11 @@ def test_a_number_without_a_distance(wrong: float) -> None:
 def test_memory_does_not_grow_with_the_batch(records: int, centroids: tuple[int, int]) -> None:
     """Whole, these would be 160 MB of distances, and 192 MB of zeros."""
     nearest = Nearest(np.random.default_rng(1).normal(size=centroids))
-    one = Sparse(np.array([1]), np.array([1.0]))
+    ones = np.ones(records)
+    sparse = SparseRows(ones, ones.astype(np.int64), np.arange(records + 1), centroids[1])
     tracemalloc.start()
     try:
-        nearest.find([one] * records)
+        nearest.find(Batch(sparse))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -146,7 +145,7 @@ def test_memory_does_not_grow_with_the_batch(records: int, centroids: tuple[int,
 def test_equally_near_ones_in_bounded_memory() -> None:
     """Each of them is a candidate for every record, in 160 MB of differences."""
     nearest = Nearest(np.ones((1000, 20)))
-    rows = [np.zeros(20)] * 1000
+    rows = Batch(np.zeros((1000, 20)))
     tracemalloc.start()
     try:
         clusters, _ = nearest.find(rows)

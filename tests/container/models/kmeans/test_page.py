@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from partway.container.limits import MAX_HELD_BODIES
+from partway.container.models.arrays import MAX_ARRAY_BYTES
 from partway.container.models.kmeans import KMeans
-from partway.container.models.kmeans.centroids import LARGEST, MAX_ARRAY_BYTES, MAX_CENTROIDS
-from partway.container.models.kmeans.model import MAX_HELD
+from partway.container.models.kmeans.centroids import LARGEST, MAX_CENTROIDS
 from partway.container.models.kmeans.nearest import GPU_FROM
-from partway.container.models.kmeans.records import MAX_RECORDS
 from partway.container.testing import serving
+from partway.protocol.limits import MAX_RECORDS
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "kmeans.md").read_text("utf-8")
@@ -50,7 +51,7 @@ def test_the_numbers() -> None:
     assert f"{MAX_CENTROIDS:,} centroids" in PAGE
     assert f"more than {MAX_RECORDS:,} records" in PAGE
     assert f"{GPU_FROM:,} multiplications" in PAGE
-    assert f"{MAX_HELD // MIB} MiB of bodies" in PAGE
+    assert f"{MAX_HELD_BODIES // MIB} MiB of bodies" in PAGE
     assert f"and {MAX_ARRAY_BYTES >> 30} GiB as float64" in PAGE
     assert KMeans.runs_on is not None
     assert f"{KMeans.runs_on.queue} requests wait" in PAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import math
 from collections.abc import AsyncIterator
@@ -13,9 +14,11 @@ import aiohttp
 import numpy as np
 import pytest
 
-from partway.container.models.kmeans import KMeans, formats, model
-from partway.container.models.kmeans.formats import CSV, JSON, JSON_LINES
+from partway.container import tabular
+from partway.container.models.kmeans import KMeans
+from partway.container.tabular import CSV, JSON, JSON_LINES
 from partway.container.testing import Answered, Served, serving
+from partway.protocol.media import decoding
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -50,6 +53,11 @@ LINES = (
     '{ "features": [1.5, 16.0, 14.0, 23.0] }\n'
 )
 
+#: FIRST as one framed Record with a float32 tensor.
+FRAMED = bytes.fromhex(
+    "0a23d7ce200000000a1e0a0676616c756573121412120a100000c03f00008041000060410000b841"
+)
+
 ONE = b'{"predictions": [{"closest_cluster": 5, "distance_to_cluster": 36.5}]}'
 TWO = (
     b'{"predictions": [{"closest_cluster": 5, "distance_to_cluster": 36.5}, '
@@ -62,6 +70,12 @@ async def kmeans(folder: Path, centroids: np.ndarray = CENTROIDS) -> AsyncIterat
     np.save(folder / "centroids.npy", centroids)
     async with serving(KMeans(), folder) as served:
         yield served
+
+
+def npy(rows: list[list[float]]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.array(rows))
+    return file.getvalue()
 
 
 def tensor(**members: object) -> str:
@@ -93,6 +107,10 @@ def tensor(**members: object) -> str:
         ("1.5,16.0,14,23.0", "text/csv", ONE),
         ("1.5,16.0,14,23.0\n", "text/CSV; label_size=0", ONE),
         ("1.5,16,14,23\r\n-2.0,100.2,15.2,9.2\r\n\r\n", "text/csv;label_size=0", TWO),
+        ("1,1.5,16,14,23\n0,-2.0,100.2,15.2,9.2\n", "text/csv; label_size=1", TWO),
+        ("0 0:1.5 1:16 2:14 3:23\n1 0:-2 1:100.2 2:15.2 3:9.2\n", "text/libsvm", TWO),
+        (FRAMED, "application/x-recordio-protobuf", ONE),
+        (npy([FIRST, SECOND]), "application/x-npy", TWO),
         ('"1.5", +16,"14",2.3e1\n-2,100.2, 15.2 ,9.2', "text/csv", TWO),
         (json.dumps({"features": FIRST}), "application/jsonlines", ONE),
         (f'{{"features": {FIRST}}}\r\n{{"features": {SECOND}}}', "application/JSONLINES", TWO),
@@ -183,27 +201,32 @@ async def test_what_a_batch_transform_is_told(tmp_path: Path) -> None:
 
 _SECOND_IS = '{{"instances": [{{"features": [1, 2, 3, 4]}}, {}]}}'
 JSON_FAULTS = {
-    "": "the body is not JSON: Expecting value at column 1",
+    "": "the body is empty; it must be {",
     "{": "the body is not JSON: ",
     '{"instances": [\n{"features": [1, 2, 3, 4]},\n]}': "is not JSON: ",
-    "[" * 100_000: "the body is nested too deeply",
-    "[]": 'the body must be {"instances": [',
-    '{"features": [1, 2, 3, 4]}': "the body must be {",
-    '{"instances": {}}': "the body: instances: an object was given; it must be an array",
+    "[" * 100_000: "the body is not JSON: expected { at byte 0",
+    "[]": "the body is not JSON: expected { at byte 0",
+    '{"features": [1, 2, 3, 4]}': "the body: an object has an unknown member",
+    '{"instances": {}}': "the body: instances must be an array: {",
     '{"instances": []}': "the body has no record",
-    '{"instances": [], "more": 1}': "the body: instances: an object has an unknown member",
-    '{"instances": [], "configuration": {"k": 1}}': "configuration must be empty",
+    '{"instances": [], "more": 1}': "the body: an object has an unknown member",
+    '{"instances": [{"features": [1, 2, 3, 4]}], "configuration": {"k": 1}}': (
+        "the body: configuration must be empty"
+    ),
+    _SECOND_IS.format('{"features": [1, 2, 3, 4], "configuration": {"k": 1}}'): (
+        "record 1: configuration must be empty"
+    ),
     '{"instances": [], "instances": []}': "an object has a member twice",
     '{"instances": [{"features": [NaN]}]}': "NaN is not a number in JSON",
     '{"instances": [{"features": [-Infinity]}]}': "-Infinity is not a number in JSON",
     _SECOND_IS.format("[1, 2, 3, 4]"): "record 1: an array was given; it must be an object",
     _SECOND_IS.format("{}"): "record 1: the record must have either features or data",
     _SECOND_IS.format('{"features": [1], "data": {}}'): "record 1: the record must have",
-    _SECOND_IS.format('{"features": [1], "uid": 1}'): "record 1: an object has an unknown member",
+    _SECOND_IS.format('{"features": [1], "more": 1}'): "record 1: an object has an unknown member",
     _SECOND_IS.format(
         '{"features": [1, 2, 3]}'
     ): "record 1: the record has 3 features; it must have 4, as",
-    _SECOND_IS.format('{"features": [1, 2, 3, 4, 5]}'): "record 1: features are 5; they must be 4",
+    _SECOND_IS.format('{"features": [1, 2, 3, 4, 5]}'): "record 1: the record has 5 features",
     _SECOND_IS.format('{"features": []}'): "record 1: the record has 0 features; it must have 4",
     _SECOND_IS.format(
         '{"features": 1}'
@@ -212,19 +235,21 @@ JSON_FAULTS = {
     _SECOND_IS.format('{"features": [1, 2, true, 4]}'): "record 1: features[2] is a boolean",
     _SECOND_IS.format('{"features": [null, 2, 3, 4]}'): "record 1: features[0] is null",
     _SECOND_IS.format('{"features": [[1, 2, 3, 4]]}'): "record 1: features[0] is an array",
-    _SECOND_IS.format('{"features": [1e999, 2, 3, 4]}'): "record 1: a number is NaN, infinite or",
-    _SECOND_IS.format('{"features": [-1%s, 2, 3, 4]}' % ("0" * 5000)): "record 1: a number is NaN",
+    _SECOND_IS.format('{"features": [1e999, 2, 3, 4]}'): "record 1: features[0] is beyond",
+    _SECOND_IS.format(
+        '{"features": [-1%s, 2, 3, 4]}' % ("0" * 5000)
+    ): "record 1: features[0] is beyond",
     _SECOND_IS.format('{"data": 1}'): "record 1: a number was given; it must be an object",
-    _SECOND_IS.format('{"data": {}}'): "record 1: features: null was given; it must be an array",
-    _SECOND_IS.format('{"data": {"values": [1]}}'): "record 1: an object has an unknown member",
+    _SECOND_IS.format('{"data": {}}'): "record 1: data has 0 tensors; it must have one",
+    _SECOND_IS.format('{"data": {"values": [1]}}'): "record 1: the record has 1 features; it must",
     tensor(keys=[0]): "record 0: features must have values",
     tensor(keys=[0, 1], values=[1]): "record 0: there are 2 keys and 1 values",
     tensor(keys=[4], values=[1]): "record 0: keys must be whole numbers from 0 to 3",
     tensor(keys=[-1], values=[1]): "record 0: keys must be whole numbers",
     tensor(keys=[0.5], values=[1]): "record 0: keys must be whole numbers",
     tensor(keys=[1, 1], values=[1, 2]): "record 0: a key comes twice",
-    tensor(keys=[0], values=[1], shape=[5]): "record 0: shape must be [4]",
-    tensor(keys=[0], values=[1], shape=[2, 2]): "record 0: shape must be [4]",
+    tensor(keys=[0], values=[1], shape=[5]): "record 0: the record has 5 features; it must have 4",
+    tensor(keys=[0], values=[1], shape=[2, 3]): "record 0: the record has 6 features",
     tensor(keys=["0"], values=[1]): "record 0: keys[0] is a string",
     tensor(values=[1, 2, 3]): "record 0: the record has 3 features",
 }
@@ -233,22 +258,23 @@ CSV_FAULTS = {
     "\r\n\n": "the body has no record",
     "a,b,c,d\n1,2,3,4": "record 0 (line 1): column 1 is not a number; lines must be numbers",
     "1,2,3,4\n1,2,3": "record 1 (line 2): the line has 3 columns; it must have 4",
-    "1,2,3,4\n\n1,2,3,4": "record 1 (line 2): the line has 1 columns",
+    "1,2,3,4\n\n1,2,3,4": "record 1 (line 2): the line is empty; it must be a record",
     "1,2,3,4,": "record 0 (line 1): the line has 5 columns",
     "1,2,,4": "record 0 (line 1): column 3 is not a number",
     "1,2,1_0,4": "record 0 (line 1): column 3 is not a number",
     "1,2,3,٤": "record 0 (line 1): column 4 is not a number",
     '1,2,3,"4': "record 0 (line 1): column 4 is not a number",
-    "1,2,3,4\n1,2,3,nan": "record 1: a number is NaN, infinite or beyond",
-    "1,2,3,inf": "record 0: a number is NaN, infinite or beyond",
-    b"1,2,3,\xff": "the body is not UTF-8 at byte 6",
+    "1,2,3,4\n1,2,3,nan": "record 1 (line 2): feature 3 is NaN or infinite",
+    "1,2,3,inf": "record 0 (line 1): feature 3 is NaN or infinite",
+    "1,2,1e141,4": "record 0: a number is NaN, infinite or beyond",
+    b"1,2,3,\xff": "record 0 (line 1): column 4 is not a number",
 }
 LINES_FAULTS = {
     "": "the body has no record",
     # As the page has it: the second record lacks its last brace.
-    LINES.replace('} } }\n{ "features', '} }\n{ "features'): "record 1 (line 2) is not JSON: ",
-    LINES.replace("\n", ",\n"): "record 0 (line 1) is not JSON: Extra data at column 83",
-    '{"features": [1, 2, 3, 4]}\n\n{"features": []}': "record 1 (line 2) is not JSON: Expecting",
+    LINES.replace('} } }\n{ "features', '} }\n{ "features'): "record 1 (line 2): the line is not",
+    LINES.replace("\n", ",\n"): "record 0 (line 1): the line is not JSON: Extra data at column 83",
+    '{"features": [1, 2, 3, 4]}\n\n{"features": []}': "record 1 (line 2): the line is empty",
     '{"features": [1, 2, 3, 4]}\n{"features": [1]}': "record 1 (line 2): the record has 1 features",
     '{"instances": []}': "record 0 (line 1): an object has an unknown member",
 }
@@ -275,14 +301,10 @@ async def test_what_is_wrong_is_told_to_its_client_alone(
 @pytest.mark.parametrize(
     ("content_type", "accept", "status", "reason"),
     [
-        (
-            "text/plain",
-            "*/*",
-            415,
-            b"the body's type must be one of application/json, application/jsonlines, ",
-        ),
+        ("text/plain", "*/*", 415, b"the body's type must be one of text/csv, text/libsvm, "),
+        ("application/x-npz", "*/*", 415, b"the body's type must be one of "),
         ("", "*/*", 415, b"the body's type must be"),
-        ("text/csv; label_size=1", "*/*", 415, b"label_size must be 0"),
+        ("text/csv; label_size=x", "*/*", 415, b"label_size must be a whole number"),
         ("text/csv", "image/png", 406, b"Accept must allow one of application/json, "),
         ("text/csv", "application/json;q=0", 406, b"Accept must allow one of"),
     ],
@@ -317,7 +339,7 @@ async def test_a_fault_quotes_nothing_of_its_body(
 
 
 async def test_too_many_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "MAX_RECORDS", 2)
+    monkeypatch.setattr(decoding, "MAX_RECORDS", 2)
     async with kmeans(tmp_path) as served:
         assert (await served.invoke("1,2,3,4\n1,2,3,4", CSV)).status == 200
         answer = await served.invoke("1,2,3,4\n" * 3, CSV)
@@ -327,7 +349,7 @@ async def test_too_many_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 async def test_bodies_that_wait_are_bounded_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "MAX_HELD", 20)
+    monkeypatch.setattr(tabular, "MAX_HELD_BODIES", 20)
     async with kmeans(tmp_path) as served:
         for _ in range(3):  # what was held for one is free for the next
             answer = await served.invoke("1,2,3,4\n" * 2, CSV)

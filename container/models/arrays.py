@@ -1,0 +1,174 @@
+"""Arrays of a model directory, in ``.npy`` or ``.npz``: pickles are never read, sizes are judged.
+
+A few kilobytes of a ``.npz`` can announce, and hold, terabytes of zeros. So all that an array's
+header says is judged before any of its numbers is read.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from partway.protocol.limits import MIB
+
+#: Largest array that is read. What k-means has is far smaller: a million centroids of 128 floats
+#: are half of it.
+MAX_ARRAY_BYTES: Final = 1024 * MIB
+
+_HEADERS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_DEFLATED: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})  # what numpy writes
+
+
+class ArraysError(Exception):
+    """A model's arrays are missing or cannot be used; the text says where, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayShape:
+    """What an array must be.
+
+    Attributes:
+        shape: its dimensions by their names.
+        row: what a row of it is, for what people are told.
+        largest: the largest absolute value of a number.
+        hint: how to write such a file.
+        most_rows: how many there may be; None for any number.
+    """
+
+    shape: tuple[str, ...]
+    row: str
+    largest: float
+    hint: str
+    most_rows: int | None = None
+
+
+def check_folder(model_dir: Path) -> None:
+    """See that there is a model directory.
+
+    Raises:
+        ArraysError: there is none.
+    """
+    if not model_dir.is_dir():
+        raise ArraysError(f"there is no directory {model_dir}: name another with --model-dir")
+
+
+@contextmanager
+def reading(path: Path, hint: str) -> Iterator[IO[bytes]]:
+    """A file that is read; what the block raises because of its bytes names it."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ArraysError(f"{path} cannot be read: {error}; {hint}") from error
+
+
+def load_archive(path: Path, wanted: Mapping[str, ArrayShape]) -> dict[str, NDArray[np.float64]]:
+    """Read the arrays of a ``.npz``; it may have others.
+
+    Args:
+        path: the archive.
+        wanted: what each array must be, by its name.
+
+    Raises:
+        ArraysError: the archive or one of its arrays is missing, or cannot be used.
+    """
+    check_folder(path.parent)
+    hint = next(iter(wanted.values())).hint
+    if not path.is_file():
+        raise ArraysError(f"{path.parent} has no {path.name}: {hint}")
+    with reading(path, hint) as file, zipfile.ZipFile(file) as archive:
+        members = {each.filename: each for each in archive.infolist()}
+        missing = [name for name in wanted if f"{name}.npy" not in members]
+        if missing:
+            raise ArraysError(f"{path} has no array called {missing[0]}: {hint}")
+        return {
+            name: read_member(archive, members[f"{name}.npy"], path, each)
+            for name, each in wanted.items()
+        }
+
+
+def read_member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, wanted: ArrayShape
+) -> NDArray[np.float64]:
+    """Read one array of an archive that is open.
+
+    Raises:
+        ArraysError: it is not what is wanted.
+    """
+    if member.compress_type not in _DEFLATED:
+        raise ArraysError(f"{path} is compressed in a way that numpy does not use; {wanted.hint}")
+    with archive.open(member) as file:
+        return read_array(file, f"{path}, {member.filename[:80]}", wanted)
+
+
+def read_array(file: IO[bytes], where: str, wanted: ArrayShape) -> NDArray[np.float64]:
+    """Read one array, to the end of its file.
+
+    Args:
+        file: a file in the format ``.npy``.
+        where: what to call it.
+        wanted: what the array must be.
+
+    Raises:
+        ArraysError: it is not what is wanted.
+    """
+    read_header = _HEADERS.get(npy.read_magic(file))
+    if read_header is None:
+        raise ArraysError(
+            f"{where} is in a version of the format that numbers do not need: {wanted.hint}"
+        )
+    shape, in_columns, dtype = read_header(file)
+    count = _checked_count(shape, dtype, where, wanted)
+    data = file.read(count * dtype.itemsize)
+    if len(data) != count * dtype.itemsize or file.read(1):
+        raise ArraysError(
+            f"{where} must be as long as an array of shape {shape}: it is cut, or broken"
+        )
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if in_columns else "C")
+    # More than a float64 holds, in a longdouble, becomes inf, which is refused just below.
+    with np.errstate(over="ignore"):
+        numbers = array.astype(np.float64, order="C")
+    fine = np.abs(numbers) <= wanted.largest
+    if not fine.all():
+        row = int((~fine).reshape(shape[0], -1).any(axis=1).argmax())
+        raise ArraysError(
+            f"{where}: {wanted.row} {row} has a number that is NaN, infinite or beyond "
+            f"{wanted.largest:g}: train again, or leave that {wanted.row} out"
+        )
+    return numbers
+
+
+def _checked_count(
+    shape: tuple[int, ...], dtype: np.dtype[Any], where: str, wanted: ArrayShape
+) -> int:
+    """How many numbers an array has, if its header says what is wanted."""
+    if dtype.kind not in "fiu":
+        raise ArraysError(
+            f"{where} holds {dtype}; it must hold numbers: save it with dtype float32 or float64"
+        )
+    if len(shape) != len(wanted.shape) or min(shape) < 1:
+        raise ArraysError(
+            f"{where} has the shape {shape}; it must be ({', '.join(wanted.shape)}), at least one "
+            "of each"
+        )
+    if wanted.most_rows is not None and shape[0] > wanted.most_rows:
+        raise ArraysError(
+            f"{where} has {shape[0]} {wanted.row}s; it must have at most {wanted.most_rows}"
+        )
+    count = 1
+    for each in shape:
+        count *= each
+    if count * 8 > MAX_ARRAY_BYTES:  # as float64
+        raise ArraysError(
+            f"{where} has the shape {shape}; it must be at most {MAX_ARRAY_BYTES} bytes of float64"
+        )
+    return count
