@@ -101,12 +101,9 @@ class LogOperations:
             raise bad_token()
         groups = await self._read(identity, lambda there, _: there.groups())
         names = sorted(name for name in groups if fits(name) and (last is None or name > last))
-        most = members.get("limit", LOG_LIST_PAGE)
-        shown = [group_shown(self._arns, name, groups[name]) for name in names[:most]]
-        answer: dict[str, Any] = {"logGroups": shown}
-        if len(names) > most:
-            answer["nextToken"] = mark_token("DescribeLogGroups", members, names[most - 1])
-        return answer
+        page, token = _page_of("DescribeLogGroups", members, names)
+        shown = [group_shown(self._arns, name, groups[name]) for name in page]
+        return {"logGroups": shown, **token}
 
     async def _describe_streams(self, members: _Members, identity: Identity, _: str) -> Answer:
         group = group_asked_for(members, self._arns)
@@ -133,12 +130,9 @@ class LogOperations:
             for place in sorted(found, reverse=descending)
             if last is None or (place < last if descending else place > last)
         ]
-        most = members.get("limit", LOG_LIST_PAGE)
-        shown = [stream_shown(self._arns, group, place[1], found[place]) for place in places[:most]]
-        answer: dict[str, Any] = {"logStreams": shown}
-        if len(places) > most:
-            answer["nextToken"] = mark_token("DescribeLogStreams", members, places[most - 1])
-        return answer
+        page, token = _page_of("DescribeLogStreams", members, places)
+        shown = [stream_shown(self._arns, group, place[1], found[place]) for place in page]
+        return {"logStreams": shown, **token}
 
     async def _get_events(self, members: _Members, identity: Identity, _: str) -> Answer:
         group = group_asked_for(members, self._arns)
@@ -267,6 +261,26 @@ def _groups_asked_for(members: _Members, arns: Arns) -> Callable[[str], bool]:
         and (part or "") in name
         and (names is None or name in names)
     )
+
+
+def _page_of(
+    operation: str, members: _Members, places: list[_T]
+) -> tuple[list[_T], dict[str, str]]:
+    """The first places of a list, as many as are asked for.
+
+    Args:
+        operation: AWS's name of the one that lists them.
+        members: of its input.
+        places: those that are left, each of which a token can say.
+
+    Returns:
+        The page, and the member of the answer that says where the next one begins, if there is one.
+    """
+    most = members.get("limit", LOG_LIST_PAGE)
+    page = places[:most]
+    if len(places) <= most:
+        return page, {}
+    return page, {"nextToken": mark_token(operation, members, page[-1])}
 
 
 def _place_of(mark: Any) -> tuple[int, str] | None:
