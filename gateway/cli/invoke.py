@@ -127,6 +127,9 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--path", help="path at the model, without a leading slash")
     parser.add_argument("--query", help="query for the model, as key=value&key=value")
     parser.add_argument("--variant", help="production variant to ask for")
+    parser.add_argument(
+        "--container", metavar="HOSTNAME", help="which of an instance's several containers to ask"
+    )
     parser.set_defaults(run=run)
 
 
@@ -165,6 +168,7 @@ async def invoke(options: argparse.Namespace) -> int:
             path=options.path,
             query=options.query,
             variant=options.variant,
+            container=options.container,
             credentials=credentials_from_environment(os.environ) if options.sign else None,
             region=options.region,
             token=_token(options),

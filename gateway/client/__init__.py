@@ -71,6 +71,7 @@ async def connect(
     path: str | None = None,
     query: str | None = None,
     variant: str | None = None,
+    container: str | None = None,
     credentials: Credentials | None = None,
     region: str = "us-east-1",
     token: str | None = None,
@@ -91,6 +92,7 @@ async def connect(
         path: the model's path in place of the default one, without a leading slash.
         query: ``key=value`` pairs for the model, percent-encoded.
         variant: the production variant to ask for.
+        container: the host name of the one to ask, of several that each instance has.
         credentials: key to sign the request with, and over HTTP/2 each event; None to sign nothing.
         region: the gateway's region, which signatures name.
         token: a bearer token in place of a signature, for WebSockets.
@@ -116,7 +118,7 @@ async def connect(
     request = request_for(
         url,
         endpoint,
-        {"path": path, "query": query, "variant": variant},
+        {"path": path, "query": query, "variant": variant, "container": container},
         ca=ca,
         credentials=credentials,
         region=region,

@@ -29,6 +29,7 @@ _HEADERS: Final = {
     "path": "x-amzn-sagemaker-model-invocation-path",
     "query": "x-amzn-sagemaker-model-query-string",
     "variant": "x-amzn-sagemaker-target-variant",
+    "container": "x-amzn-sagemaker-target-container-hostname",
 }
 
 _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
@@ -69,7 +70,7 @@ class StreamRequest:
         address: where to connect.
         authority: value of ``Host`` and of ``:authority``.
         target: path of the operation, percent-encoded.
-        asked: ``path``, ``query`` and ``variant`` as far as they were given.
+        asked: ``path``, ``query``, ``variant`` and ``container`` as far as they were given.
         tls: whether to speak TLS.
         ca: PEM file of the roots to trust for TLS; None for the system's.
         credentials: key to sign with; None to sign nothing.

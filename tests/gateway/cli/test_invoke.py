@@ -556,13 +556,15 @@ def test_bad_usage(asked_wrongly, arguments):
     assert ended.errors.startswith("usage: partway ")
 
 
-def test_path_query_and_variant(invoke):
+def test_path_query_and_names(invoke):
     asked = ["scripted", "--path", "says", "--query", "a=1&b=%20", "--variant", "AllTraffic"]
     ended = invoke(*asked, "--text", "hi")
     assert ended.output == b"/says?a=1&b=%20\n"
     refused = invoke(*asked[:-1], "blue green", "--text", "hi")
     assert refused.status == 1
     assert "TargetVariant must be up to 63 letters, digits and hyphens" in refused.errors
+    refused = invoke(*asked, "--container", "pre", "--text", "hi")
+    assert "TargetContainerHostname is 'pre'; it must be left out" in refused.errors
 
 
 # --- On a terminal -------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ async def test_the_first_bytes():
     """Preface, settings, the connection's window, and the request, in one piece."""
     async with (
         RawGateway() as server,
-        opened(server, path="v1/listen", query="a=%20", variant="blue"),
+        opened(server, path="v1/listen", query="a=%20", variant="blue", container="pre"),
     ):
         at_gateway = await server.stream()
         settings, update, request = at_gateway.seen[:2] + [
@@ -116,6 +116,7 @@ async def test_the_first_bytes():
         ("x-amzn-sagemaker-model-invocation-path", "v1/listen"),
         ("x-amzn-sagemaker-model-query-string", "a=%20"),
         ("x-amzn-sagemaker-target-variant", "blue"),
+        ("x-amzn-sagemaker-target-container-hostname", "pre"),
     ]
 
 

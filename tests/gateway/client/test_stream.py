@@ -105,7 +105,7 @@ async def test_parts_that_came_before_an_error_are_delivered_first(
 
 
 @pytest.mark.clause("1.6-1", "3-3")
-async def test_path_query_and_variant_reach_the_gateway(transport, gateway_for, container):
+async def test_path_query_and_names_reach_the_gateway(transport, gateway_for, container):
     gateway = await gateway_for()
     async with connect(
         url_of(gateway),
@@ -119,6 +119,9 @@ async def test_path_query_and_variant_reach_the_gateway(transport, gateway_for, 
         assert model.target == "/v1/listen?model=a%26b&rate=8000"
     with pytest.raises(StreamRefused, match="TargetVariant"):
         async with connect(url_of(gateway), ENDPOINT, transport=transport, variant="-"):
+            pass
+    with pytest.raises(StreamRefused, match="TargetContainerHostname is 'pre'"):
+        async with connect(url_of(gateway), ENDPOINT, transport=transport, container="pre"):
             pass
 
 
