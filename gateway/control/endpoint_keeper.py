@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Final
 
 from partway.gateway.asynchronous.configs import AsyncConfig
-from partway.gateway.clock import Clock, Timer
+from partway.gateway.clock import Clock
 from partway.gateway.control.endpoint_records import CHANGING, SETTLED, EndpointRecord
-from partway.gateway.control.limits import PLANS_AT_ONCE, RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
+from partway.gateway.control.limits import PLANS_AT_ONCE, RESTORE_TIMEOUT
+from partway.gateway.control.notes import Notes
 from partway.gateway.control.planning import Planning
 from partway.gateway.control.resources import Resource, Resources
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.fleet import Fleet, FleetStopping
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
 from partway.gateway.settings import Settings
-from partway.gateway.store.store import StoreError
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError
@@ -72,10 +72,7 @@ class EndpointKeeper:
         self._restoring: asyncio.Task[None] | None = None
         #: Why endpoints of another gateway's cannot be run; other settings may change that.
         self._not_planned: dict[str, str] = {}
-        self._changed: set[str] = set()
-        self._news = asyncio.Event()
-        self._retry: Timer | None = None
-        self._noting: asyncio.Task[None] | None = None
+        self._notes = Notes(self._note, clock)
         fleet.on_change = self._note_later
 
     # --- What there is ---------------------------------------------------------------------------
@@ -211,7 +208,7 @@ class EndpointKeeper:
 
         What is not found in RESTORE_TIMEOUT, as on a file system that is away, is run later.
         """
-        self._noting = asyncio.create_task(self._note(), name="records of endpoints")
+        self._notes.start()
         for resource in self._resources.all(_KIND):
             if self._is_set_aside(resource.name):
                 self._say_set_aside(resource.name)
@@ -276,13 +273,10 @@ class EndpointKeeper:
 
     async def aclose(self) -> None:
         """Note nothing more; to be called once the fleet has stopped."""
-        if self._retry is not None:
-            self._retry.cancel()
-        tasks = [task for task in (self._noting, self._restoring) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._notes.aclose()
+        if self._restoring is not None:
+            self._restoring.cancel()
+            await asyncio.wait((self._restoring,))
 
     async def _restore(self, names: Iterable[str]) -> None:
         """Run endpoints of another gateway's: none waits for one whose file system is away."""
@@ -338,34 +332,10 @@ class EndpointKeeper:
 
     def _note_later(self, name: str) -> None:
         if self._resources.find(_KIND, name) is not None:
-            self._changed.add(name)
-            self._news.set()
+            self._notes.add(name)
 
-    async def _note(self) -> None:
-        """Write down what has come of changes, as long as there is somebody to tell of it."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            names, self._changed = self._changed, set()
-            for name in sorted(names):
-                try:
-                    await self._note_one(name)
-                except StoreError as error:
-                    self._changed.add(name)
-                    self._try_again(name, str(error))
-                except Exception:  # a fault of ours is not the end of all notes
-                    log.exception(LogLine("an endpoint's state is not noted", endpoint=name))
-
-    def _try_again(self, name: str, reason: str) -> None:
-        log.warning(LogLine("an endpoint's state is not written", endpoint=name, reason=reason))
-        if self._retry is None:
-            self._retry = self._clock.call_later(STORE_RETRY_INTERVAL, self._retried)
-
-    def _retried(self) -> None:
-        self._retry = None
-        self._news.set()
-
-    async def _note_one(self, name: str) -> None:
+    async def _note(self, name: str) -> None:
+        """Write down what has come of a change."""
         resource = self.find(name)
         if resource is None:
             return
