@@ -1,9 +1,11 @@
 """An endpoint's life, told by boto3: made, asked, changed under load, scaled, deleted.
 
-Run it beside ``partway serve``; its one argument is where that listens::
+Run it beside ``partway serve``; its first argument is where that listens::
 
-    python boto3_lifecycle.py http://127.0.0.1:8090
+    python boto3_lifecycle.py http://127.0.0.1:8090 /srv/answers
 
+With a second one, a folder below ``local_results`` of the gateway's settings, it asks for an answer
+that comes later too, and reads it there.
 ``endpoint_url`` is all that differs from a script for AWS. docs/how-to/boto3.md says more.
 """
 
@@ -11,9 +13,11 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -23,6 +27,7 @@ NAME = "lifecycle"
 ROLE = "arn:aws:iam::000000000000:role/any"  # AWS asks for one; nothing here assumes it
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8090"
+ANSWERS = sys.argv[2] if len(sys.argv) > 2 else ""
 #: Four threads ask at once, and a request that fails is not tried again: it would be hidden.
 CONFIG = Config(max_pool_connections=4, retries={"total_max_attempts": 1})
 REGION = "us-east-1"
@@ -48,6 +53,10 @@ def main() -> None:
     )
     parts = [event["PayloadPart"]["Bytes"] for event in response["Body"]]
     print("streamed:", b"".join(parts))
+
+    if ANSWERS:
+        taken = runtime.invoke_endpoint_async(EndpointName=NAME, Body=b"hello, later")
+        print("answered later:", awaited(Path(taken["OutputLocation"])))
 
     create_config("two", instances=1)
     with load() as asked:
@@ -81,13 +90,26 @@ def create_config(version: str, instances: int) -> None:
         "InitialInstanceCount": instances,
         "InstanceType": "ml.m5.large",
     }
-    sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+    members: dict[str, Any] = {"EndpointConfigName": name, "ProductionVariants": [variant]}
+    if ANSWERS:
+        where = {"S3OutputPath": ANSWERS, "S3FailurePath": ANSWERS}
+        members["AsyncInferenceConfig"] = {"OutputConfig": where}
+    sagemaker.create_endpoint_config(**members)
 
 
 def wait_until_in_service() -> None:
     """Wait as scripts do; boto3 asks each 30 seconds unless it is told."""
     waiter = sagemaker.get_waiter("endpoint_in_service")
     waiter.wait(EndpointName=NAME, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+
+
+def awaited(file: Path) -> bytes:
+    """Return what is in a file, once it is there; an answer is there whole, or not at all."""
+    for _ in range(600):
+        if file.exists():
+            return file.read_bytes()
+        time.sleep(0.1)
+    raise SystemExit(f"{file}: no answer has come; look for one whose name ends in -error.out")
 
 
 def scale(instances: int) -> None:

@@ -27,6 +27,7 @@ class ObjectServer:
         asked: method and path of each request.
         parts: of an object that comes in parts, by their numbers.
         types: what objects that were put are said to be, by key.
+        key_id: how the credential begins that every request must be signed with.
         page: how many keys are on one page of a list.
         refusal: status and S3's code of every answer, if there is to be one.
         cut_after: how many bytes of a body are sent before the connection is cut, each time.
@@ -37,6 +38,7 @@ class ObjectServer:
     asked: list[str] = field(default_factory=list)
     parts: dict[int, bytes] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    key_id: str = f"{KEY_ID}/"
     page: int = 1000
     refusal: tuple[int, str] | None = None
     cut_after: int | None = None
@@ -47,7 +49,7 @@ class ObjectServer:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(f"{request.method} {request.path}")
-        if f"Credential={KEY_ID}/" not in request.headers.get("Authorization", ""):
+        if f"Credential={self.key_id}" not in request.headers.get("Authorization", ""):
             return refusal(403, "AccessDenied")
         if self.refusal is not None:
             return refusal(*self.refusal)

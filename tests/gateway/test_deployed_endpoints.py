@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError, WaiterError
 from partway.gateway.cli.main import main
 from partway.gateway.client import connect
 from tests.conftest import ROOT
-from tests.gateway.control.aws_client import ARN
+from tests.gateway.control.aws_client import ARN, aws
 from tests.gateway.control.deployments import Script, variant
 from tests.processes import ready_url
 
@@ -30,6 +30,8 @@ CONTAINER = ROOT / "tests" / "gateway" / "faulty_container.py"
 #: Images of containers that do as they are called. A start in vain is not to be tried for minutes.
 FILE = """
 data_dir = "{folder}/data"
+[api]
+local_results = ["{folder}/answers"]
 [instance]
 stop_timeout = 1
 [images]
@@ -149,6 +151,32 @@ class Load:
 
     def end(self) -> None:
         self._ended.set()
+
+
+def test_what_was_taken_is_answered_behind_a_kill(gateway):
+    """Killed between the 202 and the first try: no instance takes the request before that."""
+    answers = gateway.folder / "answers"
+    answers.mkdir(mode=0o700)
+    script = gateway.start()
+    script.model("unready", "unready:1")
+    script.client.create_endpoint_config(
+        EndpointConfigName="later",
+        ProductionVariants=[variant("unready")],
+        AsyncInferenceConfig={"OutputConfig": {"S3OutputPath": str(answers)}},
+    )
+    script.create("mine", "later")
+    runtime = aws("sagemaker-runtime", int(gateway.url.rpartition(":")[2]))
+    taken = [runtime.invoke_endpoint_async(EndpointName="mine", Body=b"%d" % n) for n in range(3)]
+    gateway.kill()
+    (gateway.folder / "partway.toml").write_text(
+        (gateway.folder / "partway.toml").read_text().replace('"unready", ', "")
+    )
+    gateway.start()
+    files = [Path(each["OutputLocation"]) for each in taken]
+    until(lambda: all(file.exists() for file in files), "the answers")
+    assert [file.read_bytes() for file in files] == [b"0", b"1", b"2"]
+    assert len(list(answers.iterdir())) == 3
+    until(lambda: not list((gateway.folder / "data" / "requests").iterdir()), "bodies are gone")
 
 
 async def test_from_the_model_to_the_deletion_under_load(gateway):

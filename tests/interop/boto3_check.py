@@ -54,7 +54,9 @@ def proof(request: pytest.FixtureRequest) -> str:
 async def gateway(anyio_backend: str, proof: str, tmp_path: Path) -> AsyncIterator[ServedGateway]:
     """A gateway that has no endpoint."""
     principals = None if proof == "any keys" else PRINCIPALS
-    async with ServedGateway.start(tmp_path, "", principals) as gateway:
+    (tmp_path / "answers").mkdir()
+    config = f'[api]\nlocal_results = ["{tmp_path}/answers"]\n'
+    async with ServedGateway.start(tmp_path, config, principals) as gateway:
         yield gateway
 
 
@@ -127,13 +129,15 @@ async def test_an_endpoints_life(
     python: str,
 ) -> None:
     url = environment["AWS_ENDPOINT_URL_SAGEMAKER"]
-    told = await ended(python, str(EXAMPLE), url, environment=environment, directory=tmp_path)
+    words = [python, str(EXAMPLE), url, str(tmp_path / "answers")]
+    told = await ended(*words, environment=environment, directory=tmp_path)
     assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
     shown = re.sub(r"none of \d+ requests", "none of # requests", told.output)
     assert shown.splitlines() == [
         "created: InService, 1 in service",
         "invoked: b'hello' by AllTraffic",
         "streamed: b'hello, a part at a time'",
+        "answered later: b'hello, later'",
         "updated: InService, 1 in service",
         "scaled: InService, 3 in service",
         "scaled: InService, 1 in service",

@@ -17,7 +17,7 @@ from tests.interop.aws_sdk import KEY, REGION, ROOT
 PRINCIPALS = f"""
 [[principals]]
 name = "interop"
-actions = ["sagemaker:*", "logs:*"]
+actions = ["sagemaker:*", "logs:*", "s3:*"]
 [[principals.keys]]
 access_key_id = "{KEY.access_key_id}"
 secret_access_key = "{KEY.secret_access_key}"
