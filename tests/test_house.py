@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shutil
 import subprocess
@@ -67,8 +68,13 @@ def sources(package: str) -> list[Path]:
     return sorted(path for path in (ROOT / package).rglob("*.py") if starter not in path.parents)
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+@functools.cache
+def imported(text: str) -> frozenset[str]:
     """The dotted name of everything that a module imports, wherever in it it does."""
+    return frozenset(_imported(ast.parse(text)))
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -91,7 +97,7 @@ def begins(name: str, beginnings: Iterable[str]) -> bool:
 
 
 def forbidden_imports(package: str, relative: str, text: str) -> list[str]:
-    names = set(imported(ast.parse(text)))
+    names = imported(text)
     ours = {name for name in names if name.partition(".")[0] in OURS}
     wrong = {name for name in ours if not begins(name, ALLOWED[package])} | names & {".."}
     if package == "protocol":
@@ -161,7 +167,7 @@ def import_graph(texts: Mapping[str, str]) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for module, text in texts.items():
         graph[module] = set()
-        for name in imported(ast.parse(text)):
+        for name in imported(text):
             while name and name not in texts:  # what is imported may be in a module, not one
                 name = name.rpartition(".")[0]
             graph[module] |= {name} - {"", module}
@@ -369,7 +375,7 @@ def floor_of(name: str) -> int:
 def arrows_up(relative: str, text: str) -> list[str]:
     """What a module of the gateway imports from floors above its own."""
     own = floor_of("partway." + relative.removesuffix(".py").replace("/", "."))
-    below = [name for name in imported(ast.parse(text)) if begins(name, {"partway.gateway"})]
+    below = [name for name in imported(text) if begins(name, {"partway.gateway"})]
     return sorted(name for name in below if floor_of(name) > own)
 
 
