@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-import boto3
 import pytest
-from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError, EventStreamError
 
 from partway.container.model import Model, Reply
 from partway.container.models.echo import Echo
 from partway.container.testing import serving
+from tests.gateway.control.aws_client import aws
 from tests.wire.chunked_peers import chunk
 from tests.wire.event_signing import KEY_ID, SECRET
-from tests.wire.peers import ENDPOINT, PATIENCE, soon
+from tests.wire.peers import ENDPOINT, soon
 from tests.wire.response_streams import (
     HEAD,
     LAST_CHUNK,
@@ -46,18 +46,7 @@ class Boto:
 
     def __init__(self, port):
         self.bodies = []
-        self.client = boto3.client(
-            "sagemaker-runtime",
-            endpoint_url=f"http://127.0.0.1:{port}",
-            region_name="us-east-1",
-            aws_access_key_id=KEY_ID,
-            aws_secret_access_key=SECRET,
-            config=Config(
-                connect_timeout=PATIENCE,
-                read_timeout=PATIENCE,
-                retries={"total_max_attempts": 1},
-            ),
-        )
+        self.client = aws("sagemaker-runtime", port, Credentials(KEY_ID, SECRET))
 
     def ask(self, body=b"prompt", **members):
         """Ask for a stream, in a task: it answers when the container's head has come."""

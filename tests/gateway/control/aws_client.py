@@ -53,14 +53,23 @@ def sagemaker(port: int, key: Credentials = KEY) -> BaseClient:
     return aws("sagemaker", port, key)
 
 
-def aws(service: str, port: int, key: Credentials = KEY) -> BaseClient:
-    """What ``boto3.client(service, endpoint_url=…)`` is; to be used on another thread."""
+def aws(service: str, port: int, key: Credentials = KEY, **config: Any) -> BaseClient:
+    """What ``boto3.client(service, endpoint_url=…)`` is; to be used on another thread.
+
+    Args:
+        service: as botocore names it.
+        port: of the gateway, on this machine.
+        key: that signs.
+        config: further members of botocore's ``Config``.
+    """
     return _session().create_client(
         service,
         endpoint_url=f"http://127.0.0.1:{port}",
         aws_access_key_id=key.access_key,
         aws_secret_access_key=key.secret_key,
-        config=Config(retries={"total_max_attempts": 1}, connect_timeout=10, read_timeout=20),
+        config=Config(
+            retries={"total_max_attempts": 1}, connect_timeout=10, read_timeout=20, **config
+        ),
     )
 
 

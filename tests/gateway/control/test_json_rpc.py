@@ -6,8 +6,8 @@ import json
 import logging
 from urllib.parse import urlsplit
 
-import botocore.session
 import pytest
+from botocore.credentials import Credentials
 
 from partway.gateway.control.errors import (
     ResourceLimitExceeded,
@@ -24,6 +24,7 @@ from partway.protocol.errors import (
     RequestTooLarge,
     ServiceUnavailable,
 )
+from tests.gateway.control.aws_client import aws
 from tests.wire.conftest import container, gateway_for
 
 __all__ = ["container", "gateway_for"]
@@ -253,13 +254,7 @@ async def signing(gateway_for, tmp_path):
 
 def presigned(gateway, key, secret):
     """A request that lists endpoints, by a URL that botocore has presigned."""
-    client = botocore.session.Session().create_client(
-        "sagemaker",
-        "us-east-1",
-        endpoint_url=f"http://localhost:{gateway.port}",
-        aws_access_key_id=key,
-        aws_secret_access_key=secret,
-    )
+    client = aws("sagemaker", gateway.port, Credentials(key, secret))
     url = urlsplit(client.generate_presigned_url("list_endpoints", ExpiresIn=300))
     head = post("SageMaker.ListEndpoints", b"").replace(
         b"Host: localhost", f"Host: {url.netloc}".encode()

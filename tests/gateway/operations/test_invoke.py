@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import boto3
 import pytest
-from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import (
     ConnectionClosedError,
     IncompleteReadError,
@@ -21,6 +20,7 @@ from partway.gateway.limits import MAX_INVOCATION_BODY
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import MIB, REFUSAL_BODY_BYTES
 from tests.gateway.conftest import container, gateway_for
+from tests.gateway.control.aws_client import aws
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.requests.containers import HOST, OK, PATIENCE, ScriptedContainer
 from tests.wire.event_signing import KEY_ID, SECRET
@@ -62,15 +62,8 @@ def saying(*said):
 class Boto3:
     """boto3's client, on threads of its own."""
 
-    def __init__(self, gateway, **config):
-        self._client = boto3.client(
-            "sagemaker-runtime",
-            endpoint_url=f"http://{HOST}:{gateway.port}",
-            region_name="us-east-1",
-            aws_access_key_id=KEY_ID,
-            aws_secret_access_key=SECRET,
-            config=Config(retries={"max_attempts": 0}, read_timeout=PATIENCE, **config),
-        )
+    def __init__(self, gateway):
+        self._client = aws("sagemaker-runtime", gateway.port, Credentials(KEY_ID, SECRET))
         self.exceptions = self._client.exceptions
 
     def _invoke(self, body=b"hello", **members):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-import boto3
 import pytest
-from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from partway.gateway.asynchronous import attempts, worker
@@ -21,9 +20,10 @@ from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.store.sqlite import SqliteStore
 from partway.gateway.streams.policy import StreamPolicy
 from tests.gateway.conftest import container, gateway_for
+from tests.gateway.control.aws_client import aws
 from tests.gateway.fleet.processes import eventually, soon
 from tests.gateway.object_server import serving_objects
-from tests.gateway.requests.containers import HOST, PATIENCE, ScriptedContainer
+from tests.gateway.requests.containers import HOST, ScriptedContainer
 from tests.wire.event_signing import KEY_ID, SECRET
 from tests.wire.peers import ENDPOINT
 
@@ -54,15 +54,11 @@ class Asked:
     def __init__(self, gateway, scripted, s3, data, store):
         self.gateway, self.scripted, self.s3 = gateway, scripted, s3
         self.data, self.store = data, store
-        self.client = boto3.client(
+        self.client = aws(
             "sagemaker-runtime",
-            endpoint_url=f"http://{HOST}:{gateway.port}",
-            region_name="us-east-1",
-            aws_access_key_id=KEY_ID,
-            aws_secret_access_key=SECRET,
-            config=Config(
-                retries={"max_attempts": 0}, read_timeout=PATIENCE, parameter_validation=False
-            ),
+            gateway.port,
+            Credentials(KEY_ID, SECRET),
+            parameter_validation=False,
         )
 
     async def invoke(self, **members):
