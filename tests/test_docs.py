@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from partway.container.cli import convert as container_convert
+from partway.container.cli import inspect as container_inspect
 from partway.container.cli import new as container_new
 from partway.container.cli import serve as container_serve
 from partway.gateway.access.principals import Principals
@@ -237,7 +239,7 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    ours = (container_serve, container_new)
+    ours = (container_serve, container_new, container_convert, container_inspect)
     theirs = (serve, deploy, delete, endpoints, logs, invoke, certs, dev, conform, replay)
     top = argparse.ArgumentParser()
     adding = top.add_subparsers()
@@ -254,6 +256,7 @@ COMMANDS = [
     *("partway invoke", "partway certs", "partway dev"),
     *("partway conform", "partway replay"),
     *("partway-container serve", "partway-container new"),
+    *("partway-container convert", "partway-container inspect"),
 ]
 
 
@@ -273,7 +276,7 @@ def test_flags_that_pages_mention_exist():
         for path in PAGES
         for line in path.read_text("utf-8").splitlines()
         if "partway" in line and not line.startswith("#")
-        for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", line)
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", line)
         if flag not in known
         if not any(other in line for other in ("docker", "http.server", "pytest"))
     }

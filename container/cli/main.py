@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from partway import __version__, completion
-from partway.container.cli import new, serve
+from partway.container.cli import convert, inspect, new, serve
 from partway.container.cli.errors import CommandError
 from partway.documentation import page
 from partway.log_lines import say_failure
@@ -51,6 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve.add_to(commands)
     new.add_to(commands)
+    convert.add_to(commands)
+    inspect.add_to(commands)
     completion.add_to(commands, _parser, prog=_PROG)
     return parser
 

@@ -26,12 +26,14 @@ class Tabular:
         sparse: whether batches may be sparse; otherwise sparse records are filled up with zeros.
         finite: whether NaN and infinite numbers are refused.
         index_base: the number of the first feature in ``text/libsvm``: 0 or 1.
+        max_records: most records of a body; None for any number, which then must not be kept.
     """
 
     width: int | None = None
     sparse: bool = False
     finite: bool = True
     index_base: int = 0
+    max_records: int | None = MAX_RECORDS
 
     def __post_init__(self) -> None:
         if self.width is not None and not 1 <= self.width <= MAX_WIDTH:
@@ -115,8 +117,9 @@ class RecordDecoder(ABC):
 
     def _judged(self, batch: Batch) -> Batch:
         """Count a batch's records, and see that its numbers are what is wanted."""
-        if self.records + len(batch) > MAX_RECORDS:
-            raise OverLimit(f"there are more than {MAX_RECORDS} records: send fewer")
+        most = self.wanted.max_records
+        if most is not None and self.records + len(batch) > most:
+            raise OverLimit(f"there are more than {most} records: send fewer")
         self.records += len(batch)
         features = batch.features
         numbers = features.values if isinstance(features, SparseRows) else features

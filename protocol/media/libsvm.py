@@ -47,26 +47,30 @@ class LibsvmDecoder(LineDecoder):
     # --- As programs write it --------------------------------------------------------------------
 
     def _at_once(self, piece: bytes) -> Batch | None:
-        """Read lines of one label each, single spaces and rising indices; None of any others."""
+        """Read lines with single spaces and rising indices; None of any others."""
         piece = piece.replace(b" \n", b"\n").removesuffix(b" ")
+        first = piece[: piece.find(b" ")]
+        has_labels = b":" not in first if self._has_labels is None else self._has_labels
+        if not has_labels:  # a label of ours, so that all lines are alike
+            piece = b"0 " + piece.replace(b"\n", b"\n0 ")
         separators = piece.translate(None, _NOT_SEPARATORS)
-        lines = separators.split(b"\n")
         if separators.replace(b" :", b"").strip(b"\n") or b"," in piece:
             return None
+        counts = np.array([*map(len, separators.split(b"\n"))], np.int64) // 2
         flat = comma_separated(piece.translate(_TO_COMMAS))
-        counts = np.array([*map(len, lines)], np.int64) // 2
-        if flat is None or len(flat) != len(lines) + 2 * counts.sum():
+        if flat is None or len(flat) != len(counts) + 2 * counts.sum():
             return None
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        firsts = 2 * starts[:-1] + np.arange(len(lines))
+        firsts = 2 * starts[:-1] + np.arange(len(counts))
         pairs = np.delete(flat, firsts).reshape(-1, 2)
-        indices, values = pairs[:, 0], np.ascontiguousarray(pairs[:, 1])
-        keys = self._rising_keys(indices, starts)
-        if keys is None or self._has_labels is False:
+        keys = self._rising_keys(pairs[:, 0], starts)
+        if keys is None:
             return None
-        self._has_labels = True
+        self._has_labels = has_labels
+        values = np.ascontiguousarray(pairs[:, 1])
         rows = SparseRows(values, keys, starts, self._wide_enough(keys))
-        return Batch(rows, flat[firsts].reshape(-1, 1), first=self.records)
+        labels = flat[firsts].reshape(-1, 1) if has_labels else None
+        return Batch(rows, labels, first=self.records)
 
     def _rising_keys(
         self, indices: NDArray[np.float64], starts: NDArray[np.int64]

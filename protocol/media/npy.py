@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import math
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +22,12 @@ _VERSIONS: Final = {(1, 0), (2, 0)}
 _PREFIX: Final = npy.MAGIC_LEN
 #: Longest header: numpy pads its own to 64 bytes or 128, and reads none that is longer.
 _MAX_HEADER: Final = 10 * KIB
+#: As numpy writes it, and others do; no Python is read.
+_HEADER: Final = re.compile(
+    r"\{\s*'descr'\s*:\s*'(?P<descr>[<>|=]?[a-zA-Z][0-9]*)'\s*,"
+    r"\s*'fortran_order'\s*:\s*(?P<order>True|False)\s*,"
+    r"\s*'shape'\s*:\s*\((?P<shape>\s*([0-9]{1,18}\s*,\s*)*([0-9]{1,18}\s*)?)\)\s*,?\s*\}\s*"
+)
 
 
 class NpyDecoder(RecordDecoder):
@@ -120,7 +127,7 @@ class NpyDecoder(RecordDecoder):
             raise Malformed(
                 "the array must be of numbers: of 8 bytes at most, real, and no objects"
             )
-        if not shape or min(shape) < 0:
+        if not shape:
             raise Malformed("the array has no dimension; it must have two: records and features")
         self._rows = 1 if len(shape) == 1 else shape[0]
         self._wide = math.prod(shape[-1:] if len(shape) == 1 else shape[1:])
@@ -148,16 +155,11 @@ class NpyDecoder(RecordDecoder):
 
 def _header(text: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """What a header says: the shape, whether numbers go by columns, their type."""
-    try:
-        match ast.literal_eval(text.decode("latin-1").strip()):
-            case {"descr": str(name), "fortran_order": bool(in_columns), "shape": tuple(shape)}:
-                if all(type(each) is int for each in shape):
-                    return shape, in_columns, np.dtype(name)
-            case _:
-                pass
-    # What literal_eval raises of text that is too long or too deep for it, and numpy of a name.
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        pass
+    found = _HEADER.fullmatch(text.decode("latin-1"))
+    if found is not None:
+        with suppress(TypeError):
+            shape = tuple(int(each) for each in found["shape"].split(",") if each.strip())
+            return shape, found["order"] == "True", np.dtype(found["descr"])
     raise Malformed("the header must be as numpy.save writes it, of an array of numbers")
 
 

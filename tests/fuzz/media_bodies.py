@@ -15,7 +15,7 @@ _LABELS = np.array([[1.0], [0.0]])
 
 
 def decoding(content_type: str) -> Callable[[Iterable[bytes]], Iterator[object]]:
-    """What a decoder of the type makes of pieces of a body, in values that can be compared."""
+    """What a decoder of the type makes of pieces of a body, in texts that can be compared."""
 
     def decode(pieces: Iterable[bytes]) -> Iterator[object]:
         decoder = decoder_for(content_type, Tabular(sparse=True))
@@ -23,8 +23,9 @@ def decoding(content_type: str) -> Callable[[Iterable[bytes]], Iterator[object]]
         batch = joined([*batches, *decoder.finish()])
         rows = batch.sparse()
         labels = None if batch.labels is None else batch.labels.tolist()
-        yield rows.values.tolist(), rows.keys.tolist(), rows.starts.tolist(), rows.width
-        yield labels, batch.uid, batch.metadata, batch.configurations, decoder.configuration
+        # As text: NaN is not what it is.
+        yield str((rows.values.tolist(), rows.keys.tolist(), rows.starts.tolist(), rows.width))
+        yield str((labels, batch.uid, batch.metadata, batch.configurations, decoder.configuration))
 
     return decode
 

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from partway.protocol.limits import MAX_RECORDS
 from partway.protocol.media import (
     RECORD_TYPES,
     Batch,
     CannotWrite,
     MediaFault,
+    OverLimit,
     SparseRows,
     Tabular,
     UnsupportedMedia,
@@ -191,6 +193,16 @@ def test_what_a_format_has_no_place_for():
     for media_type in TEXT:
         with pytest.raises(CannotWrite, match="must be finite"):
             encode(Batch(np.array([[np.nan]])), media_type)
+
+
+def test_how_many_records_there_may_be():
+    body = b"1\n" * 1001
+    with pytest.raises(OverLimit, match="there are more than 1000 records") as caught:
+        read(body, "text/csv", Tabular(max_records=1000))
+    assert caught.value.status == 413
+    for most in (1001, None):
+        assert len(read(body, "text/csv", Tabular(max_records=most), size=100)) == 1001
+    assert Tabular().max_records == MAX_RECORDS
 
 
 def test_what_is_wanted_must_make_sense():

@@ -1,0 +1,143 @@
+"""Records from one file into another, a batch at a time."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+
+from partway.container.cli.errors import CommandError
+from partway.container.cli.record_files import RecordFile, opened
+from partway.protocol.media import (
+    Batch,
+    CannotWrite,
+    MediaFault,
+    RecordEncoder,
+    SparseRows,
+    UnsupportedMedia,
+    format_of,
+)
+
+#: Seconds between two looks at how far it is.
+_SHOWN_EVERY: Final = 0.2
+
+
+def convert(options: argparse.Namespace) -> None:
+    """Write the records of a file in another format, as the command's flags say.
+
+    Raises:
+        CommandError: the records cannot be read, or not be written in that format.
+    """
+    try:
+        encoder = format_of(options.to).encoder()
+    except UnsupportedMedia as error:
+        raise CommandError(f"--to {options.to}: {error}") from None
+    with opened(options) as source, _output(options.output) as target:
+        progress = _Progress(sys.stderr)
+        for batch in _batches(source):
+            target.write(_encoded(encoder, _as_asked(batch, options), source))
+            progress.add(len(batch))
+        target.write(encoder.finish())
+        progress.finish()
+
+
+def _batches(source: RecordFile) -> Iterator[Batch]:
+    decoder = source.decoder()
+    try:
+        for chunk in source.chunks():
+            yield from decoder.feed(chunk)
+        yield from decoder.finish()
+    except MediaFault as fault:
+        raise CommandError(
+            f"{source.name} is not {source.content_type}: {fault.reason}", status=1
+        ) from None
+
+
+def _as_asked(batch: Batch, options: argparse.Namespace) -> Batch:
+    if options.drop_labels:
+        batch = replace(batch, labels=None)
+    if options.float32:
+        features = batch.features
+        # What is more than float32 has becomes infinite, and text has no word for that.
+        with np.errstate(over="ignore"):
+            if isinstance(features, SparseRows):
+                features = replace(features, values=features.values.astype(np.float32))
+            else:
+                features = features.astype(np.float32)
+        batch = replace(batch, features=features)
+    return batch
+
+
+def _encoded(encoder: RecordEncoder, batch: Batch, source: RecordFile) -> bytes:
+    try:
+        return encoder.encode(batch)
+    except CannotWrite as error:
+        hint = ": --drop-labels leaves them out" if "labels" in str(error) else ""
+        raise CommandError(
+            f"{source.name}, from record {batch.first} on: {error}{hint}", status=1
+        ) from None
+
+
+@contextmanager
+def _output(path: Path | None) -> Iterator[IO[bytes]]:
+    """Where to write; a file is there when it is whole."""
+    if path is None:
+        if sys.stdout.isatty():
+            raise CommandError("name a file with -o: a terminal is no place for many records")
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}", status=1) from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+class _Progress:
+    """Says on a terminal how many records there were, and how many a second."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._is_shown = file.isatty()
+        self._began = self._shown = time.monotonic()
+        self._records = 0
+
+    def add(self, records: int) -> None:
+        self._records += records
+        now = time.monotonic()
+        if self._is_shown and now - self._shown >= _SHOWN_EVERY:
+            self._shown = now
+            self._show(now, "\r")
+
+    def finish(self) -> None:
+        if self._is_shown:
+            self._show(time.monotonic(), "\n")
+
+    def _show(self, now: float, end: str) -> None:
+        rate = self._records / max(now - self._began, 1e-6)
+        line = f"{self._records:,} records, {rate:,.0f} a second"
+        self._file.write(f"{line:<60}{end}")
+        self._file.flush()

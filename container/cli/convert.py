@@ -1,0 +1,59 @@
+"""``partway-container convert``: records from one format into another."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from partway.container.cli.record_flags import TYPES, add_reading
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_EPILOG = """\
+examples:
+  partway-container convert --to application/x-recordio-protobuf --float32 train.csv -o train.rec
+  partway-container convert --from 'text/csv; label_size=1' --to text/libsvm train.csv >train.svm
+"""
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "convert",
+        help="write records in another format",
+        description="Write the records of a file in another format of inference.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_reading(parser)
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="TYPE",
+        help=f"the media type to write: {', '.join(TYPES)}",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="where to (standard output)"
+    )
+    parser.add_argument(
+        "--drop-labels", action="store_true", help="write features without their labels"
+    )
+    parser.add_argument(
+        "--float32", action="store_true", help="write numbers as float32, as AWS's algorithms do"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit status.
+
+    Raises:
+        CommandError: the records cannot be read, or not be written in that format.
+    """
+    from partway.container.cli.conversion import convert  # numpy, which other commands do without
+
+    convert(options)
+    return 0

@@ -1,0 +1,106 @@
+"""Files of records, as the commands are given them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Final
+
+from partway.container.cli.errors import CommandError
+from partway.protocol.limits import KIB
+from partway.protocol.media import (
+    RECORD_TYPES,
+    RecordDecoder,
+    Tabular,
+    UnsupportedMedia,
+    decoder_for,
+)
+from partway.protocol.media.guessing import LOOKED_AT, type_by_content, type_by_name
+
+#: Read at a time.
+_CHUNK: Final = 256 * KIB
+
+STANDARD_INPUT: Final = "-"
+
+
+class RecordFile:
+    """A file that is read once, from its beginning.
+
+    Args:
+        file: the open file.
+        options: what :func:`~partway.container.cli.record_flags.add_reading` has described.
+
+    Attributes:
+        name: for messages.
+        content_type: the file's media type, as it was said or as it looks.
+
+    Raises:
+        CommandError: nobody says what the file is, and it does not look like anything.
+    """
+
+    def __init__(self, file: IO[bytes], options: argparse.Namespace) -> None:
+        self.name: str = options.file
+        self._file = file
+        self._beginning = file.read(LOOKED_AT)
+        self.content_type: str = options.from_type or self._guessed()
+        self._wanted = _wanted(options)
+
+    def chunks(self) -> Iterator[bytes]:
+        """All bytes of the file."""
+        yield self._beginning
+        while chunk := self._file.read(_CHUNK):
+            yield chunk
+
+    def decoder(self) -> RecordDecoder:
+        """What reads it.
+
+        Raises:
+            CommandError: records are not read in that format.
+        """
+        try:
+            return decoder_for(self.content_type, self._wanted)
+        except UnsupportedMedia as error:
+            raise CommandError(f"--from {self.content_type}: {error}") from None
+
+    def _guessed(self) -> str:
+        found = type_by_content(self._beginning) or type_by_name(self.name)
+        if found is None:
+            raise CommandError(
+                f"{self.name} does not look like records of any type: name it with --from, one of "
+                f"{', '.join(RECORD_TYPES)}"
+            )
+        return found
+
+
+@contextmanager
+def opened(options: argparse.Namespace) -> Iterator[RecordFile]:
+    """The file that is named.
+
+    Raises:
+        CommandError: the file cannot be read, or nobody says what it is.
+    """
+    try:
+        if options.file == STANDARD_INPUT:
+            yield RecordFile(sys.stdin.buffer, options)
+        else:
+            with open(options.file, "rb") as file:  # noqa: PTH123 (a name that may be a pipe's)
+                yield RecordFile(file, options)
+    except OSError as error:
+        raise CommandError(
+            f"cannot read {error.filename or options.file}: {error.strerror}", status=1
+        ) from None
+
+
+def _wanted(options: argparse.Namespace) -> Tabular:
+    try:
+        return Tabular(
+            width=options.width,
+            sparse=True,
+            finite=False,
+            index_base=options.index_base,
+            max_records=None,
+        )
+    except ValueError as error:
+        raise CommandError(f"--{error}") from None

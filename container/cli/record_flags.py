@@ -1,0 +1,38 @@
+"""What the commands about files of records are told; says so without loading what reads them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+#: As :data:`partway.protocol.media.RECORD_TYPES` has them, which costs a fifth of a second.
+TYPES: Final = (
+    "text/csv",
+    "text/libsvm",
+    "application/json",
+    "application/jsonlines",
+    "application/x-recordio-protobuf",
+    "application/x-npy",
+)
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Describe what says which file is read, and how."""
+    parser.add_argument("file", metavar="FILE", help="records; - is standard input")
+    parser.add_argument(
+        "--from",
+        dest="from_type",
+        metavar="TYPE",
+        help=f"the file's media type, by default as it looks: {', '.join(TYPES)}; "
+        "'text/csv; label_size=1' for a column of labels",
+    )
+    parser.add_argument(
+        "--width", type=int, metavar="N", help="features of each record (as the first one has)"
+    )
+    parser.add_argument(
+        "--index-base",
+        type=int,
+        choices=(0, 1),
+        default=0,
+        help="number of the first feature in text/libsvm (0)",
+    )
