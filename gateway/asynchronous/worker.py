@@ -75,6 +75,7 @@ class AsyncWorker:
         self._instances_of = instances_of
         self._clock = clock
         self._wall_clock = wall_clock
+        self._configs: dict[str, AsyncConfig | None] = {}
         self._running: Counter[str] = Counter()
         self._tries: Counter[str] = Counter()
         self._ending = asyncio.Semaphore(ENDINGS_AT_ONCE)
@@ -217,7 +218,9 @@ class AsyncWorker:
         while True:
             await self._news.wait()
             self._news.clear()
-            self._end_hopeless()
+            if self._timer is None:  # nothing was looked at for a while
+                self._configs.clear()
+                self._end_hopeless()
             while self.running < AT_ONCE:
                 request = self._waiting.next(self._clock.time(), self._may_have_one_more)
                 if request is None:
@@ -238,7 +241,7 @@ class AsyncWorker:
             seconds = request.expires - request.received
             words = f"The request waited for {seconds:g} s (RequestTTLSeconds)."
             self._own(self._end_in_turn(request, AttemptFailed(FailureCause.EXPIRED, words)))
-        gone = {each for each in self._waiting.endpoints if self._config_of(each) is None}
+        gone = {each for each in self._waiting.endpoints if self._config(each) is None}
         for request in self._waiting.taken_out(lambda each: each.endpoint in gone) if gone else ():
             words = (
                 f"The endpoint {request.endpoint!r} was deleted, is of the gateway's settings now, "
@@ -248,11 +251,17 @@ class AsyncWorker:
             self._own(self._end_in_turn(request, failure))
 
     def _may_have_one_more(self, endpoint: str) -> bool:
-        config = self._config_of(endpoint)
+        config = self._config(endpoint)
         if config is None:
             return False
         most = min(AT_ONCE_OF_ONE, self._instances_of(endpoint) * config.per_instance)
         return self._running[endpoint] < most
+
+    def _config(self, endpoint: str) -> AsyncConfig | None:
+        """What an endpoint's configuration says, or has said LOOK_INTERVAL ago at most."""
+        if endpoint not in self._configs:
+            self._configs[endpoint] = self._config_of(endpoint)
+        return self._configs[endpoint]
 
     # --- One request -----------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ class Hook:
         self.heard = []
         self.statuses = []
         self.over = []
+        self.url = ""
 
     async def answer(self, request):
         self.heard.append((request.path, dict(request.headers), await request.json()))
@@ -37,15 +38,15 @@ class Hook:
 
 
 @asynccontextmanager
-async def hooked(topic=TOPIC):
+async def hooked():
     hook = Hook()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", hook.answer)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
-    notices = Notices({TOPIC: url}, LoopClock(), lambda *over: hook.over.append(over))
+    hook.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+    notices = Notices({TOPIC: hook.url}, LoopClock(), lambda *over: hook.over.append(over))
     try:
         yield hook, notices
     finally:

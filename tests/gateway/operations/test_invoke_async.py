@@ -11,14 +11,18 @@ from botocore.exceptions import ClientError
 
 from partway.gateway.asynchronous import attempts, worker
 from partway.gateway.asynchronous.configs import AsyncConfig
+from partway.gateway.asynchronous.journal import NOTICE
 from partway.gateway.asynchronous.limits import INLINE_BYTES, PIECE_BYTES, TRIES
+from partway.gateway.asynchronous.notices import Notice
 from partway.gateway.clock import LoopClock
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.store.sqlite import SqliteStore
+from partway.gateway.store.store import Record
 from partway.gateway.streams.policy import StreamPolicy
+from tests.gateway.asynchronous.test_notices import TOPIC, hooked
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.control.aws_client import aws
 from tests.gateway.fleet.processes import eventually, soon
@@ -168,6 +172,33 @@ async def test_a_large_input_and_a_large_answer(asking, tmp_path):
     assert asked.scripted.calls[0].sent == large
     await eventually(lambda: not list(asked.data.requests.iterdir()))
     assert await asked.store.records("async-request") == ()
+
+
+async def test_a_webhook_hears_of_it_and_of_what_was_left_by_another_gateway(
+    asking, monkeypatch, tmp_path
+):
+    config = AsyncConfig(OK, BAD, TOPIC, TOPIC, 4)
+    monkeypatch.setattr(EndpointKeeper, "async_config_of", lambda *_: config)
+    left = Notice("0" * 32, TOPIC, '{"left": 1}', 0.0)
+    data = DataDirectory.opened(tmp_path / "data")
+    store = await SqliteStore.opened(data.store, LoopClock())
+    await store.write(Record(NOTICE, left.id, left.body()))
+    await store.aclose()
+    data.close()
+    async with hooked() as (hook, _):
+        asked = await asking(answering(YES, (b"400 No", b"")), topics={TOPIC: hook.url})
+        answer = await asked.invoke(Body=b"hello")
+        await asked.object_at(answer["OutputLocation"])
+        await asked.failure(Body=b"hello")
+        await eventually(lambda: len(hook.heard) == 3)
+        said = [json.loads(body["Message"]) for _, _, body in hook.heard]
+        assert {"left": 1} in said
+        by_status = {each.get("invocationStatus"): each for each in said}
+        place = by_status["Completed"]["responseParameters"]["outputLocation"]
+        assert place == answer["OutputLocation"]
+        assert by_status["Failed"]["failureReason"].startswith("ModelError: Received client error")
+        while await asked.store.records(NOTICE):  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(0.01)
 
 
 # --- No answer -----------------------------------------------------------------------------------
