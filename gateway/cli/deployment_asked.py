@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from partway.gateway.cli.gateway_asked import GatewayNotAsked, ask, whole
+from partway.gateway.cli.gateway_asked import (
+    GatewayNotAsked,
+    ask,
+    endpoints_of,
+    not_understood,
+    whole,
+)
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
-from partway.gateway.fleet.status_json import from_json
 
 #: Seconds between two looks at how an endpoint is.
 _LOOK: Final = 0.5
@@ -89,7 +94,7 @@ class AskedDeployment:
         try:
             return None if said is None else EndpointSaid.read(said)
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise self._not_understood() from None
+            raise not_understood(self._directory) from None
 
     def looks(self) -> Iterator[EndpointSaid | None]:
         """Yield how the endpoint is, twice a second."""
@@ -99,11 +104,7 @@ class AskedDeployment:
 
     def status(self) -> tuple[EndpointStatus, ...]:
         """The endpoint as the fleet has it, with its instances; empty if it has not."""
-        answer = whole(self._directory, ask(self._directory, "GET", "endpoints"))
-        try:
-            return tuple(each for each in from_json(answer) if each.name == self.name)
-        except ValueError:
-            raise self._not_understood() from None
+        return tuple(each for each in endpoints_of(self._directory) if each.name == self.name)
 
     def log(self, instance: str, lines: int) -> bytes:
         """The last lines that an instance has printed; empty if nothing of them is kept."""
@@ -126,13 +127,7 @@ class AskedDeployment:
         try:
             said = json.loads(answer)
         except ValueError:
-            raise self._not_understood() from None
+            raise not_understood(self._directory) from None
         if not isinstance(said, dict):
-            raise self._not_understood()
+            raise not_understood(self._directory)
         return said
-
-    def _not_understood(self) -> GatewayNotAsked:
-        return GatewayNotAsked(
-            f"the gateway of {self._directory} says what this command does not understand: is it "
-            "of another version?"
-        )

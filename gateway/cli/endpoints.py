@@ -19,13 +19,14 @@ from partway.gateway.cli.gateway_asked import (
     GatewayNotAsked,
     add_data_dir,
     ask,
+    endpoints_of,
     find_gateway,
     say_why,
     whole,
 )
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
 from partway.gateway.fleet.status import EndpointStatus
-from partway.gateway.fleet.status_json import from_json, to_json
+from partway.gateway.fleet.status_json import to_json
 from partway.gateway.terminal import console_for
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
             directory = find_gateway(getattr(options, "data_dir", None), os.environ)
             if options.watch:
                 _watch(directory, as_json=options.json)
-            _show(_endpoints(directory), as_json=options.json)
+            _show(endpoints_of(directory), as_json=options.json)
     except GatewayNotAsked as error:
         return say_why(_NAME, error)
     except KeyboardInterrupt:
@@ -110,17 +111,6 @@ def run_restart(options: argparse.Namespace) -> int:
         return INTERRUPTED
     print(f"{options.endpoint} has been restarted")
     return 0
-
-
-def _endpoints(directory: Path) -> tuple[EndpointStatus, ...]:
-    answer = whole(directory, ask(directory, "GET", "endpoints"))
-    try:
-        return from_json(answer)
-    except ValueError:
-        raise GatewayNotAsked(
-            f"the gateway of {directory} says what this command does not understand: is it of "
-            "another version?"
-        ) from None
 
 
 # --- Shown ---------------------------------------------------------------------------------------
@@ -153,5 +143,5 @@ def _watch(directory: Path, *, as_json: bool) -> None:
 def _looks(directory: Path) -> Iterator[tuple[EndpointStatus, ...]]:
     """Yield how the endpoints are, each second, for as long as the gateway runs."""
     while True:
-        yield _endpoints(directory)
+        yield endpoints_of(directory)
         time.sleep(_LOOK)

@@ -20,6 +20,8 @@ from partway.gateway.fleet.data_directory import (
     gateways_folder,
     socket_name,
 )
+from partway.gateway.fleet.status import EndpointStatus
+from partway.gateway.fleet.status_json import from_json
 from partway.gateway.plain_text import safe_lines
 
 #: Seconds for the beginning of an answer, which takes milliseconds.
@@ -148,6 +150,27 @@ def whole(directory: Path, answer: http.client.HTTPResponse) -> bytes:
             return answer.read(_MAX_ANSWER)
         except (OSError, http.client.HTTPException) as error:
             raise gone(directory, error) from None
+
+
+def endpoints_of(directory: Path) -> tuple[EndpointStatus, ...]:
+    """How the fleet of the gateway of a data directory says that its endpoints are.
+
+    Raises:
+        GatewayNotAsked: nobody answers, or something else.
+    """
+    answer = whole(directory, ask(directory, "GET", "endpoints"))
+    try:
+        return from_json(answer)
+    except ValueError:
+        raise not_understood(directory) from None
+
+
+def not_understood(directory: Path) -> GatewayNotAsked:
+    """What it means that an answer is not what the gateway of this version answers."""
+    return GatewayNotAsked(
+        f"the gateway of {directory} says what this command does not understand: is it of another "
+        "version?"
+    )
 
 
 def gone(directory: Path, error: Exception) -> GatewayNotAsked:
