@@ -25,7 +25,9 @@ from benchmarks.invoke_load import Asked, load
 from benchmarks.peers import Peer
 from benchmarks.process_meter import Meter
 
-_PATH = "/endpoints/echo/invocations"
+_PATH = "/endpoints/{}/invocations"
+#: As many endpoints has one of the gateways; those are asked in turn that a client may know of.
+_MANY, _IN_TURN = 1000, 100
 _KEY, _SECRET = "AKIAIOSFODNN7EXAMPLE", "a-secret-of-the-benchmark"
 _PRINCIPALS = f"""
 [[principals]]
@@ -42,21 +44,21 @@ class Row:
 
     name: str
     peer: Peer | None
-    path: str = _PATH
+    paths: tuple[str, ...] = (_PATH.format("echo"),)
     signed: bool = False
     rates: list[float] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
     delays: list[float] = field(default_factory=list)
 
 
-def _request(row: Row, body: bytes) -> bytes:
+def _request(row: Row, path: str, body: bytes) -> bytes:
     assert row.peer is not None, "it runs"
-    url = f"http://{row.peer.address}{row.path}"
+    url = f"http://{row.peer.address}{path}"
     request = AWSRequest("POST", url, {"Content-Type": "application/json"}, body)
     if row.signed:
         SigV4Auth(Credentials(_KEY, _SECRET), "sagemaker", "us-east-1").add_auth(request)
     headers = {"Host": row.peer.address, **dict(request.headers), "Content-Length": len(body)}
-    lines = [f"POST {row.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
 
 
@@ -64,11 +66,11 @@ async def _measure(row: Row, args: argparse.Namespace, rate: float | None) -> tu
     """A load on a row, and the CPU seconds of a request."""
     assert row.peer is not None, "it runs"
     body = b"x" * args.size
-    request = _request(row, body)
-    await load(row.peer.address, request, body, args.clients, 0.5, rate)
+    requests = [_request(row, path, body) for path in row.paths]
+    await load(row.peer.address, requests, body, args.clients, 0.5, rate)
     meter = Meter(row.peer.pid)
     before = meter.cpu_seconds()
-    asked = await load(row.peer.address, request, body, args.clients, args.seconds, rate)
+    asked = await load(row.peer.address, requests, body, args.clients, args.seconds, rate)
     return asked, (meter.cpu_seconds() - before) / len(asked.delays)
 
 
@@ -123,14 +125,22 @@ def run(args: argparse.Namespace) -> str:
     """Start everything, put the load on each row in turn, and give the table."""
     with ExitStack() as stack:
         container = stack.enter_context(peers.invoke_container())
-        direct = Row("direct, no proxy", container, "/invocations")
-        haproxy = Row("HAProxy", stack.enter_context(peers.haproxy(container)), "/invocations")
-        nginx = Row("nginx", stack.enter_context(peers.nginx(container)), "/invocations")
+        bare = ("/invocations",)
+        direct = Row("direct, no proxy", container, bare)
+        haproxy = Row("HAProxy", stack.enter_context(peers.haproxy(container)), bare)
+        nginx = Row("nginx", stack.enter_context(peers.nginx(container)), bare)
         plain = Row("gateway", stack.enter_context(peers.gateway(container)))
+        names = [f"echo-{number}" for number in range(_MANY)]
+        further = [f"--endpoint={name}=http://{container.address}" for name in names]
+        large = Row(
+            f"gateway, {_MANY:,} endpoints",
+            stack.enter_context(peers.gateway(container, *further)),
+            tuple(map(_PATH.format, names[:: _MANY // _IN_TURN])),
+        )
         file = stack.enter_context(_principals())
         signing = peers.gateway(container, "--auth", "sigv4", "--principals", str(file))
         signed = Row("gateway, signed", stack.enter_context(signing), signed=True)
-        rows = [direct, haproxy, nginx, plain, signed]
+        rows = [direct, haproxy, nginx, plain, large, signed]
         uvloop.run(_rounds(rows, args))
         return _table(rows, direct, haproxy)
 

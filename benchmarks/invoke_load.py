@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -13,8 +15,7 @@ _END = b"\r\n\r\n"
 class Client(asyncio.Protocol):
     """One connection with one request under way at a time."""
 
-    def __init__(self, request: bytes, body: bytes) -> None:
-        self._request = request
+    def __init__(self, body: bytes) -> None:
         self._body = body
         self._data = b""
         self._answer: asyncio.Future[None]
@@ -23,10 +24,10 @@ class Client(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
-    def ask(self) -> asyncio.Future[None]:
-        """Send the request; the future is done when the right answer has come."""
+    def ask(self, request: bytes) -> asyncio.Future[None]:
+        """Send a request; the future is done when the right answer has come."""
         self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(self._request)
+        self._transport.write(request)
         return self._answer
 
     def data_received(self, data: bytes) -> None:
@@ -72,13 +73,18 @@ class Asked:
 
 
 async def load(
-    address: str, request: bytes, body: bytes, clients: int, seconds: float, rate: float | None
+    address: str,
+    requests: Sequence[bytes],
+    body: bytes,
+    clients: int,
+    seconds: float,
+    rate: float | None,
 ) -> Asked:
     """Ask for so long.
 
     Args:
         address: ``HOST:PORT`` of what is asked.
-        request: head and body.
+        requests: heads and bodies, which are sent in turn.
         body: what each answer must be.
         clients: connections; each has one request under way.
         seconds: for how long.
@@ -87,8 +93,9 @@ async def load(
     host, _, port = address.rpartition(":")
     loop = asyncio.get_running_loop()
     asked = Asked()
+    turn = itertools.cycle(requests)
     connected = [
-        (await loop.create_connection(lambda: Client(request, body), host, int(port)))[1]
+        (await loop.create_connection(lambda: Client(body), host, int(port)))[1]
         for _ in range(clients)
     ]
     began = time.perf_counter()
@@ -99,7 +106,7 @@ async def load(
             if rate is not None and (wait := due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
             sent = time.perf_counter() if rate is None else due  # whoever is late is late
-            await client.ask()
+            await client.ask(next(turn))
             now = time.perf_counter()
             asked.delays.append(now - sent)
             due = now if rate is None else due + clients / rate

@@ -250,7 +250,10 @@ class Router:
 
     def load(self, instance: str) -> InstanceLoad:
         """What is open on an instance, which may have to be in the table yet."""
-        return self._loads.setdefault(instance, InstanceLoad())
+        found = self._loads.get(instance)
+        if found is None:
+            found = self._loads[instance] = InstanceLoad()
+        return found
 
     def forget(self, instance: str) -> None:
         """Drop what is known of an instance that is over."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from types import TracebackType
 from typing import Final, cast
 
 from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
 
 from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
 from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, UpgradableExchange
@@ -41,6 +42,7 @@ class Http1Exchange(UpgradableExchange):
         #: What aiohttp writes once the handler has returned; None as long as there is no answer.
         self.response: web.StreamResponse | None = None
         self._handed_over = False
+        self._told = _ToldIfLeft(self._protocol)
 
     # --- The request's body ----------------------------------------------------------------------
 
@@ -62,7 +64,7 @@ class Http1Exchange(UpgradableExchange):
         content, protocol = self._begin_to_read(), self._protocol
         if not protocol.broken:
             try:
-                with self._told_if_left():
+                with self._told:
                     chunk = await content.readany()
             except (web.RequestPayloadError, ValueError):
                 protocol.broken = True  # aiohttp has said what is wrong
@@ -97,33 +99,22 @@ class Http1Exchange(UpgradableExchange):
         return 0 if transport is None else transport.get_write_buffer_size()
 
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
-        self.response = web.StreamResponse(status=status, headers=self._with_id(headers))
-        with self._told_if_left():
-            await self.response.prepare(self._request)
+        self.response = _InPieces(status=status, headers=self._with_id(headers))
+        with self._told:
+            writer = await self.response.prepare(self._request)
+        assert writer is not None, "it has not ended"
+        # With the first piece, if that is there by now; else by itself, in this turn of the loop.
+        asyncio.get_running_loop().call_soon(_send_head, self._protocol, writer)
 
     async def _write(self, piece: bytes) -> None:
         assert self.response is not None, "it has begun"
-        with self._told_if_left():
+        with self._told:
             await self.response.write(piece)
 
     async def _end(self, last: bytes, otherwise: bytes) -> None:
         assert self.response is not None, "it has begun"
-        with self._told_if_left():
+        with self._told:
             await self.response.write_eof(last)
-
-    @contextmanager
-    def _told_if_left(self) -> Iterator[None]:
-        """Have ClientLeft raised, and nobody cancelled, if the client leaves in this block."""
-        protocol = self._protocol
-        protocol.waiting += 1
-        try:
-            yield
-        except ConnectionError as error:
-            raise ClientLeft from error
-        finally:
-            protocol.waiting -= 1
-        if protocol.transport is None:  # lost since this was woken
-            raise ClientLeft
 
     async def upgrade(self, headers: Mapping[str, str]) -> None:
         self.response = web.StreamResponse(status=101, headers=self._with_id(headers))
@@ -178,6 +169,46 @@ class Http1Exchange(UpgradableExchange):
 
     def _with_id(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {**headers, "x-amzn-requestid": self.request_id, "Server": "partway"}
+
+
+class _InPieces(web.StreamResponse):
+    """A response in pieces, whose head is not written by itself where its first piece follows."""
+
+    _send_headers_immediately = False
+
+
+def _send_head(protocol: Http1Connection, writer: AbstractStreamWriter) -> None:
+    """Write a head that is not written yet, unless the client has left."""
+    if protocol.transport is not None and not protocol.transport.is_closing():
+        writer.send_headers()
+
+
+class _ToldIfLeft:
+    """A block in which ClientLeft is raised, and nobody cancelled, if the client leaves.
+
+    Args:
+        protocol: the client's connection.
+    """
+
+    __slots__ = ("_protocol",)
+
+    def __init__(self, protocol: Http1Connection) -> None:
+        self._protocol = protocol
+
+    def __enter__(self) -> None:
+        self._protocol.waiting += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._protocol.waiting -= 1
+        if isinstance(error, ConnectionError):
+            raise ClientLeft from error
+        if error is None and self._protocol.transport is None:  # lost since this was woken
+            raise ClientLeft
 
 
 def refusal(request: web.BaseRequest, error: ApiError) -> web.StreamResponse:

@@ -97,6 +97,24 @@ async def test_an_idle_connection_is_closed_after_a_moment(connections):
         await soon(container.calls[0].ended.wait())
 
 
+async def test_a_connection_that_was_used_again_waits_as_long_again(connections):
+    async def script(call):
+        for _ in range(2):
+            await call.request()
+            call.say(OK)
+        await call.end()
+
+    async with ScriptedContainer(script) as container:
+        for _ in range(2):
+            await ask(connections, container)
+            connections._clock.advance(CONTAINER_IDLE_TIMEOUT * 0.9)
+            assert connections.idle == 1
+        assert len(container.calls) == 1
+        connections._clock.advance(CONTAINER_IDLE_TIMEOUT * 0.2)
+        assert connections.idle == 0
+        await soon(container.calls[0].ended.wait())
+
+
 async def test_no_more_are_kept_than_that(connections):
     release = asyncio.Event()
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import re
+import time
 
 import pytest
 
@@ -385,6 +386,18 @@ async def costs(steps, *headers, **exchange):
 
 async def fail(error):
     raise error
+
+
+async def test_what_is_not_measured_costs_no_seconds(monkeypatch):
+    def read():
+        raise AssertionError("no clock is read for it")
+
+    monkeypatch.setattr(time, "thread_time", read)
+    exchange = Recorded(method="POST", path="/nowhere")
+    exchange.visitor.account.measured = False
+    exchange.visit = Counted()
+    await Steps().dispatch(exchange)
+    assert exchange.visit.said == ["cost"]
 
 
 async def test_a_request_of_somebody_known_costs_nothing():

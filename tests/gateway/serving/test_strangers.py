@@ -219,6 +219,15 @@ def test_a_refusal_that_took_long_counts_within_bounds(gate):
     assert not account.overdrawn
 
 
+def test_what_is_refused_behind_a_request_of_somebody_known_is_measured_from_the_second_on(gate):
+    account = gate.account()
+    assert account.measured
+    account.asked().recognised()
+    assert not account.measured
+    account.asked().cost(0.0)
+    assert account.measured
+
+
 @pytest.mark.parametrize(
     ("encrypted", "cost"),
     [(False, STRANGER_CONNECTION), (True, STRANGER_CONNECTION + STRANGER_TLS)],
