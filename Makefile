@@ -14,7 +14,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format bench bench-codecs bench-http2 bench-invoke bench-idle \
+.PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle \
 	bench-response-stream bench-changes bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
 	answers sdk-python boto3-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
@@ -56,6 +56,9 @@ good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs G
 
 tutorial: $(VENV)/installed-test  ## the conformant container's tutorial: each step as it is printed
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/tutorial_check.py
+
+formats: $(VENV)/installed-test $(VENV)/installed-formats  ## the models that ship answer as scikit-learn does
+	$(BIN)/python -m pytest --one-loop $(PYTEST_ARGS) tests/container/models/sklearn_check.py
 
 bench: $(VENV)/installed-bench  ## the gateway beside HAProxy, where there is one
 	$(BIN)/python -m benchmarks.relay $(BENCH_ARGS)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 MODELS: Mapping[str, str] = {
     "echo": "partway.container.models.echo:Echo",
     "kmeans": "partway.container.models.kmeans:KMeans",
+    "linear": "partway.container.models.linear:Linear",
+    "pca": "partway.container.models.pca:PCA",
     "speech": "partway.container.models.speech:Speech",
     "text": "partway.container.models.text.model:Text",
 }

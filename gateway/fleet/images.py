@@ -10,7 +10,7 @@ from typing import Final
 from partway.gateway.fleet.endpoints import Image, Program, Pull
 
 #: Containers that ship with this project, by the names of their models.
-SHIPPED: Final = ("echo", "kmeans", "speech", "text")
+SHIPPED: Final = ("echo", "kmeans", "linear", "pca", "speech", "text")
 
 #: Before an image that the engine is to run, whatever else goes by its name.
 ENGINE_SCHEME: Final = "docker://"

@@ -255,7 +255,7 @@ def test_a_flag_goes_before_the_environment(refused: Refused, own: Path) -> None
 
 
 def test_a_model_that_cannot_be_found(refused: Refused, own: Path) -> None:
-    shipped = "echo, kmeans, speech, text"
+    shipped = "echo, kmeans, linear, pca, speech, text"
     assert refused("serve", "--model", "nope") == (
         2,
         f"--model nope: name a model that ships ({shipped}), or your own as module:Class",

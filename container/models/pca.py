@@ -1,0 +1,58 @@
+"""pca: each record in the coordinates of the principal components."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Final
+
+import numpy as np
+
+from partway.container.models.arrays import ArraysError, ArrayShape, load_archive
+from partway.container.tabular import Columns, Numbers, TabularModel
+from partway.container.workers import Threads
+from partway.protocol.media import Batch, Tabular
+
+#: The file, in the model directory.
+PCA_FILE: Final = "pca.npz"
+
+#: Largest absolute value of a number of the file.
+LARGEST_COMPONENT: Final = 1e140
+
+_HINT: Final = (
+    f"numpy.savez('{PCA_FILE}', components=components, mean=mean) writes it, a component a row"
+)
+_WANTED: Final = {
+    "components": ArrayShape(("components", "features"), "component", LARGEST_COMPONENT, _HINT),
+    "mean": ArrayShape(("features",), "number", LARGEST_COMPONENT, _HINT),
+}
+
+
+class PCA(TabularModel):
+    """Projects records: the mean is taken from each, and the rest measured along each component."""
+
+    answers = Columns("projection", key="projections")
+    runs_on: ClassVar = Threads(count=2, queue=256)
+    max_concurrent_transforms = 2
+
+    def load(self, model_dir: Path) -> None:
+        """Read components and mean.
+
+        Raises:
+            ArraysError: the file is missing, or its arrays cannot be used.
+        """
+        arrays = load_archive(model_dir / PCA_FILE, _WANTED)
+        self._components, self._mean = arrays["components"], arrays["mean"]
+        width = self._components.shape[1]
+        if len(self._mean) != width:
+            raise ArraysError(
+                f"{model_dir / PCA_FILE} has components of {width} features and a mean of "
+                f"{len(self._mean)}; there must be as many: {_HINT}"
+            )
+        self.takes = Tabular(width=width)
+
+    def predict(self, batch: Batch) -> Numbers:
+        """Each record's coordinates, one for each component."""
+        # What is beyond float64 becomes infinite, and the runtime says that it is no answer.
+        with np.errstate(over="ignore", invalid="ignore"):
+            projection: Numbers = (batch.dense() - self._mean) @ self._components.T
+        return projection

@@ -1,0 +1,35 @@
+"""docs/reference/linear.md and pca.md: their commands do what they show."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from partway import TabularModel
+from partway.container.models.linear import Linear
+from partway.container.models.pca import PCA
+from partway.container.testing import serving
+from tests.conftest import ROOT
+
+
+@pytest.mark.usefixtures("no_leaks")
+@pytest.mark.parametrize(("name", "model"), [("linear", Linear), ("pca", PCA)])
+async def test_the_commands(tmp_path: Path, name: str, model: type[TabularModel]) -> None:
+    page = (ROOT / "docs" / "reference" / f"{name}.md").read_text("utf-8")
+    (saved,) = re.findall(rf'numpy\.(savez\("model/{name}.npz".*?\))\'', page)
+    (tmp_path / "model").mkdir()
+    exec(f"numpy.{saved.replace('model/', f'{tmp_path}/model/')}", {"numpy": np})
+    examples = re.findall(r"```sh\n(curl .*?)```\n\n```\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 2
+    async with serving(model(), tmp_path / "model") as served:
+        for command, output in examples:
+            words = shlex.split(command.replace("\\\n", ""))
+            options = list(zip(words[2::2], words[3::2], strict=True))
+            headers = dict(value.split(": ") for option, value in options if option == "-H")
+            (body,) = (value for option, value in options if option == "-d")
+            answer = await served.invoke(body, headers.pop("Content-Type"), **headers)
+            assert answer.body.decode().rstrip("\n") == output.rstrip("\n")
