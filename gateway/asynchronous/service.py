@@ -59,6 +59,7 @@ class AsyncService:
         clock: Clock,
         wall_clock: Callable[[], float],
     ) -> None:
+        self._folder = folder
         self._journal = Journal(store, clock)
         spool = Spool(folder, settings.async_quota, clock)
         locations = Locations(clock, roots, results)
@@ -103,8 +104,8 @@ class AsyncService:
             await self.worker.start()
         except OSError as error:
             raise StoreError(
-                f"{error.filename}: what asynchronous requests have left there cannot be read: "
-                f"{error.strerror or error}; look at the disk, or name another folder with "
+                f"{error.filename or self._folder}: what asynchronous requests have left there "
+                f"cannot be read: {error.strerror or error}; look at the disk, or name another folder with "
                 "--data-dir DIR"
             ) from None
         for each in await self._journal.records(NOTICE):

@@ -107,7 +107,7 @@ async def main(clients: str, sagemaker: str, core: str) -> None:
 def programs(clients: str, sagemaker: str, core: str, url: str) -> list[list[str]]:
     """The docs' examples, as commands; the first word of each is of the client's environment."""
     _, life, _ = blocks("how-to/aws-cli.md", "sh")
-    second, third = (
+    second, _, third = (
         each.replace(SHOWN, url) for each in blocks("how-to/sagemaker-sdk.md", "python")
     )
     shell = (

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gateway.object_server import serving_objects
 from tests.interop.aws_sdk import ServedGateway
 from tests.interop.served_api import PRINCIPALS, SHOWN, blocks, ended, interpreter, surroundings
 
@@ -35,7 +36,7 @@ async def gateway(anyio_backend: str, tmp_path: Path) -> AsyncIterator[ServedGat
 
 async def test_version_2(gateway: ServedGateway, tmp_path: Path) -> None:
     python = interpreter("SAGEMAKER_PYTHON", "sagemaker 2", "interop-sagemaker")
-    program, _ = blocks(PAGE, "python")
+    program, _, _ = blocks(PAGE, "python")
     assert program.count(SHOWN) == 1
     variables = surroundings(tmp_path, "http://127.0.0.1:9", python)
     program = program.replace(SHOWN, gateway.http)
@@ -49,9 +50,29 @@ async def test_version_2(gateway: ServedGateway, tmp_path: Path) -> None:
     assert made_and_deleted(gateway, "by-sdk")
 
 
+async def test_answers_that_come_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = interpreter("SAGEMAKER_PYTHON", "sagemaker 2", "interop-sagemaker")
+    _, program, _ = blocks(PAGE, "python")
+    async with (
+        serving_objects(monkeypatch) as s3,
+        ServedGateway.start(tmp_path, "", PRINCIPALS) as gateway,
+    ):
+        s3.buckets["later"] = {}
+        s3.key_id = ""  # the gateway's keys are not the SDK's
+        variables = surroundings(tmp_path, "http://127.0.0.1:9", python) | {
+            "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{s3.port}"
+        }
+        program = program.replace(SHOWN, gateway.http)
+        told = await ended(python, "-c", program, environment=variables, directory=tmp_path)
+        assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
+        assert "{'inputs': [3, 4]}\nTrue" in told.output
+        assert s3.buckets["later"]["questions/first.json"] == b'{"inputs": [3, 4]}'
+        assert made_and_deleted(gateway, "later")
+
+
 async def test_version_3(gateway: ServedGateway, tmp_path: Path) -> None:
     python = interpreter("SAGEMAKER_CORE_PYTHON", "sagemaker-core 2", "interop-sagemaker")
-    _, program = blocks(PAGE, "python")
+    _, _, program = blocks(PAGE, "python")
     variables = surroundings(tmp_path, gateway.http, python)
     told = await ended(python, "-c", program, environment=variables, directory=tmp_path)
     assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
