@@ -105,8 +105,8 @@ class AsyncService:
         except OSError as error:
             raise StoreError(
                 f"{error.filename or self._folder}: what asynchronous requests have left there "
-                f"cannot be read: {error.strerror or error}; look at the disk, or name another folder with "
-                "--data-dir DIR"
+                f"cannot be read: {error.strerror or error}; look at the disk, or name another "
+                "folder with --data-dir DIR"
             ) from None
         for each in await self._journal.records(NOTICE):
             self._notices.add(Notice.of(each.body))
