@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+from partway.gateway.asynchronous.configs import AsyncConfig
+from partway.gateway.asynchronous.limits import PER_INSTANCE
 from partway.gateway.control import planning
 from partway.gateway.control.limits import RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
 from partway.gateway.control.planned import DeploymentPlan, planned
@@ -364,6 +366,29 @@ async def test_settings_go_before_the_api_and_give_back_what_they_took(started, 
     await after.until("InService", "one")
     await turns(200)
     assert after.commands() == ["chat"]
+
+
+async def test_what_is_said_of_asynchronous_requests(started):
+    """As long as the endpoint is the API's, and there: also before it is in service."""
+    gateway = await started()
+    async with gateway.resources.changing():
+        config = gateway.resources.find("endpoint-config", "two")
+        said = {"OutputConfig": {"S3OutputPath": "s3://bucket/ok"}}
+        members = {**config.members, "AsyncInferenceConfig": said}
+        await gateway.resources.put(dataclasses.replace(config, members=members))
+    async_config_of = gateway.keeper.async_config_of
+    assert async_config_of("mine") is None
+    gateway.of.launcher.held = asyncio.Event()
+    await gateway.create(config="two")
+    found = async_config_of("mine")
+    assert found == AsyncConfig("s3://bucket/ok", "", "", "", PER_INSTANCE)
+    assert async_config_of("MINE") is None  # as instances are asked for: by the name as it is
+    gateway.keeper.give_way(with_endpoints(gateway, of_settings()))
+    assert async_config_of("mine") is None
+    gateway.keeper.give_way(with_endpoints(gateway))
+    assert async_config_of("mine") == found
+    await gateway.create("other", "one")
+    assert async_config_of("other") is None
 
 
 async def test_settings_that_take_a_name_while_the_gateway_runs(started, caplog):
