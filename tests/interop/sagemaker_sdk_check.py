@@ -6,14 +6,19 @@ of docs/how-to/sagemaker-sdk.md, as they are printed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.gateway.object_server import serving_objects
 from tests.interop.aws_sdk import ServedGateway
 from tests.interop.served_api import PRINCIPALS, SHOWN, blocks, ended, interpreter, surroundings
+
+#: The program of all pairs.
+FORMATS = Path(__file__).with_name("sagemaker_formats.py")
 
 PAGE = "how-to/sagemaker-sdk.md"
 
@@ -86,6 +91,30 @@ async def test_the_resources_of_version_2(gateway: ServedGateway, tmp_path: Path
     variables = surroundings(tmp_path, gateway.http, python)
     told = await ended(python, "-c", program, environment=variables, directory=tmp_path)
     assert (told.status, told.output.splitlines()[-1]) == (0, "[]"), told.output + told.errors
+
+
+async def test_each_serializer_and_deserializer_of_version_2(tmp_path: Path) -> None:
+    """Records of two rows, of which the first is 36.5 from centroid 5."""
+    python = interpreter("SAGEMAKER_PYTHON", "sagemaker 2", "interop-sagemaker")
+    centroids = np.full((6, 4), 1e3)
+    centroids[5] = [38.0, 16.0, 14.0, 23.0]
+    centroids[2] = [-92.25, 100.25, 15.25, 9.25]
+    (tmp_path / "model").mkdir()
+    np.save(tmp_path / "model" / "centroids.npy", centroids)
+    config = """
+[endpoints.clusters]
+image = "kmeans"
+model_data = "model"
+"""
+    async with ServedGateway.start(tmp_path, config, PRINCIPALS) as gateway:
+        variables = surroundings(tmp_path, gateway.http, python)
+        told = await ended(
+            python, str(FORMATS), "clusters", environment=variables, directory=tmp_path
+        )
+        assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
+    lines = [json.loads(line) for line in told.output.splitlines() if line.startswith("{")]
+    assert len({(each["sent"], each["read"]) for each in lines}) == 7 * 6
+    assert [each for each in lines if each["found"] != [[5, 36.5], [2, 90.25]]] == []
 
 
 def made_and_deleted(gateway: ServedGateway, endpoint: str) -> bool:
