@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
+from partway.gateway.operations.invocation_headers import TARGET_CONTAINER, TARGET_VARIANT
 from partway.gateway.streams.container_leg import DEFAULT_PATH
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import (
@@ -19,7 +19,6 @@ from partway.protocol.limits import (
 
 PATH_HEADER = "X-Amzn-SageMaker-Model-Invocation-Path"
 QUERY_HEADER = "X-Amzn-SageMaker-Model-Query-String"
-VARIANT_HEADER = "X-Amzn-SageMaker-Target-Variant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Asked:
 
 def asked_by_headers(headers: Mapping[str, str]) -> Asked:
     """Return what a request's headers ask for; ``headers`` is case-insensitive."""
-    names = (PATH_HEADER, QUERY_HEADER, VARIANT_HEADER, TARGET_CONTAINER)
+    names = (PATH_HEADER, QUERY_HEADER, TARGET_VARIANT, TARGET_CONTAINER)
     return Asked(*(headers.get(name, "") for name in names))
 
 

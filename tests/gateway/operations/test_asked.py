@@ -8,13 +8,12 @@ from multidict import CIMultiDict
 from partway.gateway.operations.asked import (
     PATH_HEADER,
     QUERY_HEADER,
-    VARIANT_HEADER,
     Asked,
     asked_by_headers,
     check_names,
     container_target,
 )
-from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
+from partway.gateway.operations.invocation_headers import TARGET_CONTAINER, TARGET_VARIANT
 from partway.protocol.errors import InputValidationError
 
 DEFAULT = "/invocations-bidirectional-stream"
@@ -22,7 +21,7 @@ DEFAULT = "/invocations-bidirectional-stream"
 
 @pytest.mark.clause("1.6-1", "2.1-3")
 def test_headers_in_any_case_and_empty_ones():
-    headers = CIMultiDict({PATH_HEADER.lower(): "v1/listen", QUERY_HEADER: "", VARIANT_HEADER: "B"})
+    headers = CIMultiDict({PATH_HEADER.lower(): "v1/listen", QUERY_HEADER: "", TARGET_VARIANT: "B"})
     assert asked_by_headers(headers) == Asked("v1/listen", "", "B")
     headers[TARGET_CONTAINER] = "pre"
     assert asked_by_headers(headers) == Asked("v1/listen", "", "B", "pre")
