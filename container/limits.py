@@ -43,6 +43,10 @@ WAKES_PER_TURN_SHARE: Final = 24
 #: clients get 503. The ten largest, each of which keeps a worker for seconds.
 MAX_HELD_BODIES: Final = 10 * MAX_BODY_BYTES
 
+#: Numbers that a model of tables answers a body with; a client that asks for more gets 413. As JSON
+#: they are some 160 MiB. Without it a record of two bytes could ask for thousands of numbers.
+MAX_ANSWER_NUMBERS: Final = 1 << 23
+
 #: Most time spent waiting for a body. /invocations answers within 60 s (clause 1.1-2), so a body
 #: that takes longer has no answer in time.
 BODY_TIMEOUT: Final = 60.0

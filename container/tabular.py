@@ -29,7 +29,7 @@ from multidict import MultiMapping
 from numpy.typing import NDArray
 
 from partway.container.errors import Busy, ModelError
-from partway.container.limits import MAX_HELD_BODIES
+from partway.container.limits import MAX_ANSWER_NUMBERS, MAX_HELD_BODIES
 from partway.container.model import Model, Opening, Reply, Request
 from partway.container.stream import Stream
 from partway.protocol.media import (
@@ -199,7 +199,26 @@ class TabularModel(Model, ABC):
                     f"each of {records} records"
                 )
             columns[name] = column.astype(np.int64) if column.dtype.kind == "b" else column
+        check_answer_size(records, sum(each.size for each in columns.values()) // max(1, records))
         return columns
+
+
+def check_answer_size(records: int, numbers: int) -> None:
+    """See that an answer is not too large; a model asks before it computes what fills memory.
+
+    Args:
+        records: how many there are.
+        numbers: that each is answered with.
+
+    Raises:
+        ModelError: 413, they are more than :data:`~partway.container.limits.MAX_ANSWER_NUMBERS`.
+    """
+    if records * numbers > MAX_ANSWER_NUMBERS:
+        raise ModelError(
+            f"{records} records are answered with {numbers} numbers each, more than "
+            f"{MAX_ANSWER_NUMBERS} in all: send at most {MAX_ANSWER_NUMBERS // numbers} records",
+            status=413,
+        )
 
 
 def guessed(body: bytes) -> str:

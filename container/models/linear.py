@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from partway.container.models.arrays import ArraysError, ArrayShape, load_archive
-from partway.container.tabular import Columns, Numbers, TabularModel
+from partway.container.tabular import Columns, Numbers, TabularModel, check_answer_size
 from partway.container.workers import Threads
 from partway.protocol.media import Batch, Tabular
 
@@ -53,6 +53,7 @@ class Linear(TabularModel):
 
     def predict(self, batch: Batch) -> tuple[Numbers, Numbers]:
         """The probability of class 1, or of each class, and the most probable class, from 0."""
+        check_answer_size(len(batch), len(self._weights) + 1)
         # What is beyond float64 becomes infinite, which is as sure as anything gets; where two such
         # numbers meet there is no answer, and the runtime says so.
         with np.errstate(over="ignore", invalid="ignore"):

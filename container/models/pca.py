@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from partway.container.models.arrays import ArraysError, ArrayShape, load_archive
-from partway.container.tabular import Columns, Numbers, TabularModel
+from partway.container.tabular import Columns, Numbers, TabularModel, check_answer_size
 from partway.container.workers import Threads
 from partway.protocol.media import Batch, Tabular
 
@@ -52,6 +52,7 @@ class PCA(TabularModel):
 
     def predict(self, batch: Batch) -> Numbers:
         """Each record's coordinates, one for each component."""
+        check_answer_size(len(batch), len(self._components))
         # What is beyond float64 becomes infinite, and the runtime says that it is no answer.
         with np.errstate(over="ignore", invalid="ignore"):
             projection: Numbers = (batch.dense() - self._mean) @ self._components.T

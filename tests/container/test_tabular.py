@@ -15,6 +15,7 @@ import pytest
 import websockets.exceptions
 
 from partway import Batch, Columns, ModelError, Processes, Tabular, TabularModel
+from partway.container import tabular
 from partway.container.tabular import CSV, JSON, JSON_LINES, LIBSVM, NPY, RECORDIO, guessed
 from partway.container.testing import Answered, Served, serving
 from partway.protocol.media import SparseRows, decode, encode
@@ -239,6 +240,17 @@ async def test_libsvm_needs_a_width() -> None:
     async with serving(Told(np.zeros(1))) as served:
         answer = await served.invoke("1 0:2", LIBSVM)
         assert (answer.status, answer.body[:25]) == (415, b"text/libsvm says no width")
+
+
+async def test_an_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabular, "MAX_ANSWER_NUMBERS", 6)
+    async with serving(Sums()) as served:
+        assert (await served.invoke("1,2,3,4\n" * 2, CSV)).status == 200
+        answer = await served.invoke("1,2,3,4\n" * 3, CSV)
+    assert answer.status == 413
+    assert answer.body == (
+        b"3 records are answered with 3 numbers each, more than 6 in all: send at most 2 records\n"
+    )
 
 
 async def test_a_model_refuses_a_record() -> None:

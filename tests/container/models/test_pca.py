@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from partway import Batch, ModelError
 from partway.container.models.arrays import ArraysError
 from partway.container.models.pca import PCA, PCA_FILE
 from partway.container.testing import serving
@@ -27,6 +28,16 @@ async def test_projections(tmp_path: Path) -> None:
             assert (answer.status, answer.body) == (200, expected)
         answer = await served.invoke("1e308,-1e308,1e308", "text/csv")
         assert answer.status == 500, "what is beyond float64 is no projection"
+
+
+def test_what_would_fill_memory_is_refused_before_it_is_computed(tmp_path: Path) -> None:
+    np.savez(tmp_path / PCA_FILE, components=np.ones((9, 1)), mean=np.ones(1))
+    model = PCA()
+    model.load(tmp_path)
+    rows = np.broadcast_to(np.ones(1), (1 << 20, 1))
+    with pytest.raises(ModelError, match="send at most 932067 records") as refused:
+        model.predict(Batch(rows))
+    assert refused.value.status == 413
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

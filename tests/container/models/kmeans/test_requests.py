@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -16,9 +17,10 @@ import pytest
 
 from partway.container import tabular
 from partway.container.models.kmeans import KMeans
-from partway.container.tabular import CSV, JSON, JSON_LINES
+from partway.container.tabular import CSV, JSON, JSON_LINES, RECORDIO
 from partway.container.testing import Answered, Served, serving
-from partway.protocol.media import decoding
+from partway.protocol.limits import MAX_RECORDS
+from partway.protocol.media.record_schema import Record
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -170,6 +172,28 @@ async def test_answers(tmp_path: Path, accept: str, content_type: str, answer: b
     async with kmeans(tmp_path) as served:
         answered = await served.invoke(SEVERAL, "application/json", Accept=accept)
         assert answered == Answered(200, content_type, answer)
+
+
+async def test_one_record_of_protobuf_for_each(tmp_path: Path) -> None:
+    """As the page shows them: both in ``label``, with the record's own uid."""
+    named = b"\x1a\x06abc123"  # Record.uid is field 3
+    record = FRAMED[8:] + named
+    framed = FRAMED[:4] + len(record).to_bytes(4, "little") + record
+    async with kmeans(tmp_path) as served:
+        body = framed + FRAMED
+        answer = await served.invoke(body, RECORDIO, Accept=RECORDIO)
+    assert (answer.status, answer.content_type) == (200, RECORDIO)
+    size = int.from_bytes(answer.body[4:8], "little")
+    first, second = (
+        Record.FromString(answer.body[8 : 8 + size]),
+        Record.FromString(answer.body[8 + size + -size % 4 + 8 :].rstrip(b"\0")),
+    )
+    assert (first.uid, second.HasField("uid")) == ("abc123", False)
+    for each in (first, second):
+        assert {name: [*value.float32_tensor.values] for name, value in each.label.items()} == {
+            "closest_cluster": [5.0],
+            "distance_to_cluster": [36.5],
+        }
 
 
 async def test_json_is_the_answer_where_nothing_is_asked_for(tmp_path: Path) -> None:
@@ -338,9 +362,12 @@ async def test_a_fault_quotes_nothing_of_its_body(
 # --- Limits --------------------------------------------------------------------------------------
 
 
-async def test_too_many_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "MAX_RECORDS", 2)
-    async with kmeans(tmp_path) as served:
+async def test_too_many_records(tmp_path: Path) -> None:
+    np.save(tmp_path / "centroids.npy", CENTROIDS)
+    model = KMeans()
+    async with serving(model, tmp_path) as served:
+        assert model.takes.max_records == MAX_RECORDS
+        model.takes = replace(model.takes, max_records=2)
         assert (await served.invoke("1,2,3,4\n1,2,3,4", CSV)).status == 200
         answer = await served.invoke("1,2,3,4\n" * 3, CSV)
         assert (answer.status, answer.body) == (413, b"there are more than 2 records: send fewer\n")
