@@ -15,7 +15,7 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle \
-	bench-response-stream bench-changes bench-container bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
+	bench-response-stream bench-changes bench-container bench-formats bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
 	answers sdk-python boto3-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
@@ -83,6 +83,13 @@ bench-changes: $(VENV)/installed-bench  ## instances and versions that come and 
 
 bench-container: $(VENV)/installed-bench  ## the container runtime beside websockets' server
 	$(BIN)/python -m benchmarks.container_load $(BENCH_ARGS)
+
+bench-formats:  ## formats of inference beside SageMaker's SDK and others; FORMATS_PYTHON is an interpreter that has them
+	@[ -x "$(FORMATS_PYTHON)" ] || { \
+		echo "make bench-formats needs an interpreter with Partway and its peers, a gigabyte:" >&2; \
+		echo "  python3 -m venv formats && formats/bin/pip install . sagemaker==2.257.7 sagemaker-inference pandas pyarrow scikit-learn" >&2; \
+		echo "  make bench-formats FORMATS_PYTHON=formats/bin/python" >&2; exit 1; }
+	$(FORMATS_PYTHON) -m benchmarks.formats $(BENCH_ARGS)
 
 bench-speech: $(VENV)/installed-bench  ## voice activity beside another detector; needs espeak-ng
 	$(BIN)/python -m benchmarks.speech $(BENCH_ARGS)

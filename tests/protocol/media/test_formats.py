@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -218,3 +219,30 @@ def test_a_width_that_the_model_has_said():
     assert refused(body, "application/jsonlines", Tabular(width=1)) == (
         "record 0 (line 1): the record has 2 features; it must have 1, as the model takes them"
     )
+
+
+def peak(media_type, times):
+    """The most memory while a body of so many parts is read, whose batches nobody keeps."""
+    part = encode(Batch(np.arange(1600.0).reshape(-1, 4)), media_type)
+    pieces = [part] * times
+    if media_type == "application/json":
+        begin = b'{"instances": ['
+        pieces = [part[:-2], *[b", " + part[len(begin) : -2]] * (times - 1), b"]}"]
+    elif media_type == "application/x-npy":
+        body = encode(Batch(np.ones((400 * times, 4))), media_type)
+        pieces = [body[at : at + len(part)] for at in range(0, len(body), len(part))]
+    decoder = decoder_for(media_type, SPARSE)
+    tracemalloc.start()
+    try:
+        records = sum(len(batch) for piece in pieces for batch in decoder.feed(piece))
+        records += sum(map(len, decoder.finish()))
+        assert records == 400 * times
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("media_type", RECORD_TYPES)
+def test_memory_does_not_grow_with_the_body(media_type):
+    peak(media_type, 4)  # what is kept for ever is made once
+    assert peak(media_type, 40) < 1.5 * peak(media_type, 4)

@@ -1,0 +1,197 @@
+"""Formats of inference, beside SageMaker's SDK and toolkit, and the fastest kept library of each.
+
+``python -m benchmarks.formats`` prints a table of CPU time; what follows from it is in
+``docs/discussion/benchmarks.md``. It needs an interpreter that has the others, too::
+
+    python3 -m venv formats
+    formats/bin/pip install . sagemaker==2.257.7 sagemaker-inference pandas pyarrow scikit-learn
+    formats/bin/python -m benchmarks.formats
+
+All read the same bytes, and write the same numbers: 100,000 rows of 28, as float64 in text, as
+float32 in protobuf. What a library makes of a body is its own: arrays, or lists of rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+from sagemaker import deserializers, serializers
+from sagemaker.amazon.common import RecordDeserializer, RecordSerializer
+from sagemaker_inference import decoder as toolkit_decoder
+from sagemaker_inference import encoder as toolkit_encoder
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
+from partway.protocol.media import Batch, Tabular, decode, encode
+
+CSV, LIBSVM, JSON = "text/csv", "text/libsvm", "application/json"
+JSON_LINES, NPY = "application/jsonlines", "application/x-npy"
+RECORDIO = "application/x-recordio-protobuf"
+
+
+@dataclass
+class Contest:
+    """One format, one way.
+
+    Attributes:
+        name: of the format, and which way.
+        ours: the time of Partway's, in seconds.
+        others: a library's name → what it does.
+        times: a library's name → its shortest time, in seconds.
+    """
+
+    name: str
+    ours: Callable[[], object]
+    others: dict[str, Callable[[], object]]
+    times: dict[str, float] = field(default_factory=dict)
+
+    def go(self) -> None:
+        """Let each do it once; the shortest time of each is kept."""
+        for name, do in {"partway": self.ours, **self.others}.items():
+            began = time.process_time()
+            do()
+            taken = time.process_time() - began
+            self.times[name] = min(taken, self.times.get(name, taken))
+
+
+def contests(rows: int) -> list[Contest]:
+    """What is measured."""
+    numbers = np.random.default_rng(0).normal(size=(rows, 28))
+    single, labels = numbers.astype(np.float32), np.zeros((rows, 1))
+    batches = {each: Batch(numbers) for each in (CSV, JSON, JSON_LINES, NPY)} | {
+        RECORDIO: Batch(single, labels.astype(np.float32)),
+        LIBSVM: Batch(numbers, labels),
+    }
+    bodies = {each: encode(batch, each) for each, batch in batches.items()}
+    reading, writing = _readers(bodies), _writers(numbers, single)
+    wanted = Tabular(width=28, sparse=True)
+    found = []
+    for name, batch in batches.items():
+        body = bodies[name]
+        found += [
+            Contest(f"{name}, read", lambda body=body, name=name: decode(body, name, wanted),
+                    reading[name]),
+            Contest(f"{name}, written", lambda batch=batch, name=name: encode(batch, name),
+                    writing[name]),
+        ]  # fmt: skip
+    return found
+
+
+def _readers(bodies: dict[str, bytes]) -> dict[str, dict[str, Callable[[], object]]]:
+    csv, npy = bodies[CSV], bodies[NPY]
+    headless = pyarrow.csv.ReadOptions(autogenerate_column_names=True)
+
+    def sdk(deserializer: Any, name: str) -> Callable[[], object]:
+        return lambda: deserializer.deserialize(io.BytesIO(bodies[name]), name)
+
+    return {
+        CSV: {
+            "SDK": sdk(deserializers.NumpyDeserializer(accept=CSV), CSV),
+            "toolkit": lambda: toolkit_decoder.decode(csv.decode(), CSV),
+            "pandas": lambda: pd.read_csv(io.BytesIO(csv), header=None).to_numpy(),
+            "pyarrow": lambda: np.column_stack([
+                each.to_numpy()
+                for each in pyarrow.csv.read_csv(io.BytesIO(csv), read_options=headless).columns
+            ]),
+        },
+        LIBSVM: {"scikit-learn": lambda: load_svmlight_file(io.BytesIO(bodies[LIBSVM]))},
+        JSON: {
+            "SDK": sdk(deserializers.JSONDeserializer(), JSON),
+            "orjson": lambda: np.array([
+                each["features"] for each in orjson.loads(bodies[JSON])["instances"]
+            ]),
+        },
+        JSON_LINES: {
+            "SDK": sdk(deserializers.JSONLinesDeserializer(), JSON_LINES),
+            "orjson": lambda: np.array([
+                orjson.loads(each)["features"] for each in bodies[JSON_LINES].splitlines()
+            ]),
+            "pyarrow": lambda: pyarrow.json.read_json(io.BytesIO(bodies[JSON_LINES])),
+        },
+        RECORDIO: {"SDK": sdk(RecordDeserializer(), RECORDIO)},
+        NPY: {
+            "SDK": sdk(deserializers.NumpyDeserializer(), NPY),
+            "toolkit": lambda: toolkit_decoder.decode(npy, NPY),
+            "numpy": lambda: np.load(io.BytesIO(npy)),
+        },
+    }  # fmt: skip
+
+
+def _writers(
+    numbers: np.ndarray[Any, Any], single: np.ndarray[Any, Any]
+) -> dict[str, dict[str, Callable[[], object]]]:
+    lists = numbers.tolist()
+    objects = [{"features": each} for each in lists]
+    arrays = [{"features": each} for each in numbers]
+    table = pa.table({str(column): numbers[:, column] for column in range(28)})
+    options = pyarrow.csv.WriteOptions(include_header=False)
+    as_numpy = orjson.OPT_SERIALIZE_NUMPY
+    return {
+        CSV: {
+            "SDK": lambda: serializers.CSVSerializer().serialize(numbers),
+            "toolkit": lambda: toolkit_encoder.encode(numbers, CSV),
+            "pandas": lambda: pd.DataFrame(numbers).to_csv(header=False, index=False),
+            "pyarrow": lambda: pyarrow.csv.write_csv(table, io.BytesIO(), options),
+        },
+        LIBSVM: {
+            "scikit-learn": lambda: dump_svmlight_file(numbers, np.zeros(len(lists)), io.BytesIO())
+        },
+        JSON: {
+            "SDK": lambda: serializers.JSONSerializer().serialize({"instances": objects}),
+            "toolkit": lambda: toolkit_encoder.encode(numbers, JSON),
+            "orjson": lambda: orjson.dumps({"instances": arrays}, option=as_numpy),
+        },
+        JSON_LINES: {
+            "SDK": lambda: serializers.JSONLinesSerializer().serialize(objects),
+            "orjson": lambda: b"\n".join([orjson.dumps(each, option=as_numpy) for each in arrays]),
+        },
+        RECORDIO: {"SDK": lambda: RecordSerializer().serialize(single)},
+        NPY: {
+            "SDK": lambda: serializers.NumpySerializer().serialize(numbers),
+            "toolkit": lambda: toolkit_encoder.encode(numbers, NPY),
+            "numpy": lambda: np.save(io.BytesIO(), numbers),
+        },
+    }
+
+
+def table(found: list[Contest]) -> str:
+    """Milliseconds of CPU time, and how many times as long the others take."""
+    lines = ["| | Partway | others |", "|---|---|---|"]
+    for each in found:
+        ours = each.times["partway"]
+        others = ", ".join(
+            f"{name} {taken * 1e3:,.0f} ms ({taken / ours:.1f} ×)"
+            for name, taken in each.times.items()
+            if name != "partway"
+        )
+        lines.append(f"| `{each.name}` | {ours * 1e3:,.0f} ms | {others} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.formats", description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    found = contests(options.rows)
+    for _ in range(options.rounds):
+        for each in found:
+            each.go()
+    print(table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
