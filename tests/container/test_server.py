@@ -18,27 +18,24 @@ from partway.container.server import ModelServer
 from partway.container.shutdown import ShutdownTimes
 from partway.container.stream import Stream
 from tests.container.wire import (
+    IN_TURN,
     PATIENCE,
     QUICK,
-    RawClient,
     ScriptedModel,
+    closed_one_after_the_other,
+    open_stream,
     raw_client,
     raw_stream,
     serving,
     until,
     upgrade_request,
 )
-from tests.frame_factory import BINARY, TEXT
+from tests.frame_factory import BINARY
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 #: No test waits for these: something else must end the wait.
 ENDLESS = ShutdownTimes(grace=50, spread=50, hard=50)
-
-
-async def open_stream(client: RawClient) -> None:
-    client.send_frame(TEXT, b"x")
-    assert await client.frames(1) == [(TEXT, b"x", True)]
 
 
 async def status(port: int, request: bytes) -> bytes:
@@ -177,28 +174,8 @@ async def test_an_invocation_may_end_too() -> None:
 
 
 async def test_after_the_grace_streams_are_closed_one_after_the_other() -> None:
-    times = ShutdownTimes(grace=0.1, spread=0.4, hard=50)
-    async with (
-        asyncio.timeout(PATIENCE),
-        serving(times=times) as (server, port),
-        raw_stream(port) as first,
-        raw_stream(port) as second,
-    ):
-        for client in (first, second):
-            await open_stream(client)
-        began = time.monotonic()
-        server.stop()
-
-        async def closed(client: RawClient) -> float:
-            frame = await client.frame()
-            assert (frame.close_code, frame.close_reason) == (1001, "the container is stopping")
-            client.send_close(1001)
-            assert await client.eof() == b""
-            return time.monotonic() - began
-
-        early, late = sorted(await asyncio.gather(closed(first), closed(second)))
-        assert early >= 0.09  # the loop's clock ticks in milliseconds
-        assert late - early >= 0.15
+    async with serving(times=IN_TURN) as (server, port):
+        await closed_one_after_the_other(server, port)
 
 
 async def test_many_streams_on_a_busy_loop_are_closed_in_time() -> None:

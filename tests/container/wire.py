@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from multidict import CIMultiDict, CIMultiDictProxy, MultiDict
 
+from partway.container.hosting.asgi import AppServer
 from partway.container.model import Answer, Model, Opening, Request
 from partway.container.models.echo import Echo
 from partway.container.server import ModelServer
 from partway.container.shutdown import ShutdownTimes
 from partway.container.stream import Stream
-from tests.frame_factory import KEY, RawFrame, close, frame, read_frame
+from tests.frame_factory import KEY, TEXT, RawFrame, close, frame, read_frame
 
 STREAM = "/invocations-bidirectional-stream"
 
@@ -126,6 +128,41 @@ async def raw_client(port: int, *, receive_buffer: int | None = None) -> AsyncIt
         yield client
     finally:
         await client.close()
+
+
+async def open_stream(client: RawClient) -> None:
+    """A stream that is open has echoed a message."""
+    client.send_frame(TEXT, b"x")
+    assert await client.frames(1) == [(TEXT, b"x", True)]
+
+
+#: For :func:`closed_one_after_the_other`: the second of two streams is told 0.2 s after the first.
+IN_TURN = ShutdownTimes(grace=0.1, spread=0.4, hard=50)
+
+
+async def closed_one_after_the_other(server: ModelServer | AppServer, port: int) -> None:
+    """A server with the times of ``IN_TURN`` is stopped, and closes two streams in their turn."""
+    async with (
+        asyncio.timeout(PATIENCE),
+        raw_stream(port) as first,
+        raw_stream(port) as second,
+    ):
+        for client in (first, second):
+            await open_stream(client)
+        began = time.monotonic()
+        server.stop()
+
+        async def closed(client: RawClient) -> float:
+            frame = await client.frame()
+            assert (frame.close_code, frame.close_reason) == (1001, "the container is stopping")
+            client.send_close(1001)
+            assert await client.eof() == b""
+            return time.monotonic() - began
+
+        # Each has a time before which it is not told; a busy machine tells both late.
+        early, late = sorted(await asyncio.gather(closed(first), closed(second)))
+        assert early >= 0.09  # the loop's clock ticks in milliseconds
+        assert late >= 0.29
 
 
 def upgrade_request(path: str = STREAM, **changes: str | None) -> bytes:
