@@ -99,8 +99,8 @@ class TabularModel(Model, ABC):
     answers: ClassVar[Columns]
     configurable: ClassVar[bool] = False
 
-    def __init__(self) -> None:
-        self._held = 0
+    #: Bytes of bodies; set here, so that a subclass's ``__init__`` need not call ours.
+    _held: int = 0
 
     @abstractmethod
     def predict(self, batch: Batch) -> Numbers | Sequence[Numbers]:
