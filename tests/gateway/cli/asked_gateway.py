@@ -50,9 +50,11 @@ class AskedGateway:
         self._started.set()
         await self._ends.wait()
         await admin.aclose()
-        # A connection that was just being accepted is closed by a task, and then by the loop.
-        if others := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(others, timeout=PATIENCE)
+        # A connection that was just being accepted is given to a task by another one, and is closed
+        # by the loop behind both.
+        async with asyncio.timeout(PATIENCE):
+            while others := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(others)
         turn = asyncio.Event()
         self.loop.call_soon(self.loop.call_soon, turn.set)
         await turn.wait()

@@ -29,6 +29,7 @@ import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.fleet.endpoints import Source, Variant
+from partway.gateway.fleet.launchers.containers import RunningContainers
 from partway.gateway.fleet.launchers.launcher import (
     Launcher,
     LaunchError,
@@ -87,7 +88,10 @@ async def ask(container: RunningContainer, path: str) -> str:
 
 
 async def until_ready(container: RunningContainer) -> None:
-    await soon(pinged(container.address, LoopClock()))
+    """Each of several, too: one that is only starting does not know what to do with a signal."""
+    several = isinstance(container, RunningContainers)
+    for address in container.addresses.values() if several else [container.address]:
+        await soon(pinged(address, LoopClock()))
 
 
 class LauncherContract:
