@@ -30,8 +30,8 @@ Whatever a client may have done wrong is a :class:`MediaFault`, with its ``statu
 ``answers``           ``AnswerColumns``, written in each format
 ``decoding``          ``Tabular``, ``RecordDecoder``: what all decoders keep to
 ``encoding``          ``RecordEncoder``
-``csv`` …             a module for each format; ``lines``, ``instances``, ``json_scanner``,
-                      ``number_text``, ``tensors``, ``records``, ``record_schema`` and ``recordio``
+``csv`` …             a module for each format; ``lines``, ``instances``, ``number_text``,
+                      ``tensors``, ``records``, ``record_schema`` and ``recordio``
                       are what they are made of
 ``faults``            what clients are told
 ===================== ============================================================================

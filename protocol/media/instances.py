@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from partway.protocol.json_text import parsed
 from partway.protocol.media.batches import Batch, SparseRows
 from partway.protocol.media.encoding import ROWS_AT_ONCE, CannotWrite
 from partway.protocol.media.number_text import json_rows
@@ -29,20 +29,6 @@ _KINDS: Mapping[type, str] = {
     float: "a number",
     type(None): "null",
 }
-
-
-class NotJson(ValueError):
-    """A text that is not JSON.
-
-    Attributes:
-        why: what was wrong.
-        at: how many characters were right; None where that is not known.
-    """
-
-    def __init__(self, why: str, at: int | None = None) -> None:
-        super().__init__(why)
-        self.why = why
-        self.at = at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,28 +126,6 @@ def read_instance(text: bytes, width: int | None) -> JsonRecord:
     )
 
 
-def parsed(text: bytes) -> object:
-    """JSON as Python has it; all numbers are floats, so that a type tells them from booleans.
-
-    Raises:
-        NotJson: the text is none (RFC 8259), or an object has a member twice.
-    """
-    try:
-        return json.loads(
-            text.decode(),
-            object_pairs_hook=_no_repetition,
-            parse_float=_float,
-            parse_int=_float,
-            parse_constant=_refused,
-        )
-    except UnicodeDecodeError as error:
-        raise NotJson("bytes that are not UTF-8", error.start) from None
-    except json.JSONDecodeError as error:
-        raise NotJson(error.msg, error.pos) from None
-    except RecursionError:
-        raise NotJson("it is nested too deeply") from None
-
-
 def _row(features: object, width: int | None) -> TensorRow:
     empty = np.empty(0)
     if not isinstance(features, dict):
@@ -202,21 +166,6 @@ def _numbers(value: object, name: str) -> NDArray[np.float64]:
     if not np.isfinite(numbers).all():
         raise ValueError(f"{name}[{int(np.isfinite(numbers).argmin())}] is beyond what float64 has")
     return numbers
-
-
-def _float(text: str) -> float:
-    return float(text)
-
-
-def _refused(constant: str) -> NoReturn:
-    raise NotJson(f"{constant} is not a number in JSON (RFC 8259 §6)")
-
-
-def _no_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise NotJson("an object has a member twice")
-    return members
 
 
 # --- Writing -------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
+from partway.protocol.json_scanner import JsonScanner, TooDeep
+from partway.protocol.json_text import NotJson, parsed
 from partway.protocol.limits import MAX_RECORD_BYTES, MEDIA_PIECE
 from partway.protocol.media.batches import Batch, BatchBuilder
 from partway.protocol.media.decoding import RecordDecoder, Tabular
@@ -15,13 +17,10 @@ from partway.protocol.media.encoding import RecordEncoder, check_finite, check_l
 from partway.protocol.media.faults import Malformed, OverLimit
 from partway.protocol.media.instances import (
     LAYOUTS,
-    NotJson,
     instances_text,
-    parsed,
     plain_rows,
     read_instance,
 )
-from partway.protocol.media.json_scanner import JsonScanner, TooDeep
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _BOM: Final = b"\xef\xbb\xbf"

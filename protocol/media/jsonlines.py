@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import orjson
 
+from partway.protocol.json_text import NotJson
 from partway.protocol.media.batches import Batch, BatchBuilder
 from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
 from partway.protocol.media.faults import Malformed
-from partway.protocol.media.instances import NotJson, instances_text, plain_rows, read_instance
+from partway.protocol.media.instances import instances_text, plain_rows, read_instance
 from partway.protocol.media.lines import LineDecoder
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from partway.protocol.json_scanner import JsonScanner, TooDeep
 from partway.protocol.limits import MAX_JSON_DEPTH
-from partway.protocol.media.json_scanner import JsonScanner, TooDeep
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,30 @@
+"""Base64 as it comes: padded or not, of either alphabet; and as it is to be (RFC 4648)."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Final
+
+_TEXT: Final = re.compile(r"([A-Za-z0-9+/]*|[A-Za-z0-9_-]*)={0,2}", re.ASCII)
+_URLS: Final = str.maketrans("-_", "+/")
+
+
+def decoded(text: str) -> bytes:
+    """The bytes of a text; bits that its last character has too many are dropped.
+
+    Raises:
+        ValueError: it is not base64.
+    """
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError("it has characters that base64 does not have")
+    digits = match[1]
+    if len(digits) % 4 == 1:
+        raise ValueError(f"it has {len(digits)} characters of base64, one too many or too few")
+    return base64.b64decode(digits.translate(_URLS) + "=" * (-len(digits) % 4))
+
+
+def encoded(data: bytes) -> str:
+    """Bytes in the standard alphabet, padded."""
+    return base64.b64encode(data).decode()

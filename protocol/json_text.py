@@ -1,0 +1,58 @@
+"""JSON as strangers send it: RFC 8259 to the letter, no member twice, numbers as is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import NoReturn
+
+
+class NotJson(ValueError):
+    """A text that is not JSON.
+
+    Attributes:
+        why: what was wrong.
+        at: how many characters were right; None where that is not known.
+    """
+
+    def __init__(self, why: str, at: int | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.at = at
+
+
+def parsed(text: bytes, number: Callable[[str], object] = float) -> object:
+    """JSON as Python has it.
+
+    Args:
+        text: in UTF-8.
+        number: what becomes of each number's text, whole ones too: none is too long for Python.
+
+    Raises:
+        NotJson: the text is none (RFC 8259), or an object has a member twice.
+    """
+    try:
+        return json.loads(
+            text.decode(),
+            object_pairs_hook=_no_repetition,
+            parse_float=number,
+            parse_int=number,
+            parse_constant=_refused,
+        )
+    except UnicodeDecodeError as error:
+        raise NotJson("bytes that are not UTF-8", error.start) from None
+    except json.JSONDecodeError as error:
+        raise NotJson(error.msg, error.pos) from None
+    except RecursionError:
+        raise NotJson("it is nested too deeply") from None
+
+
+def _refused(constant: str) -> NoReturn:
+    raise NotJson(f"{constant} is not a number in JSON (RFC 8259 §6)")
+
+
+def _no_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise NotJson("an object has a member twice")
+    return members

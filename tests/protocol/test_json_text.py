@@ -1,0 +1,28 @@
+"""JSON as strangers send it."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.protocol.json_text import NotJson, parsed
+
+
+def test_all_numbers_are_floats_unless_another_kind_is_asked_for():
+    assert parsed(b'{"a": [1, 2.5, true]}') == {"a": [1.0, 2.5, True]}
+    assert parsed(b"[%b]" % (b"9" * 5000), len) == [5000]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"[NaN]", "NaN is not a number"),
+        (b"[-Infinity]", "-Infinity is not a number"),
+        (b'{"a": 1, "\\u0061": 2}', "a member twice"),
+        (b'["\xff"]', "not UTF-8"),
+        (b"[1,]", "Expecting value"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_refused(text, why):
+    with pytest.raises(NotJson, match=why):
+        parsed(text)

@@ -1,0 +1,152 @@
+"""Requests for predictions and answers, beside a model that does it by Python's own json."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partway.protocol.limits import MAX_JSON_DEPTH
+from partway.protocol.prediction import PredictionFault, read_answer, read_request
+
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8"), max_size=5)
+    | st.sampled_from(['{"b64": "A"}', "]", "},", ":", '"', "\\", "b64", 0, "", 10**40])
+)
+_BINARY = st.binary(max_size=9).map(lambda data: {"b64": base64.b64encode(data).decode()})
+_VALUES = st.recursive(
+    _SCALARS | _BINARY,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["data", "b64 ", "k", "instances", ":"]), inner)
+    ),
+    max_leaves=12,
+)
+_SEVERAL = st.lists(_VALUES, min_size=1, max_size=5)
+_OTHERS = st.dictionaries(st.sampled_from(["parameters", "signature_name", '"', "{"]), _VALUES)
+
+
+def written(members, spaced, ascii_only):
+    separators = (" ,\n", "\t: ") if spaced else None
+    return json.dumps(members, separators=separators, ensure_ascii=ascii_only).encode()
+
+
+def unpadded(value):
+    """The same, as clients send it who leave the padding out."""
+    if isinstance(value, dict):
+        if value.keys() == {"b64"}:
+            return {"b64": value["b64"].rstrip("=")}
+        return {key: unpadded(each) for key, each in value.items()}
+    return [unpadded(each) for each in value] if isinstance(value, list) else value
+
+
+def is_wrapped(value):
+    return isinstance(value, dict) and value.keys() == {"data"}
+
+
+@given(_SEVERAL, _OTHERS, st.booleans(), st.booleans(), st.booleans())
+def test_a_request_is_what_it_says(instances, others, first, spaced, ascii_only):
+    members = {"instances": instances} | others if first else others | {"instances": instances}
+    for wrap in (False, True):
+        found = read_request(written(unpadded(members), spaced, ascii_only), wrap=wrap)
+        assert found.instances == len(instances)
+        expected = members | (
+            {"instances": [each if is_wrapped(each) else {"data": each} for each in instances]}
+            if wrap
+            else {}
+        )
+        assert json.loads(found.body) == expected
+
+
+@given(st.lists(_VALUES, max_size=5), _OTHERS, st.booleans(), st.booleans(), st.booleans())
+def test_predictions_are_as_they_came(predictions, others, first, spaced, ascii_only):
+    of_them = {"predictions": predictions}
+    body = written(of_them | others if first else others | of_them, spaced, ascii_only)
+    assert json.loads(read_answer(body, len(predictions))) == predictions
+    for count in (len(predictions) + 1, len(predictions) - 1):
+        with pytest.raises(PredictionFault, match=f"{len(predictions)} pred.* for {count} inst"):
+            read_answer(body, count)
+
+
+def test_numbers_keep_each_of_their_digits():
+    numbers = b"[%b, 0.10, 1E5, -0, 1e999]" % (b"9" * 5000)
+    body = b'{"instances": %b}' % numbers
+    assert read_request(body).body == body
+    assert b'{"data": 0.10}, ' in read_request(body, wrap=True).body
+    assert read_answer(b'{"predictions": %b}' % numbers, 5) == numbers
+
+
+def test_what_counts_as_nothing_is_wrapped_too():
+    found = read_request(b'{"instances": [0, "", [], {}, false, null]}', wrap=True)
+    assert json.loads(found.body)["instances"] == [
+        {"data": each} for each in (0, "", [], {}, False, None)
+    ]
+
+
+def test_binary_values_are_padded_wherever_they_are():
+    body = b'{"instances": [{"image_bytes": {"b64": "X5ad6u"}}, {"b64" : "IA9j4n\\/"}], "p": "b64"}'
+    assert json.loads(read_request(body).body)["instances"] == [
+        {"image_bytes": {"b64": "X5ad6g=="}},
+        {"b64": "IA9j4n8="},
+    ]
+
+
+def nested(depth):
+    return b"[" * depth + b"]" * depth
+
+
+def test_nesting_has_a_bound():
+    within = b'{"instances": %b}' % nested(MAX_JSON_DEPTH - 1)
+    assert read_request(within).body == within
+    for depth in (MAX_JSON_DEPTH + 1, 2000, 300_000):
+        with pytest.raises(PredictionFault, match="nested"):
+            read_request(b'{"instances": [{"a": %b}]}' % nested(depth))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "not JSON"),
+        (b"[]", "an empty array was given; it must be an object"),
+        (b"{}", "instances: missing"),
+        (b'{"instances": []}', "instances: an empty array was given"),
+        (b'{"instances": {}}', "instances: an object was given"),
+        (b'{"instances": 5}', "instances: a number was given"),
+        (b'{"inputs": [1]}', "instances: missing"),
+        (b'{"instances": [1], "instances": [2]}', "a member twice"),
+        (b'{"instances": [{"a": 1, "a": 1}]}', "a member twice"),
+        (b'{"instances": [NaN]}', "NaN"),
+        (b'{"instances": [-Infinity]}', "Infinity"),
+        (b'{"instances": ["\xff"]}', "UTF-8"),
+        (b'{"instances": [{"b64": "A"}]}', '"b64": …} at byte 15.*must be base64'),
+        (b'{"instances": [{"b64": "?"}]}', "must be base64"),
+        (b'{"instances": ["1.0,true,\\\\"x\\\\""]}', "not JSON"),  # the document's own
+        (b'{"instances": [{"data": , 5}]}', "not JSON"),
+        (b'{"instances": [[1, 2], ...]}', "not JSON"),
+    ],
+)
+def test_what_is_no_request(body, why):
+    with pytest.raises(PredictionFault, match=why):
+        read_request(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"[1]", "an array was given; it must be an object"),
+        (b"{}", "predictions: missing"),
+        (b'{"predictions": null}', "predictions: null was given"),
+        (b'{"predictions": [NaN]}', "NaN"),
+        (b'{"predictions": [1], "predictions": [1]}', "a member twice"),
+    ],
+)
+def test_what_is_no_answer(body, why):
+    with pytest.raises(PredictionFault, match=why):
+        read_answer(body, 1)
