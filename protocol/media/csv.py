@@ -86,7 +86,7 @@ class CsvDecoder(LineDecoder):
 class CsvEncoder(RecordEncoder):
     """Writes labels, if there are any, then features; sparse records are filled up with zeros."""
 
-    def encode(self, batch: Batch) -> bytes:
+    def pieces(self, batch: Batch) -> list[bytes]:
         check_finite(batch)
         text = []
         for start in range(0, len(batch), ROWS_AT_ONCE):
@@ -95,7 +95,7 @@ class CsvEncoder(RecordEncoder):
                 labels = batch.labels[start : start + ROWS_AT_ONCE]
                 rows = np.concatenate([labels, rows], axis=1)
             text.append(b"\n".join([*json_rows(rows), b""]))
-        return b"".join(text)
+        return text
 
     def finish(self) -> bytes:
         return b""

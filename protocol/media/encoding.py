@@ -20,13 +20,17 @@ class CannotWrite(ValueError):
 class RecordEncoder(ABC):
     """Batches of one body, one after the other → its bytes; each takes one that has a record."""
 
-    @abstractmethod
     def encode(self, batch: Batch) -> bytes:
         """The bytes of these records.
 
         Raises:
             CannotWrite: the format has no place for something that the records have.
         """
+        return b"".join(self.pieces(batch))
+
+    @abstractmethod
+    def pieces(self, batch: Batch) -> list[bytes]:
+        """The same, not yet put together."""
 
     @abstractmethod
     def finish(self) -> bytes:

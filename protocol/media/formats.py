@@ -115,8 +115,7 @@ def encode(batch: Batch, content_type: str) -> bytes:
         CannotWrite: the format has no place for something that the records have.
     """
     encoder = format_of(content_type).encoder()
-    body, end = encoder.encode(batch), encoder.finish()
-    return body + end if end else body
+    return b"".join([*encoder.pieces(batch), encoder.finish()])
 
 
 def _label_size(asked: MediaType) -> int:

@@ -293,13 +293,13 @@ class JsonEncoder(RecordEncoder):
         self._begun = False
         self._configuration: Mapping[str, Any] | None = None
 
-    def encode(self, batch: Batch) -> bytes:
+    def pieces(self, batch: Batch) -> list[bytes]:
         check_labels(batch, 0, "application/json")
         check_finite(batch)
         self._configuration = self._configuration or batch.configuration
         before = b", " if self._begun else b'{"instances": ['
         self._begun = True
-        return b"".join([before, *instances_text(batch, b", ")])
+        return [before, *instances_text(batch, b", ")]
 
     def finish(self) -> bytes:
         before = b"" if self._begun else b'{"instances": ['

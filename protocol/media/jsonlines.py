@@ -10,16 +10,18 @@ from partway.protocol.media.encoding import RecordEncoder, check_finite, check_l
 from partway.protocol.media.faults import Malformed
 from partway.protocol.media.instances import instances_text, plain_rows, read_instance
 from partway.protocol.media.lines import LineDecoder
+from partway.protocol.media.number_text import MARK, lines_ended
 
 
 class JsonLinesDecoder(LineDecoder):
     """Reads an object a line."""
 
     def _read(self, piece: bytes, line: int) -> Batch:
-        lines = piece.count(b"\n") + 1
+        # Each line's end becomes a mark: between all of them there is one value.
+        marked = piece.replace(b"\n", MARK)
+        lines = 1 + lines_ended(piece, marked)
         try:
-            # Each line's end becomes a mark: between all of them there is one value.
-            records = orjson.loads(b"[%b]" % piece.replace(b"\n", b",null,"))
+            records = orjson.loads(b"[%b]" % marked)
         except orjson.JSONDecodeError:
             records = []
         if len(records) == 2 * lines - 1 and records[1::2] == [None] * (lines - 1):
@@ -59,10 +61,10 @@ class JsonLinesDecoder(LineDecoder):
 class JsonLinesEncoder(RecordEncoder):
     """Writes an object a line."""
 
-    def encode(self, batch: Batch) -> bytes:
+    def pieces(self, batch: Batch) -> list[bytes]:
         check_labels(batch, 0, "application/jsonlines")
         check_finite(batch)
-        return b"".join([*instances_text(batch, b"\n"), b"\n"])
+        return [*instances_text(batch, b"\n"), b"\n"]
 
     def finish(self) -> bytes:
         return b""

@@ -74,15 +74,14 @@ class LineDecoder(RecordDecoder):
             self._begun = True
             piece = piece.removeprefix(_BOM)
         lines = piece.rstrip(_ENDS)
-        ends = piece.count(b"\n")
+        ends = piece[len(lines) :].count(b"\n")
         if not lines:
             self._empty += ends
             return
         if self._empty:
             self._refuse_empty(b"", self.records, self._lines + 1)
-        line = self._lines + 1
-        inside = lines.count(b"\n")
-        self._lines += inside + 1
+        batch = self._read(lines, self._lines + 1)
+        self._lines += len(batch)
         # The first of the ends is that of the last line.
-        self._empty = max(ends - inside - 1, 0)
-        yield self._judged(self._read(lines, line))
+        self._empty = max(ends - 1, 0)
+        yield self._judged(batch)

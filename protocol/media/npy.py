@@ -26,7 +26,8 @@ _MAX_HEADER: Final = 10 * KIB
 _HEADER: Final = re.compile(
     r"\{\s*'descr'\s*:\s*'(?P<descr>[<>|=]?[a-zA-Z][0-9]*)'\s*,"
     r"\s*'fortran_order'\s*:\s*(?P<order>True|False)\s*,"
-    r"\s*'shape'\s*:\s*\((?P<shape>\s*([0-9]{1,18}\s*,\s*)*([0-9]{1,18}\s*)?)\)\s*,?\s*\}\s*"
+    r"\s*'shape'\s*:\s*\((?P<shape>\s*([0-9]{1,18}\s*,\s*)*([0-9]{1,18}\s*)?)\)\s*,?\s*\}\s*",
+    re.ASCII,
 )
 
 
@@ -174,10 +175,10 @@ class NpyEncoder(RecordEncoder):
     def __init__(self) -> None:
         self._rows: list[Numbers] = []
 
-    def encode(self, batch: Batch) -> bytes:
+    def pieces(self, batch: Batch) -> list[bytes]:
         check_labels(batch, 0, "application/x-npy")
         self._rows.append(batch.dense())
-        return b""
+        return []
 
     def finish(self) -> bytes:
         rows = sum(map(len, self._rows))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
+
+#: Stands for a line's end in a text that is read as one array of JSON.
+MARK: Final = b",null,"
 
 
 def comma_separated(text: bytes) -> NDArray[np.float64] | None:
@@ -22,6 +25,11 @@ def comma_separated(text: bytes) -> NDArray[np.float64] | None:
     return None if rows is None or len(rows) != 1 else rows[0]
 
 
+def lines_ended(text: bytes, marked: bytes) -> int:
+    """How many ends of lines :data:`MARK` has replaced; ``bytes.count`` looks at every byte."""
+    return (len(marked) - len(text)) // (len(MARK) - 1)
+
+
 def number_lines(text: bytes) -> NDArray[np.float64] | None:
     """Lines of such numbers, as many on each.
 
@@ -33,8 +41,9 @@ def number_lines(text: bytes) -> NDArray[np.float64] | None:
         return None
     try:
         # Each line's end becomes a mark among the numbers, which shows that the lines are alike.
-        values = orjson.loads(b"[%b]" % text.replace(b"\n", b",null,"))
-        lines = text.count(b"\n") + 1
+        marked = text.replace(b"\n", MARK)
+        values = orjson.loads(b"[%b]" % marked)
+        lines = 1 + lines_ended(text, marked)
         width = (len(values) - lines + 1) // lines
         if not width or values[width :: width + 1] != [None] * (lines - 1):
             return None

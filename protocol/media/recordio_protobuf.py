@@ -129,16 +129,16 @@ class RecordIODecoder(RecordDecoder):
 class RecordIOEncoder(RecordEncoder):
     """Writes records in whole frames, those that are alike all at once."""
 
-    def encode(self, batch: Batch) -> bytes:
+    def pieces(self, batch: Batch) -> list[bytes]:
         layout = self._layout(batch)
         if layout is None or isinstance(batch.features, SparseRows):
-            return b"".join(map(framed, written_records(batch)))
+            return [*map(framed, written_records(batch))]
         payloads = layout.payloads(batch.features, batch.labels)
         length = payloads.shape[1]
         frames = np.zeros((len(batch), 8 + length + -length % 4), np.uint8)
         frames[:, :8] = np.frombuffer(head_of(length), np.uint8)
         frames[:, 8 : 8 + length] = payloads
-        return frames.tobytes()
+        return [frames.tobytes()]
 
     def finish(self) -> bytes:
         return b""

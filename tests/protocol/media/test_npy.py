@@ -71,6 +71,8 @@ def test_rows_come_before_the_array_is_whole():
          "the header must be as numpy.save writes it"),
         (with_header("{'descr': '(2,)<f8', 'fortran_order': False, 'shape': (1, 1), }"),
          "the header must be as numpy.save writes it"),
+        (with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1\x1d), }"),
+         "the header must be as numpy.save writes it"),
         (with_header("{'descr': '<f3', 'fortran_order': False, 'shape': (1, 1), }"),
          "the header must be as numpy.save writes it"),
         (with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1, True), }"),
