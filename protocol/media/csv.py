@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,16 +88,14 @@ class CsvDecoder(LineDecoder):
 class CsvEncoder(RecordEncoder):
     """Writes labels, if there are any, then features; sparse records are filled up with zeros."""
 
-    def pieces(self, batch: Batch) -> list[bytes]:
+    def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_finite(batch)
-        text = []
         for start in range(0, len(batch), ROWS_AT_ONCE):
             rows = batch.dense(start, start + ROWS_AT_ONCE)
             if batch.labels is not None:
                 labels = batch.labels[start : start + ROWS_AT_ONCE]
                 rows = np.concatenate([labels, rows], axis=1)
-            text.append(b"\n".join([*json_rows(rows), b""]))
-        return text
+            yield b"\n".join([*json_rows(rows), b""])
 
     def finish(self) -> bytes:
         return b""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -26,15 +28,29 @@ class RecordEncoder(ABC):
         Raises:
             CannotWrite: the format has no place for something that the records have.
         """
-        return b"".join(self.pieces(batch))
+        return put_together(self.pieces(batch))
 
     @abstractmethod
-    def pieces(self, batch: Batch) -> list[bytes]:
-        """The same, not yet put together."""
+    def pieces(self, batch: Batch) -> Iterator[bytes]:
+        """The same, a piece at a time."""
 
     @abstractmethod
     def finish(self) -> bytes:
         """What comes after the last record."""
+
+
+def put_together(pieces: Iterable[bytes]) -> bytes:
+    """Pieces as one; only one of them is there beside the whole, which grows where it is."""
+    first = b""
+    whole = io.BytesIO()
+    for each in pieces:
+        if not first:
+            first = each  # mostly there is no other, and nothing to be copied
+        else:
+            if not whole.tell():
+                whole.write(first)
+            whole.write(each)
+    return whole.getvalue() or first
 
 
 def check_labels(batch: Batch, most: int, media_type: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,7 +10,7 @@ from partway.protocol.limits import MAX_WIDTH
 from partway.protocol.media.batches import Batch, joined
 from partway.protocol.media.csv import CsvDecoder, CsvEncoder
 from partway.protocol.media.decoding import RecordDecoder, Tabular
-from partway.protocol.media.encoding import RecordEncoder
+from partway.protocol.media.encoding import RecordEncoder, put_together
 from partway.protocol.media.faults import UnsupportedMedia
 from partway.protocol.media.json import JsonDecoder, JsonEncoder
 from partway.protocol.media.jsonlines import JsonLinesDecoder, JsonLinesEncoder
@@ -115,7 +115,12 @@ def encode(batch: Batch, content_type: str) -> bytes:
         CannotWrite: the format has no place for something that the records have.
     """
     encoder = format_of(content_type).encoder()
-    return b"".join([*encoder.pieces(batch), encoder.finish()])
+    return put_together(_body(encoder, batch))
+
+
+def _body(encoder: RecordEncoder, batch: Batch) -> Iterator[bytes]:
+    yield from encoder.pieces(batch)
+    yield encoder.finish()
 
 
 def _label_size(asked: MediaType) -> int:

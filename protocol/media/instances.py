@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partway.protocol.json_text import parsed
 from partway.protocol.media.batches import Batch, SparseRows
 from partway.protocol.media.encoding import ROWS_AT_ONCE, CannotWrite
-from partway.protocol.media.number_text import json_rows
+from partway.protocol.media.number_text import json_rows, writable
 from partway.protocol.media.tensors import TensorRow, tensor_row
 
 LAYOUTS: Final = '{"features": […]} or {"data": {"features": {"values": […]}}}'
@@ -171,27 +171,33 @@ def _numbers(value: object, name: str) -> NDArray[np.float64]:
 # --- Writing -------------------------------------------------------------------------------------
 
 
-def instances_text(batch: Batch, between: bytes) -> list[bytes]:
-    """Records as JSON, the shortest layout that each fits into; in pieces of one text.
-
-    Args:
-        batch: records of finite numbers.
-        between: what comes between two records.
-    """
-    if (
-        isinstance(batch.features, SparseRows)
-        or batch.uid
-        or batch.metadata
-        or batch.configurations
-    ):
-        return [between.join([_one_text(batch, row) for row in range(len(batch))])]
-    begin, end = b'{"features": [', b"]}"
-    text = [begin]
+def instances_array(batch: Batch) -> Iterator[bytes]:
+    """Records of finite numbers as an array of JSON, without its brackets, a piece at a time."""
+    if not _is_plain(batch):
+        yield b",".join([_one_text(batch, row) for row in range(len(batch))])
+        return
+    features = writable(batch.dense())
     for start in range(0, len(batch), ROWS_AT_ONCE):
-        rows = json_rows(batch.features[start : start + ROWS_AT_ONCE])
-        text += [(end + between + begin).join(rows), end + between + begin]
-    text[-1] = end
-    return text
+        records = [{"features": row} for row in features[start : start + ROWS_AT_ONCE]]
+        text = orjson.dumps(records, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+        yield b"," + text if start else text
+
+
+def instances_lines(batch: Batch) -> Iterator[bytes]:
+    """Records of finite numbers as JSON, a line each, a piece at a time."""
+    if not _is_plain(batch):
+        yield b"".join([_one_text(batch, row) + b"\n" for row in range(len(batch))])
+        return
+    features = batch.dense()
+    begin, end = b'{"features":[', b"]}\n"
+    for start in range(0, len(batch), ROWS_AT_ONCE):
+        rows = json_rows(features[start : start + ROWS_AT_ONCE])
+        yield b"".join([begin, (end + begin).join(rows), end])
+
+
+def _is_plain(batch: Batch) -> bool:
+    kept = batch.uid or batch.metadata or batch.configurations
+    return not (kept or isinstance(batch.features, SparseRows))
 
 
 def _one_text(batch: Batch, row: int) -> bytes:

@@ -17,7 +17,7 @@ from partway.protocol.media.encoding import RecordEncoder, check_finite, check_l
 from partway.protocol.media.faults import Malformed, OverLimit
 from partway.protocol.media.instances import (
     LAYOUTS,
-    instances_text,
+    instances_array,
     plain_rows,
     read_instance,
 )
@@ -293,13 +293,14 @@ class JsonEncoder(RecordEncoder):
         self._begun = False
         self._configuration: Mapping[str, Any] | None = None
 
-    def pieces(self, batch: Batch) -> list[bytes]:
+    def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 0, "application/json")
         check_finite(batch)
         self._configuration = self._configuration or batch.configuration
-        before = b", " if self._begun else b'{"instances": ['
+        before = b"," if self._begun else b'{"instances": ['
         self._begun = True
-        return [before, *instances_text(batch, b", ")]
+        yield before
+        yield from instances_array(batch)
 
     def finish(self) -> bytes:
         before = b"" if self._begun else b'{"instances": ['

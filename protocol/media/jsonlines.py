@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import orjson
 
 from partway.protocol.json_text import NotJson
 from partway.protocol.media.batches import Batch, BatchBuilder
 from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
 from partway.protocol.media.faults import Malformed
-from partway.protocol.media.instances import instances_text, plain_rows, read_instance
+from partway.protocol.media.instances import instances_lines, plain_rows, read_instance
 from partway.protocol.media.lines import LineDecoder
 from partway.protocol.media.number_text import MARK, lines_ended
 
@@ -61,10 +63,10 @@ class JsonLinesDecoder(LineDecoder):
 class JsonLinesEncoder(RecordEncoder):
     """Writes an object a line."""
 
-    def pieces(self, batch: Batch) -> list[bytes]:
+    def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 0, "application/jsonlines")
         check_finite(batch)
-        return [*instances_text(batch, b"\n"), b"\n"]
+        yield from instances_lines(batch)
 
     def finish(self) -> bytes:
         return b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -140,7 +141,7 @@ class LibsvmDecoder(LineDecoder):
 class LibsvmEncoder(RecordEncoder):
     """Writes lines with a label first; records that have none get 0, as scikit-learn reads them."""
 
-    def pieces(self, batch: Batch) -> list[bytes]:
+    def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 1, "text/libsvm")
         check_finite(batch)
         labels = np.zeros((len(batch), 1)) if batch.labels is None else batch.labels
@@ -155,7 +156,7 @@ class LibsvmEncoder(RecordEncoder):
         places = np.flatnonzero(pairs)
         words[places[::2]] = rows.keys
         words[places[1::2]] = _texts(rows.values)
-        return [(template % tuple(words.tolist())).encode()]
+        yield (template % tuple(words.tolist())).encode()
 
     def finish(self) -> bytes:
         return b""

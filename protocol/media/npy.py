@@ -175,10 +175,10 @@ class NpyEncoder(RecordEncoder):
     def __init__(self) -> None:
         self._rows: list[Numbers] = []
 
-    def pieces(self, batch: Batch) -> list[bytes]:
+    def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 0, "application/x-npy")
         self._rows.append(batch.dense())
-        return []
+        yield from ()
 
     def finish(self) -> bytes:
         rows = sum(map(len, self._rows))

@@ -55,9 +55,14 @@ def number_lines(text: bytes) -> NDArray[np.float64] | None:
 
 def json_text(numbers: NDArray[Any]) -> bytes:
     """An array of finite numbers as JSON, in as few digits as tell each from its neighbours."""
+    return orjson.dumps(writable(numbers), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def writable(numbers: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers, of a type and in an order that orjson writes."""
     if numbers.dtype.kind == "b" or numbers.dtype == np.float16:
         numbers = numbers.astype(np.int8 if numbers.dtype.kind == "b" else np.float32)
-    return orjson.dumps(np.ascontiguousarray(numbers), option=orjson.OPT_SERIALIZE_NUMPY)
+    return np.ascontiguousarray(numbers)
 
 
 def json_rows(numbers: NDArray[Any]) -> list[bytes]:

@@ -129,16 +129,17 @@ class RecordIODecoder(RecordDecoder):
 class RecordIOEncoder(RecordEncoder):
     """Writes records in whole frames, those that are alike all at once."""
 
-    def pieces(self, batch: Batch) -> list[bytes]:
+    def pieces(self, batch: Batch) -> Iterator[bytes]:
         layout = self._layout(batch)
         if layout is None or isinstance(batch.features, SparseRows):
-            return [*map(framed, written_records(batch))]
+            yield from map(framed, written_records(batch))
+            return
         payloads = layout.payloads(batch.features, batch.labels)
         length = payloads.shape[1]
         frames = np.zeros((len(batch), 8 + length + -length % 4), np.uint8)
         frames[:, :8] = np.frombuffer(head_of(length), np.uint8)
         frames[:, 8 : 8 + length] = payloads
-        return [frames.tobytes()]
+        yield frames.tobytes()
 
     def finish(self) -> bytes:
         return b""

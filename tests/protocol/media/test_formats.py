@@ -227,7 +227,7 @@ def peak(media_type, times):
     pieces = [part] * times
     if media_type == "application/json":
         begin = b'{"instances": ['
-        pieces = [part[:-2], *[b", " + part[len(begin) : -2]] * (times - 1), b"]}"]
+        pieces = [part[:-2], *[b"," + part[len(begin) : -2]] * (times - 1), b"]}"]
     elif media_type == "application/x-npy":
         body = encode(Batch(np.ones((400 * times, 4))), media_type)
         pieces = [body[at : at + len(part)] for at in range(0, len(body), len(part))]

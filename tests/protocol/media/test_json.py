@@ -167,6 +167,5 @@ def test_writing():
     dense = Batch(np.array([[1.5, 2], [3, 4]]), configuration={"a": 1})
     body = encode(dense, JSON)
     assert body == (
-        b'{"instances": [{"features": [1.5,2.0]}, {"features": [3.0,4.0]}], '
-        b'"configuration": {"a":1}}'
+        b'{"instances": [{"features":[1.5,2.0]},{"features":[3.0,4.0]}], "configuration": {"a":1}}'
     )

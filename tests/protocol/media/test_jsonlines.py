@@ -85,7 +85,7 @@ def test_faults(body, reason):
 
 def test_writing():
     dense = Batch(np.array([[1.5, 2], [3, 4]], np.float32))
-    assert encode(dense, LINES) == b'{"features": [1.5,2.0]}\n{"features": [3.0,4.0]}\n'
+    assert encode(dense, LINES) == b'{"features":[1.5,2.0]}\n{"features":[3.0,4.0]}\n'
     rows = SparseRows(np.array([7]), np.array([1]), np.array([0, 1]), 3)
     assert json.loads(encode(Batch(rows), LINES)) == {
         "data": {"features": {"keys": [1], "shape": [3], "values": [7]}}
