@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from partway.gateway.asynchronous.limits import PIECE_BYTES
-from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.control.local_paths import LocalRoots, plain_path
 from partway.gateway.fleet.file_work import Wanted
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -45,9 +45,9 @@ def looked_up(roots: LocalRoots, location: str, _: Wanted) -> LocalFile:
 
     Raises:
         OSError: it is not there, or no regular file.
-        ValueError: it is not below one of the folders.
+        ValueError: it is not below one of the folders, or not written as leave is asked for it.
     """
-    path = roots.path_of(location)
+    path = roots.path_of(plain_path(location))
     with _opened(path) as descriptor:
         return _as_it_is(path, descriptor)
 
@@ -77,9 +77,9 @@ def put(results: LocalRoots, location: str, content: bytes | Path, wanted: Wante
 
     Raises:
         OSError: it cannot be written; what was there is as it was.
-        ValueError: it is not below one of the folders.
+        ValueError: it is not below one of the folders, or not written as leave is asked for it.
     """
-    path = results.path_of(location)
+    path = results.path_of(plain_path(location))
     with _folder(path.parent, results.root_of(path)) as folder:
         temporary = f".{secrets.token_hex(8)}.part"
         descriptor = os.open(temporary, _NEW, 0o600, dir_fd=folder)

@@ -23,7 +23,7 @@ from partway.gateway.asynchronous.limits import (
 from partway.gateway.asynchronous.local_files import LocalFile
 from partway.gateway.asynchronous.requests import AsyncAnswer
 from partway.gateway.clock import Clock
-from partway.gateway.control.local_paths import LocalRoots, is_local
+from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
 from partway.gateway.object_files import ObjectFile, ObjectFiles, ObjectFilesError, split_url
 
 #: Errors of the system's that stay as they are until somebody changes something.
@@ -58,10 +58,13 @@ def in_iams_words(location: str) -> str:
 
     S3's for what is there; a path of this machine, which AWS has no name for, is
     ``arn:partway:files:::`` and the path.
+
+    Raises:
+        ValueError: a path is written in another way than the one that leave is asked for.
     """
     if location.startswith("s3://"):
         return f"arn:aws:s3:::{location.removeprefix('s3://')}"
-    return f"arn:partway:files:::{location.removeprefix('file://')}"
+    return f"arn:partway:files:::{plain_path(location)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from partway.gateway.access.authentication import Identity
 from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.local_paths import LocalRoots, is_local
+from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
 from partway.gateway.object_files import ObjectFilesError, split_url
 
 #: Of the output's configuration: where something is put.
@@ -56,7 +56,8 @@ class AsyncRules:
             if output.get(name):
                 self._check_place(name, output[name])
                 # Of all that is below it.
-                identity.check("s3:PutObject", f"{in_iams_words(output[name]).rstrip('/')}/*")
+                folder = in_iams_words(output[name].removesuffix("/"))
+                identity.check("s3:PutObject", f"{folder}/*")
         for name in _TOPICS:
             topic = output.get("NotificationConfig", {}).get(name)
             if topic:
@@ -76,6 +77,10 @@ class AsyncRules:
                     f"The {name} {location!r} is a path of the gateway's machine; it must be below "
                     "one of the local_results under [api] in the gateway's settings."
                 )
+            try:
+                plain_path(location.removesuffix("/"))
+            except ValueError as error:
+                raise ValidationException(f"The {name} cannot be written to: {error}.") from None
             return
         if not location.startswith("s3://"):
             raise ValidationException(

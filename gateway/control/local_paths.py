@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -14,6 +14,24 @@ _FILE: Final = "file:"
 def is_local(location: str) -> bool:
     """Whether a location is meant to be on this machine: an absolute path, or a ``file:`` URL."""
     return location.startswith(("/", _FILE))
+
+
+def plain_path(location: str) -> str:
+    """The path that a location names, if it is written as leave is asked for it.
+
+    A path has many spellings, and who may have one of them must not have what another leads to.
+
+    Raises:
+        ValueError: it is written in another way; the message says what it must be.
+    """
+    named = _written(location)
+    parts = [] if named is None else named.split("/")[1:]
+    if named is None or any(each in ("", ".", "..") for each in parts):
+        raise ValueError(
+            f"{location!r} must be an absolute path, or file:// and one, no part of it empty, . or "
+            ".. and nothing in it percent-encoded"
+        )
+    return named
 
 
 class LocalRoots:
@@ -103,12 +121,25 @@ def _flat(path: Path) -> Path:
 
 
 def _named(location: str) -> Path | None:
-    """What a location names, as it is written; None if that is nothing on this machine."""
+    """What a location names; None if that is nothing on this machine."""
+    written = _written(location, decoded=unquote)
+    return None if written is None else Path(written)
+
+
+def _encoded_never(path: str) -> str:
+    return "" if "%" in path else path
+
+
+def _written(location: str, decoded: Callable[[str], str] = _encoded_never) -> str | None:
+    """The path that a location has, letter by letter; None if that is nothing on this machine.
+
+    Args:
+        location: an absolute path, or ``file:///…``.
+        decoded: what the path of a URL stands for.
+    """
     if location.startswith(_FILE):
         parts = urlsplit(location)
         if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
             return None
-        location = unquote(parts.path)
-    if not location.startswith("/") or "\0" in location:
-        return None
-    return Path(location)
+        location = decoded(parts.path)
+    return location if location.startswith("/") and "\0" not in location else None

@@ -152,7 +152,12 @@ class InvokeEndpointAsync:
                 )
         else:
             _check_object(location)
-        identity.check("s3:GetObject", in_iams_words(location))
+        try:
+            resource = in_iams_words(location)
+        except ValueError as error:
+            words = f"InputLocation (header {INPUT_LOCATION}): {error}"
+            raise InputValidationError(words, "InvalidInputLocation") from None
+        identity.check("s3:GetObject", resource)
         return location
 
     def _request(

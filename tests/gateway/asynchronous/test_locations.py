@@ -48,6 +48,9 @@ def answer(data, content_type=""):
 def test_what_leave_is_asked_for():
     assert in_iams_words("s3://bucket/a/b") == "arn:aws:s3:::bucket/a/b"
     assert in_iams_words("/srv/a") == in_iams_words("file:///srv/a") == "arn:partway:files:::/srv/a"
+    for location in ("/srv/a/../b", "file:///srv/a/%2e%2e/b"):
+        with pytest.raises(ValueError, match="no part of it empty"):
+            in_iams_words(location)
 
 
 async def test_inputs_are_read_and_answers_put(places, server, tmp_path):

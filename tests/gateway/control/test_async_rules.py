@@ -41,6 +41,9 @@ def test_what_can_be_done():
         ({"S3FailurePath": "s3://bucket/../b"}, "S3FailurePath .* no part of it"),
         ({"S3FailurePath": "s3://bucket/ä"}, "S3FailurePath must be of visible ASCII"),
         ({"S3FailurePath": "/srv/answers/../a"}, "below one of the local_results"),
+        ({"S3FailurePath": "/srv/answers/a/../b"}, "S3FailurePath .* no part of it empty, . or .."),
+        ({"S3OutputPath": "file:///srv/answers/a/%2e%2e/b"}, "nothing in it percent-encoded"),
+        ({"S3OutputPath": "/srv/answers/a//"}, "no part of it empty"),
         ({"NotificationConfig": {"ErrorTopic": TOPIC + "2"}}, "done2' has no webhook here"),
     ],
 )

@@ -290,6 +290,13 @@ async def test_what_is_not_taken(asking, members, words):
     assert await asked.store.records("async-request") == ()
 
 
+@pytest.mark.parametrize("way", ["{}/mine/../of-another", "file://{}/mine/%2e%2e/of-another"])
+async def test_an_input_that_leave_would_be_asked_for_by_another_name(asking, tmp_path, way):
+    asked = await asking(answering(YES), local_roots=(tmp_path,))
+    code, message = await asked.refused(InputLocation=way.format(tmp_path))
+    assert (code, "no part of it empty, . or .." in message) == ("ValidationError", True)
+
+
 async def test_an_endpoint_that_takes_none(asking):
     there = Endpoint.attached("plain", Address(HOST, 1), StreamPolicy())
     asked = await asking(answering(YES), endpoints=(there,))
