@@ -262,7 +262,8 @@ class Deployments:
                 f"{_LONGEST_NAME}: its model's name is it with a number behind."
             )
         found = self._keeper.find(name)
-        if found is not None and self._keeper.state_of(found)[0] is EndpointState.FAILED:
+        has_failed = found is not None and self._keeper.state_of(found)[0] is EndpointState.FAILED
+        if found is not None and has_failed and not self._keeper.may_be_updated(found):
             raise ValidationException(
                 f"The endpoint {name} has failed, and nothing of it serves that could be updated; "
                 f"it must be deleted first: partway delete {name}"

@@ -122,6 +122,17 @@ class EndpointKeeper:
             return status.state, status.reason
         return status.state, record.reason
 
+    def may_be_updated(self, resource: Resource) -> bool:
+        """Whether an endpoint is in the midst of nothing, and has come into service before.
+
+        One that has, and whose instances are started no more, is as failed as one that never came
+        up, but what it served by is known: another configuration may do.
+        """
+        state, _ = self.state_of(resource)
+        if state is EndpointState.FAILED:
+            return self.record_of(resource).state is EndpointState.IN_SERVICE
+        return state is EndpointState.IN_SERVICE
+
     def async_config_of(self, name: str) -> AsyncConfig | None:
         """What an endpoint of the API says of asynchronous requests.
 
@@ -190,12 +201,12 @@ class EndpointKeeper:
     def _is_set_aside(self, name: str) -> bool:
         return name.lower() in self._of_settings
 
-    def _run(self, endpoint: Endpoint, *, anew: bool) -> None:
+    def _run(self, endpoint: Endpoint, *, anew: bool, awaited: bool = True) -> None:
         if self._is_set_aside(endpoint.name):  # by settings that came meanwhile
             self._say_set_aside(endpoint.name)
             return
         try:
-            self._fleet.apply(endpoint, anew=anew)
+            self._fleet.apply(endpoint, anew=anew, awaited=awaited)
         except FleetStopping:
             self._to_go_on.add(endpoint.name)  # the next gateway does, and this one not again
         else:
@@ -243,7 +254,8 @@ class EndpointKeeper:
 
     def run_found(self) -> None:
         """Have the fleet begin with what has been found, and run at once what is found later."""
-        self._fleet.start(self.found)
+        awaited = {each.name for each in self.all() if _is_new(each)}
+        self._fleet.start(self.found, awaited)
         self._runs_found = True
 
     def give_way(self, settings: Settings) -> None:
@@ -264,10 +276,14 @@ class EndpointKeeper:
                 self._to_run_again.add(resource.name)
 
     async def run_again(self) -> None:
-        """Run what other settings let be: names that they have no more, and what could not be."""
+        """Run what other settings let be: names that they have no more, and what could not be.
+
+        What has served and was given up since is tried again too: the settings are read anew by
+        whoever has mended something.
+        """
         if self._restoring is not None:
             await asyncio.wait((self._restoring,))
-        names = self._to_run_again | self._not_planned.keys()
+        names = self._to_run_again | self._not_planned.keys() | self._given_up()
         self._to_run_again = set()
         await self._restore(sorted(names))
 
@@ -277,6 +293,16 @@ class EndpointKeeper:
         if self._restoring is not None:
             self._restoring.cancel()
             await asyncio.wait((self._restoring,))
+
+    def _given_up(self) -> set[str]:
+        """The names of endpoints that have served, and whose instances are started no more."""
+        return {
+            each.name
+            for each in self.all()
+            if EndpointRecord.of(each).state is EndpointState.IN_SERVICE
+            and (status := self.status(each.name)) is not None
+            and status.state is EndpointState.FAILED
+        }
 
     async def _restore(self, names: Iterable[str]) -> None:
         """Run endpoints of another gateway's: none waits for one whose file system is away."""
@@ -319,7 +345,7 @@ class EndpointKeeper:
         self._not_planned.pop(name, None)
         if self._runs_found:
             log.info(LogLine("endpoint of the API is run again", endpoint=name))
-            self._run(endpoint, anew=False)
+            self._run(endpoint, anew=False, awaited=_is_new(resource))
         else:
             self._found.append(endpoint)
 
@@ -386,6 +412,11 @@ class EndpointKeeper:
 
     def _now(self) -> float:
         return round(self._wall_clock(), 3)  # as AWS's: milliseconds
+
+
+def _is_new(resource: Resource) -> bool:
+    """Whether an endpoint has never come into service, so that its creator waits to hear of it."""
+    return EndpointRecord.of(resource).serving is None
 
 
 def _names(settings: Settings) -> dict[str, str]:

@@ -230,13 +230,12 @@ class EndpointOperations:
     def _changeable(self, name: str) -> Resource:
         """An endpoint that can be updated now."""
         resource = self._own(name)
-        state, _ = self._keeper.state_of(resource)
-        if state is EndpointState.FAILED:
+        if self._keeper.may_be_updated(resource):
+            return resource
+        if self._keeper.state_of(resource)[0] is EndpointState.FAILED:
             arn = self._catalogue.arn(_KIND, name)
             raise ValidationException(f'Cannot update failed endpoint "{arn}".')
-        if state is not EndpointState.IN_SERVICE:
-            raise self._in_progress(name)
-        return resource
+        raise self._in_progress(name)
 
     def _in_progress(self, name: str) -> ValidationException:
         arn = self._catalogue.arn(_KIND, name)

@@ -100,6 +100,8 @@ class Deployment:
         clock: measures waits.
         wall_clock: returns epoch seconds, for people.
         on_change: called when any of it has changed.
+        awaited: whether somebody has just asked for it, and waits; else the gateway's start is to
+            bring it back. Whatever changes it is asked for.
 
     Attributes:
         endpoint: as it was asked for last.
@@ -114,6 +116,8 @@ class Deployment:
         clock: Clock,
         wall_clock: Callable[[], float],
         on_change: Callable[[], object],
+        *,
+        awaited: bool = True,
     ) -> None:
         self.endpoint = endpoint
         self.state = EndpointState.CREATING
@@ -131,7 +135,7 @@ class Deployment:
         self._news = asyncio.Event()
         self._is_deleted = False
         self._tell_state()
-        self._begin(endpoint)
+        self._begin(endpoint, awaited=awaited)
 
     # --- What there is ---------------------------------------------------------------------------
 
@@ -234,7 +238,7 @@ class Deployment:
 
     # --- How it becomes that ---------------------------------------------------------------------
 
-    def _begin(self, endpoint: Endpoint, *, keep: bool = True) -> None:
+    def _begin(self, endpoint: Endpoint, *, keep: bool = True, awaited: bool = True) -> None:
         self._versions += 1
         self.reason = ""
         if self._serving is None and self._coming is not None and self._coming.takes_streams:
@@ -251,7 +255,7 @@ class Deployment:
             if old is not None and not old.given_up and _runs_alike(old.variant, variant):
                 groups[variant.name] = old
             else:
-                groups[variant.name] = self._group(endpoint, variant)
+                groups[variant.name] = self._group(endpoint, variant, awaited=awaited)
         self._coming = coming = _Version(self._versions, endpoint, groups)
         self._become(EndpointState.CREATING if serving is None else EndpointState.UPDATING)
         self._leave(_only_in(superseded, serving, coming))
@@ -266,10 +270,12 @@ class Deployment:
         versions = (self._serving, self._coming)
         return {k: v for each in versions if each is not None for k, v in each.groups.items()}
 
-    def _group(self, endpoint: Endpoint, variant: Variant) -> Group:
+    def _group(self, endpoint: Endpoint, variant: Variant, *, awaited: bool) -> Group:
         make = self._maker(endpoint)
         return Group(
-            *(endpoint.name, variant, self._versions, make, self._clock), on_change=self._changed
+            *(endpoint.name, variant, self._versions, make, self._clock),
+            on_change=self._changed,
+            awaited=awaited,
         )
 
     def _changed(self) -> None:

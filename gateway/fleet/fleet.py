@@ -58,13 +58,15 @@ class Fleet:
 
     # --- Endpoints -------------------------------------------------------------------------------
 
-    def apply(self, endpoint: Endpoint, *, anew: bool = False) -> None:
+    def apply(self, endpoint: Endpoint, *, anew: bool = False, awaited: bool = True) -> None:
         """Have an endpoint, or have it be another; returns at once.
 
         Args:
             endpoint: as it is to be.
             anew: whether instances that are what they are to be are replaced all the same: what
                 their image and their model data name may have changed.
+            awaited: whether somebody has just asked for it, and waits to hear whether it works;
+                else it is tried for longer, if the fleet does not have it yet.
 
         Raises:
             FleetStopping: it is too late.
@@ -79,6 +81,7 @@ class Fleet:
         self._deployments[name] = Deployment(
             *(endpoint, self._maker, around.clock, around.wall_clock),
             on_change=lambda: self._changed(name),
+            awaited=awaited,
         )
         self._changed(name)
 
@@ -152,11 +155,16 @@ class Fleet:
 
     # --- From the start to the end ---------------------------------------------------------------
 
-    def start(self, endpoints: Iterable[Endpoint]) -> None:
-        """Begin with these endpoints; returns at once."""
+    def start(self, endpoints: Iterable[Endpoint], awaited: Collection[str] = ()) -> None:
+        """Begin with these endpoints; returns at once.
+
+        Args:
+            endpoints: all that there are at the gateway's start.
+            awaited: the names of those that have not worked before, and somebody waits for.
+        """
         for endpoint in endpoints:
             self.is_ready = False
-            self.apply(endpoint)
+            self.apply(endpoint, awaited=endpoint.name in awaited)
 
     async def settled(self, seconds: float) -> bool:
         """Wait until each endpoint has come up or failed, but no longer than so many seconds.

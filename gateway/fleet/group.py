@@ -26,7 +26,7 @@ from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.fleet")
 
-#: How many starts that all fail so are tried where none was ever in service.
+#: How many starts that all fail so are tried where none was ever in service, and somebody waits.
 _TRIES: Final = {
     StartFailure.NOT_LAUNCHED: STARTS_IN_VAIN,
     StartFailure.ENDED: ENDS_IN_VAIN,
@@ -53,10 +53,11 @@ class Group:
     2. After a failure the next start waits: twice as long each time, up to a longest. If one fails
        that was in service for long enough before, it all begins anew.
     3. After so many starts in a row that bring none into service, or a failure that does not pass
-       by itself, no more are started. Fewer are enough where none was ever in service, and
-       containers end by themselves or are not ready in time. What comes into service and fails is
-       started again for ever: whoever can make a container fail is not to end an endpoint. Those
-       that fail of what was started at one time are one failure, however many they are.
+       by itself, no more are started. Fewer are enough where somebody waits to hear of it, none
+       was ever in service, and containers end by themselves or are not ready in time. What comes
+       into service and fails is started again for ever: whoever can make a container fail is not
+       to end an endpoint. Those that fail of what was started at one time are one failure, however
+       many they are.
     4. Of too many, those go first that are not in service, then those with least open on them.
     5. Of those that drain since they are unhealthy no more are there than there are to be in all:
        the one that has drained for longest is cut, or failures could pile up.
@@ -68,6 +69,8 @@ class Group:
         make: makes an instance.
         clock: measures the waits.
         on_change: called when any of it has changed.
+        awaited: whether somebody waits to hear whether it works: it is a change that has just been
+            asked for, and not what the gateway's start is to bring back.
 
     Attributes:
         variant: what they are instances of; its instances' number is what is desired now.
@@ -84,6 +87,8 @@ class Group:
         make: MakeInstance,
         clock: Clock,
         on_change: Callable[[], object],
+        *,
+        awaited: bool = True,
     ) -> None:
         self.variant = variant
         self.instances: list[Instance] = []
@@ -97,7 +102,7 @@ class Group:
         self._on_change = on_change
         self._failures = 0  # in a row
         self._in_vain = Fraction(0)  # of what is tried in a row that brings none into service
-        self._has_served = False  # whether any ever came into service
+        self._is_new = awaited  # what somebody waits for, and none has come into service of
         self._counted = 0  # failures in all that were counted
         self._told_of: set[Instance] = set()  # that failed, and are not over
         self._lost: set[int] = set()  # numbers of those that failed and have no successor yet
@@ -203,7 +208,7 @@ class Group:
             self._told_of.add(instance)
             self._failed(instance, is_first=counted_before == self._counted)
         elif instance.in_rotation:
-            self._has_served = True
+            self._is_new = False
             self.trouble = ""
             self._forget_ended()
         if instance.over.is_set():
@@ -250,7 +255,7 @@ class Group:
 
     def _tries(self, failure: StartFailure) -> int:
         """How many starts that all fail so are tried."""
-        return STARTS_IN_VAIN if self._has_served else _TRIES[failure]
+        return _TRIES[failure] if self._is_new else STARTS_IN_VAIN
 
     def _waited(self) -> None:
         self._waiting = None

@@ -62,9 +62,9 @@ RESTART_LONGEST: Final = 60.0
 #: waits between them are five minutes in all.
 STARTS_IN_VAIN: Final = 12
 
-#: So many are enough where none of the instances was ever in service, of containers that end by
-#: themselves and of those that are not ready in time. What never worked is wrong, as a rule, and
-#: somebody waits to hear of it: the waits between the first are half a minute in all, time for what
+#: So many are enough of a change that somebody waits for, where none of the instances was ever in
+#: service, of containers that end by themselves and of those that are not ready in time. What never
+#: worked is wrong, as a rule: the waits between the first are half a minute in all, time for what
 #: it needs to come up; the platform fails an endpoint after eight minutes (clause 1.1-3), and
 #: boto3's waiter gives up after an hour.
 ENDS_IN_VAIN: Final = 7

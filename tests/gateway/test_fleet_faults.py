@@ -14,9 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from partway.gateway.fleet import group
 from partway.gateway.fleet.endpoints import Endpoint, InstanceTimes, Program, Variant
-from partway.gateway.fleet.group import _TRIES
-from partway.gateway.fleet.states import StartFailure
 from partway.gateway.gateway import Gateway
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
 from partway.gateway.streams.policy import StreamPolicy
@@ -137,7 +136,7 @@ async def test_a_gateway_that_begins_to_listen_is_not_ready(fleet_of, monkeypatc
 
 
 async def test_one_that_exits_at_its_start_is_tried_to_an_end(fleet_of, monkeypatch):
-    monkeypatch.setitem(_TRIES, StartFailure.ENDED, 3)
+    monkeypatch.setattr(group, "STARTS_IN_VAIN", 3)
     fleet = await fleet_of("exit", instances=1)
     await eventually(lambda: fleet.state == "Failed")
     assert fleet.variant.restarts <= 2
@@ -174,7 +173,7 @@ async def test_one_that_is_killed_is_replaced(fleet_of):
 
 
 async def test_one_that_is_never_ready_is_killed_and_tried_to_an_end(fleet_of, monkeypatch):
-    monkeypatch.setitem(_TRIES, StartFailure.NOT_READY, 2)
+    monkeypatch.setattr(group, "STARTS_IN_VAIN", 2)
     fleet = await fleet_of("unready", times=replace(TIMES, startup_timeout=1), instances=1)
     await eventually(lambda: fleet.state == "Failed")
     (status,) = fleet.fleet.describe()

@@ -87,10 +87,17 @@ class ApiGateway:
                 name = config["EndpointConfigName"]
                 await self.resources.put(Resource("endpoint-config", name, 1.0, 1.0, config))
 
-    async def again(self, settings=None):
-        """The next gateway of the same store; nothing of this one is left."""
+    async def again(self, settings=None, *, troubles=()):
+        """The next gateway of the same store; nothing of this one is left.
+
+        Args:
+            settings: its own; None for those of this one.
+            troubles: what a ping of each of its first containers says.
+        """
         await self.aclose()
-        return await ApiGateway(self.store, settings or self.settings).start()
+        gateway = ApiGateway(self.store, settings or self.settings)
+        gateway.of.launcher.troubles.extend(troubles)
+        return await gateway.start()
 
     async def aclose(self):
         await self.keeper.aclose()

@@ -165,6 +165,17 @@ async def test_an_update_that_fails_leaves_what_serves(gateway):
     assert await gateway.names("model") == {"mine-v1", "mine-v3"}
 
 
+async def test_what_has_served_and_was_given_up_is_deployed_again(gateway):
+    await gateway.deploy()
+    await gateway.until("InService", "mine-v1")
+    gateway.of.launcher.lasting("the program was removed")
+    gateway.of.launcher.running[0].end()
+    await gateway.of.advance(1)
+    await gateway.until("Failed", "mine-v1")
+    await gateway.deploy()
+    await gateway.until("InService", "mine-v2")
+
+
 async def test_what_has_failed_must_be_deleted_first(gateway):
     gateway.of.launcher.lasting("there is no such program")
     await gateway.deploy()

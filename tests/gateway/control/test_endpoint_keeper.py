@@ -15,9 +15,14 @@ from partway.gateway.control import planning
 from partway.gateway.control.limits import RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
 from partway.gateway.control.planned import DeploymentPlan, planned
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
-from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT, MODEL_DATA_STOP_TIMEOUT
+from partway.gateway.fleet.limits import (
+    ENDS_IN_VAIN,
+    MODEL_DATA_LOOK_TIMEOUT,
+    MODEL_DATA_STOP_TIMEOUT,
+    STARTS_IN_VAIN,
+)
 from partway.gateway.streams.policy import StreamPolicy
-from tests.gateway.control.kept_endpoints import ApiGateway
+from tests.gateway.control.kept_endpoints import PATIENCE, ApiGateway
 from tests.gateway.fleet.fakes import turns
 from tests.wire.peers import eventually
 
@@ -221,6 +226,60 @@ async def test_one_that_failed_is_not_tried_again(started):
     assert after.running() == []
     await after.call("DeleteEndpoint")
     assert await after.written() is None
+
+
+async def until_given_up(gateway):
+    """End each container that starts, until no more are; returns how many were."""
+    async with asyncio.timeout(PATIENCE):
+        while (await gateway.describe())["EndpointStatus"] != "Failed":
+            for each in gateway.of.launcher.running:
+                each.end()
+            await gateway.of.advance(1)
+    return len(gateway.of.launcher.containers)
+
+
+async def killed_and_given_up(started):
+    """An endpoint that was in service; the next gateway's containers do not come up."""
+    gateway = await started()
+    await gateway.create()
+    await gateway.until("InService", "one")
+    await turns(200)
+    after = await started(gateway, troubles=["Connection refused"] * STARTS_IN_VAIN)
+    assert await until_given_up(after) == STARTS_IN_VAIN
+    return after
+
+
+async def test_what_was_in_service_is_tried_longer_than_what_somebody_waits_for(started):
+    """What its containers need may be away when the gateway starts, as after a power cut."""
+    after = await killed_and_given_up(started)
+    assert await states(after) == ("InService", "one", None)
+    await after.keeper.run_again()
+    await after.until("InService", "one")
+
+
+async def test_what_was_in_service_and_was_given_up_may_be_updated(started):
+    after = await killed_and_given_up(started)
+    await after.update("two")
+    await after.until("InService", "two")
+    assert await states(after) == ("InService", "two", None)
+
+
+async def test_an_update_in_vain_of_what_was_given_up_leaves_it_as_it_was(started):
+    after = await killed_and_given_up(started)
+    after.of.launcher.lasting("no such thing")
+    await after.update("two")
+    said = await after.until("Failed", "one")
+    assert said["FailureReason"] == "no such thing"
+    await after.keeper.run_again()
+    await after.until("InService", "one")
+
+
+async def test_what_never_came_into_service_is_given_up_soon_behind_a_restart_too(started):
+    gateway = await started()
+    gateway.of.launcher.held = asyncio.Event()
+    await gateway.create()
+    after = await started(gateway, troubles=["Connection refused"] * STARTS_IN_VAIN)
+    assert await until_given_up(after) == ENDS_IN_VAIN
 
 
 @pytest.mark.parametrize("state", ["InService", "Creating", "Updating"])

@@ -81,6 +81,16 @@ async def test_what_has_served_is_tried_for_longer(of):
     assert seconds > 300
 
 
+async def test_what_the_gateways_start_brings_back_is_tried_for_longer(of):
+    """Nobody has changed it: what it needs may be away, as when all machines start at once."""
+    of.launcher.troubles.extend(["Connection refused"] * STARTS_IN_VAIN)
+    of.fleet.start([endpoint()])
+    await turns()
+    seconds, more = await until_given_up(of)
+    assert (of.status().state, 1 + more) == ("Failed", STARTS_IN_VAIN)
+    assert seconds > 300
+
+
 async def test_what_is_never_ready_has_one_more_try(of):
     of.launcher.troubles.extend(["Connection refused"] * STARTS_IN_VAIN)
     await of.apply(endpoint(times=InstanceTimes(startup_timeout=20)))
