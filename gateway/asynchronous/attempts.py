@@ -100,7 +100,7 @@ class Attempts:
         """Ask an instance, and return its whole answer.
 
         Raises:
-            NoInstance: none takes it now.
+            NoInstance: none takes it now, or nobody can read its input yet.
             AttemptFailed: there is no answer; the message says why.
         """
         try:
@@ -120,6 +120,8 @@ class Attempts:
         except ApiError as error:
             raise AttemptFailed(FailureCause.INTERNAL, error.message) from error
         except LocationFailed as error:
+            if error.has_waited:
+                raise NoInstance(str(error)) from None
             raise AttemptFailed(FailureCause.INPUT, f"{error}.", passing=error.passing) from error
         except SpoolFull as error:
             raise AttemptFailed(FailureCause.NO_ROOM, f"{error}.", passing=True) from None

@@ -7,7 +7,12 @@ import logging
 from collections.abc import Callable
 
 from partway.gateway.asynchronous.journal import NOTICE, REQUEST, Journal
-from partway.gateway.asynchronous.limits import PUT_PAUSES, PUT_TRIES
+from partway.gateway.asynchronous.limits import (
+    PUT_PAUSES,
+    PUT_TRIES,
+    PUT_TURN_INTERVAL,
+    PUT_TURN_TIMEOUT,
+)
 from partway.gateway.asynchronous.locations import LocationFailed, Locations
 from partway.gateway.asynchronous.metrics import AsyncMetrics
 from partway.gateway.asynchronous.notices import Notice, Notices, notice_of
@@ -119,12 +124,15 @@ class Endings:
             log.warning(LogLine(line, **whose, reason=str(error)))
 
     async def _put(self, location: str, answer: AsyncAnswer) -> None:
-        for number in range(PUT_TRIES):
+        tries, until = 0, self._clock.time() + PUT_TURN_TIMEOUT
+        while True:
             try:
                 await self._locations.put(location, answer)
             except LocationFailed as error:
-                if not error.passing or number == PUT_TRIES - 1:
+                waits = error.has_waited and self._clock.time() < until
+                tries += not waits
+                if not error.passing or tries == PUT_TRIES:
                     raise
             else:
                 return
-            await pause(self._clock, PUT_PAUSES[number])
+            await pause(self._clock, PUT_TURN_INTERVAL if waits else PUT_PAUSES[tries - 1])

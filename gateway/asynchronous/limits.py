@@ -51,6 +51,11 @@ TRY_PAUSES: Final = (2.0, 10.0)
 PUT_TRIES: Final = 4
 PUT_PAUSES: Final = (1.0, 5.0, 25.0)
 
+#: Until it is asked again for a thread that may put an answer away, where all of its folder's are
+#: taken, and how long that goes on before it is not put there; no try is counted meanwhile.
+PUT_TURN_INTERVAL: Final = 5.0
+PUT_TURN_TIMEOUT: Final = 600.0
+
 #: Ends of requests that are put away at a time, beside those that are worked on.
 ENDINGS_AT_ONCE: Final = 16
 
@@ -67,9 +72,10 @@ JOURNAL_RETRY_INTERVAL: Final = 5.0
 #: For what is left of the journal when the gateway stops.
 JOURNAL_END_TIMEOUT: Final = 5.0
 
-#: Threads that work on the spool, and on callers' folders: a mount that is dead takes these alone.
+#: Threads that work on the spool; that read below one of callers' folders, and that write below
+#: one: a mount that is dead takes these alone.
 SPOOL_THREADS: Final = 8
-FOLDER_THREADS: Final = 16
+FOLDER_THREADS: Final = 4
 
 #: For a file system to answer, beside what the bytes take at PUT_BYTES_PER_SECOND.
 FILE_TIMEOUT: Final = 30.0

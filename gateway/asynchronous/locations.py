@@ -10,9 +10,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from partway.gateway.asynchronous import local_files
-from partway.gateway.asynchronous.file_turns import FileTurns
+from partway.gateway.asynchronous.file_turns import FileTurns, NoTurn
 from partway.gateway.asynchronous.limits import (
     FILE_TIMEOUT,
     FOLDER_THREADS,
@@ -46,11 +47,13 @@ class LocationFailed(Exception):
     Args:
         reason: what it says.
         passing: whether trying again may help.
+        has_waited: whether nothing was tried yet: all that may work on the folder is at work.
     """
 
-    def __init__(self, reason: str, *, passing: bool = False) -> None:
+    def __init__(self, reason: str, *, passing: bool = False, has_waited: bool = False) -> None:
         super().__init__(reason)
         self.passing = passing
+        self.has_waited = has_waited
 
 
 def in_iams_words(location: str) -> str:
@@ -95,7 +98,9 @@ class Locations:
         self._clock = clock
         self._roots = roots
         self._results = results
-        self._turns = FileTurns(clock, FOLDER_THREADS)
+        # Of the folders in the settings, whose number is the operator's.
+        self._reads: dict[Path | None, FileTurns] = {}
+        self._puts: dict[Path | None, FileTurns] = {}
         self._buckets: dict[str, ObjectFiles] = {}
 
     async def look(self, location: str) -> InputFile:
@@ -109,7 +114,7 @@ class Locations:
             if is_local(location):
                 roots = self._roots()
                 work = partial(local_files.looked_up, roots, location)
-                found = await self._turns.run(FILE_TIMEOUT, work)
+                found = await self._reading(location).run(FILE_TIMEOUT, work)
             else:
                 bucket, key = split_url(location)
                 found = await self._bucket(bucket).look(key)
@@ -132,7 +137,7 @@ class Locations:
                 at = 0
                 while at < source.size:
                     work = partial(local_files.piece, source.file, at)
-                    piece = await self._turns.run(FILE_TIMEOUT, work)
+                    piece = await self._reading(source.location).run(FILE_TIMEOUT, work)
                     at += len(piece)
                     yield piece
                 return
@@ -153,7 +158,8 @@ class Locations:
             if is_local(location):
                 work = partial(local_files.put, self._results, location, answer.content)
                 seconds = FILE_TIMEOUT + answer.size / PUT_BYTES_PER_SECOND
-                await self._turns.run(seconds, work)
+                root = self._results.root_as_written(location)
+                await self._turns(self._puts, root).run(seconds, work)
             else:
                 bucket, key = split_url(location)
                 await self._bucket(bucket).put(
@@ -161,6 +167,15 @@ class Locations:
                 )
         except (OSError, ValueError, ObjectFilesError) as error:
             raise _failed(location, error) from error
+
+    def _reading(self, location: str) -> FileTurns:
+        return self._turns(self._reads, self._roots().root_as_written(location))
+
+    def _turns(self, turns: dict[Path | None, FileTurns], root: Path | None) -> FileTurns:
+        """Those of a folder alone: a mount that is dead takes no other's."""
+        if root not in turns:
+            turns[root] = FileTurns(self._clock, FOLDER_THREADS)
+        return turns[root]
 
     def _bucket(self, name: str) -> ObjectFiles:
         found = self._buckets.pop(name, None) or ObjectFiles(name, self._clock)
@@ -176,6 +191,7 @@ def _failed(location: str, error: Exception) -> LocationFailed:
             return LocationFailed(str(error), passing=error.passing)
         case OSError():
             words = error.strerror or str(error)
-            return LocationFailed(f"{location}: {words}", passing=error.errno not in _LASTING)
+            passing, has_waited = error.errno not in _LASTING, isinstance(error, NoTurn)
+            return LocationFailed(f"{location}: {words}", passing=passing, has_waited=has_waited)
         case _:
             return LocationFailed(str(error))

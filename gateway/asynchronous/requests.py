@@ -114,4 +114,4 @@ class AttemptFailed(Exception):
 
 
 class NoInstance(Exception):
-    """No instance takes the request now: it waits on, and has not been tried."""
+    """Nothing can take the request now: it waits on, and has not been tried."""

@@ -65,13 +65,21 @@ class LocalRoots:
         Looks at no file: one on a file system that is away would hold up whoever asks.
         :meth:`path_of` says where links lead.
         """
+        return self.root_as_written(location) is not None
+
+    def root_as_written(self, location: str) -> Path | None:
+        """The innermost folder that a location is below as both are written; None if none is.
+
+        Looks at no file.
+        """
         try:
             named = _named(location)
         except ValueError:  # a URL that is none
-            return False
+            return None
         if named is None:
-            return False
-        return any(_flat(named).is_relative_to(_flat(root)) for root in self._roots)
+            return None
+        below = [root for root in self._roots if _flat(named).is_relative_to(_flat(root))]
+        return max(below, key=lambda root: len(root.parts), default=None)
 
     def path_of(self, location: str) -> Path:
         """The path that a location names, with every link on the way followed.
@@ -86,11 +94,11 @@ class LocalRoots:
         named = _named(location)
         try:
             path = None if named is None else named.resolve()
-            roots = [root.resolve() for root in self._roots]
             kept_out = [own.resolve() for own in self._kept_out]
+            root = None if path is None or named is None else self._root_of(path, named)
         except (OSError, RuntimeError):  # links in a circle
-            path = None
-        if path is None or not any(path.is_relative_to(root) for root in roots):
+            path = root = None
+        if path is None or root is None:
             raise ValueError(
                 f"{location!r} is a path of the gateway's machine; it must be below one of the "
                 f"{self._setting} under [api] in the gateway's settings, and lead nowhere else by "
@@ -109,10 +117,22 @@ class LocalRoots:
         Raises:
             ValueError: none is any more.
         """
-        for root in self._roots:
+        root = self._root_of(path, path)
+        if root is None:
+            raise ValueError(f"{path} is below none of the {self._setting} any more")
+        return root
+
+    def _root_of(self, path: Path, named: Path) -> Path | None:
+        """The folder that a path is below, wherever links lead; None if it is below none.
+
+        That which the path is below as it was written comes first: one that is on a file system
+        that is away is not looked at where it need not be.
+        """
+        of_others = [not _flat(named).is_relative_to(_flat(root)) for root in self._roots]
+        for _, root in sorted(zip(of_others, self._roots, strict=True), key=lambda each: each[0]):
             if path.is_relative_to(there := root.resolve()):
                 return there
-        raise ValueError(f"{path} is below none of the {self._setting} any more")
+        return None
 
 
 def _flat(path: Path) -> Path:

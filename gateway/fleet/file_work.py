@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.limits import MODEL_DATA_STOP_TIMEOUT, MODEL_DATA_THREADS
@@ -25,6 +25,16 @@ _threads: Final = threading.BoundedSemaphore(MODEL_DATA_THREADS)
 
 class WorkStopped(Exception):
     """Nobody wants the work any more; raised on its thread, seen by nobody else."""
+
+
+class Slots(Protocol):
+    """As many as there may be threads; a semaphore is one."""
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Take one; returns whether there was any."""
+
+    def release(self) -> None:
+        """Give one back, on any thread."""
 
 
 class Wanted:
@@ -47,9 +57,7 @@ class Wanted:
         self._stopped.set()
 
 
-async def on_thread(
-    clock: Clock, work: Callable[[Wanted], _T], slots: threading.Semaphore | None = None
-) -> _T:
+async def on_thread(clock: Clock, work: Callable[[Wanted], _T], slots: Slots | None = None) -> _T:
     """Work on a thread of its own.
 
     Whoever is cancelled meanwhile waits until the thread has seen it, so that nothing is written
@@ -90,7 +98,7 @@ async def on_thread(
     return outcome.result()
 
 
-def _start(run: Callable[[], None], slots: threading.Semaphore) -> None:
+def _start(run: Callable[[], None], slots: Slots) -> None:
     """Start a thread, a daemon: the loop's own are joined when it ends, also those that hang."""
     if not slots.acquire(blocking=False):
         raise OSError(errno.EAGAIN, "as many threads work on files already as there may be")

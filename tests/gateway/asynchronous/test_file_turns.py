@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from partway.gateway.asynchronous.file_turns import FileTurns
+from partway.gateway.asynchronous.file_turns import FileTurns, NoTurn
 from partway.gateway.clock import LoopClock
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock
@@ -50,18 +50,38 @@ async def test_a_thread_that_hangs_has_its_time_and_keeps_its_place():
     with pytest.raises(OSError, match="has not answered for 10 s") as caught:
         await hanging
     assert caught.value.errno == errno.EIO
-    with pytest.raises(BlockingIOError, match="threads work on files already"):
+    with pytest.raises(NoTurn, match="all of them hang"):
         await turns.run(10, lambda _: 1)
     go_on.set()
 
     async def again():
         try:
             return await turns.run(10, lambda _: 1)
-        except BlockingIOError:
+        except NoTurn:
             return None
 
     while await again() is None:  # noqa: ASYNC110 (nothing tells of a thread's end)
         await asyncio.sleep(0)
+
+
+async def test_a_turn_that_does_not_come_in_time_is_told_from_work_that_fails():
+    clock, go_on, begun = FakeClock(), threading.Event(), threading.Event()
+    turns = FileTurns(clock, 1)
+
+    def work(_):
+        begun.set()
+        go_on.wait(30)
+
+    first = asyncio.create_task(turns.run(20, work))
+    await eventually(begun.is_set)
+    second = asyncio.create_task(turns.run(10, lambda _: 1))
+    await eventually(lambda: len(clock.armed) == 2)
+    clock.advance(10)
+    with pytest.raises(NoTurn, match="none has ended for 10 s"):
+        await second
+    go_on.set()
+    await first
+    assert await turns.run(10, lambda _: 1) == 1
 
 
 async def test_what_the_work_raises_is_raised():

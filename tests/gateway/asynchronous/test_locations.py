@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from contextlib import aclosing
+from pathlib import Path
+from typing import cast
 
 import pytest
 
+from partway.gateway.asynchronous import local_files
 from partway.gateway.asynchronous import locations as module
-from partway.gateway.asynchronous.limits import PIECE_BYTES
+from partway.gateway.asynchronous.limits import FILE_TIMEOUT, FOLDER_THREADS, PIECE_BYTES
 from partway.gateway.asynchronous.locations import LocationFailed, Locations, in_iams_words
 from partway.gateway.asynchronous.requests import AsyncAnswer
 from partway.gateway.clock import LoopClock
 from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.fleet.limits import MODEL_DATA_STOP_TIMEOUT
+from tests.gateway.fleet.processes import eventually
 from tests.gateway.object_server import serving_objects
+from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")
 
@@ -64,6 +72,48 @@ async def test_inputs_are_read_and_answers_put(places, server, tmp_path):
     assert await content(places, f"file://{tmp_path}/in/large") == large
     await places.put(f"{tmp_path}/out/b", answer(b"local"))
     assert (tmp_path / "out" / "b").read_bytes() == b"local"
+
+
+async def test_a_folder_that_hangs_takes_no_other_s_turns(tmp_path, monkeypatch):
+    clock, go_on = FakeClock(), threading.Event()
+    looked_up, resolve = local_files.looked_up, Path.resolve
+
+    def hang(path):
+        if "/dead" in str(path):
+            go_on.wait(30)
+
+    def resolved(path, strict=False):
+        hang(path)
+        return resolve(path, strict)
+
+    def look(roots, location, wanted):
+        hang(location)
+        return looked_up(roots, location, wanted)
+
+    for name in ("dead", "well"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "well" / "a").write_bytes(b"a")
+    roots = LocalRoots((tmp_path, tmp_path / "dead"))
+    monkeypatch.setattr(local_files, "looked_up", look)
+    monkeypatch.setattr(Path, "resolve", resolved)
+    places = Locations(clock, lambda: roots, roots)
+    dead = f"{tmp_path}/dead/a"
+    hanging = [asyncio.create_task(places.look(dead)) for _ in range(FOLDER_THREADS * 2)]
+    try:
+        await eventually(lambda: len(clock.armed) == len(hanging))
+        assert (await places.look(f"{tmp_path}/well/a")).size == 1
+        await places.put(f"{tmp_path}/well/b", answer(b"b"))
+        clock.advance(FILE_TIMEOUT)
+        await eventually(lambda: sum(each.done() for each in hanging) == FOLDER_THREADS)
+        clock.advance(MODEL_DATA_STOP_TIMEOUT)
+        await asyncio.wait(hanging)
+        said = [cast("LocationFailed", each.exception()) for each in hanging]
+        assert sum(each.has_waited for each in said) == FOLDER_THREADS
+        with pytest.raises(LocationFailed, match="all of them hang") as caught:
+            await places.look(dead)
+        assert caught.value.has_waited
+    finally:
+        go_on.set()
 
 
 async def test_a_large_answer_goes_to_s3_in_parts(places, server, tmp_path):

@@ -15,7 +15,14 @@ from prometheus_client import CollectorRegistry
 from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.endings import Endings
 from partway.gateway.asynchronous.journal import NOTICE, REQUEST, Journal
-from partway.gateway.asynchronous.limits import LOOK_INTERVAL, PUT_PAUSES, TRIES, TRY_PAUSES
+from partway.gateway.asynchronous.limits import (
+    LOOK_INTERVAL,
+    PUT_PAUSES,
+    PUT_TRIES,
+    PUT_TURN_INTERVAL,
+    TRIES,
+    TRY_PAUSES,
+)
 from partway.gateway.asynchronous.locations import LocationFailed
 from partway.gateway.asynchronous.metrics import AsyncMetrics
 from partway.gateway.asynchronous.requests import (
@@ -248,6 +255,18 @@ async def test_an_answer_that_cannot_be_put_is_put_again_and_the_model_not_asked
     await worked.has_ended()
     assert worked.places.failure(request) == "OutputUnavailable"
     assert len(worked.tried.tries) == 2
+
+
+async def test_an_answer_that_waits_for_its_turn_has_not_been_put_and_waits_on(worked):
+    request = a_request()
+    waits = LocationFailed("all threads hang", passing=True, has_waited=True)
+    worked.places.fails = [waits] * (PUT_TRIES + 1)
+    await worked.worker.accept(request, b"body")
+    for left in range(PUT_TRIES, -1, -1):
+        await eventually(lambda: len(worked.places.fails) == left)  # noqa: B023
+        await worked.pass_time(PUT_TURN_INTERVAL)
+    await worked.has_ended()
+    assert worked.places.has == {request.output: b"answer"}
 
 
 async def test_a_failure_that_cannot_be_put_ends_all_the_same(worked):
