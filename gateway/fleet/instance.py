@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from partway.gateway.fleet.endpoints import Attached, Place, Variant
-from partway.gateway.fleet.health import PingRules
+from partway.gateway.fleet.health import InstanceRules, worst
 from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
 from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.making import InstanceContext, Making
@@ -88,8 +88,11 @@ class Instance:
         self._on_change = on_change
         self._since = around.wall_clock()
         self._served_since: float | None = None
-        self._is_attached = isinstance(variant.source, Attached)
-        self._rules = PingRules(variant.times.pings_missed, answered=not self._is_attached)
+        self._attached = _attached(variant)
+        self._is_attached = len(self._attached) == max(1, len(variant.containers))
+        self._rules = InstanceRules(
+            variant.times.pings_missed, self._attached, launched=not self._is_attached
+        )
         self._told = asyncio.Event()
         self._hastened = asyncio.Event()
         self._unloaded = asyncio.Event()
@@ -311,18 +314,19 @@ class Instance:
 
     # --- Its pings -------------------------------------------------------------------------------
 
-    async def _ping(self) -> str | None:
+    async def _ping(self, but: Collection[str] = ()) -> Mapping[str, str | None]:
         assert self.place is not None, "it has a container"
-        return await ping_each(self._around.ping, self.place, self._variant.times.ping_timeout)
+        seconds = self._variant.times.ping_timeout
+        return await ping_each(self._around.ping, self.place, seconds, but)
 
     async def _become_ready(self, running: RunningContainer) -> None:
         await ask_until_ready(self._is_ready, self._clock)
         await running.verify()
 
     async def _is_ready(self) -> bool:
-        """Ping it once; whether it answers with 200 (clauses 1.1-2, 1.1-3)."""
-        trouble = await self._ping()
-        self._rules.trouble = trouble or ""
+        """Ping what was launched of it; whether all answers with 200 (clauses 1.1-2, 1.1-3)."""
+        trouble = worst(await self._ping(but=self._attached))
+        self._rules.not_ready(trouble)
         return trouble is None
 
     async def _watch(self) -> None:
@@ -333,9 +337,9 @@ class Instance:
             await self._pace.until_next()
             if not self._rules.pinged(await self._ping()):
                 continue
-            is_unhealthy = self._rules.health is InstanceHealth.UNHEALTHY
-            if is_unhealthy and not self._is_attached:
+            if self._rules.is_lost:
                 return
+            is_unhealthy = self._rules.health is InstanceHealth.UNHEALTHY
             level = logging.WARNING if is_unhealthy else logging.INFO
             self._log(level, f"instance {self._rules.health}", reason=self._rules.trouble)
             self._on_change(self)
@@ -379,3 +383,10 @@ class Instance:
     def _look_at_load(self) -> None:
         if not self.open:
             self._unloaded.set()
+
+
+def _attached(variant: Variant) -> Collection[str]:
+    """The host names of the containers that somebody else runs; an only one's is empty."""
+    if isinstance(variant.source, Attached):
+        return ("",)
+    return [each.hostname for each in variant.containers if isinstance(each.source, Attached)]

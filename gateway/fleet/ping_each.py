@@ -1,34 +1,39 @@
-"""Asking an instance for ``/ping``, which may have several containers: it is as its worst one."""
+"""Asking an instance for ``/ping``, which may have several containers."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.making import Pinger
 
 
-async def ping_each(ping: Pinger, place: Place, seconds: float) -> str | None:
+async def ping_each(
+    ping: Pinger, place: Place, seconds: float, but: Collection[str] = ()
+) -> Mapping[str, str | None]:
     """Ask each container of an instance, all at once.
 
     Args:
         ping: asks one.
         place: where the instance is.
         seconds: for each answer.
+        but: the host names of those that are not asked.
 
     Returns:
-        None if all have answered with 200; else what was wrong with the first that has not, behind
-        its host name where there are several.
+        What was wrong with each by its host name, in their order, an only one's being empty; None
+        for one that has answered with 200.
     """
     if not place.containers:
-        return await ping(place, seconds)
+        return {"": await ping(place, seconds)}
 
     async def asked(each: Place) -> str | None:
         return await ping(each, seconds)
 
     async with asyncio.TaskGroup() as asking:
-        answers = [asking.create_task(asked(each)) for each in place.containers]
-    for each, answer in zip(place.containers, answers, strict=True):
-        if (trouble := answer.result()) is not None:
-            return f"{each.hostname}: {trouble}"
-    return None
+        answers = {
+            each.hostname: asking.create_task(asked(each))
+            for each in place.containers
+            if each.hostname not in but
+        }
+    return {hostname: answer.result() for hostname, answer in answers.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.fleet.health import PingRules
+from partway.gateway.fleet.health import InstanceRules, PingRules, worst
 from partway.gateway.fleet.status import InstanceHealth
 
 
@@ -32,3 +32,38 @@ def test_what_never_answered_may_have_no_ping():
     assert rules.health is InstanceHealth.UNKNOWN
     assert rules.pinged(None)
     assert [rules.pinged("away") for _ in range(3)] == [False, False, True]
+
+
+def test_of_several_the_first_trouble_is_told_with_its_name():
+    assert worst({"pre": None, "model": None}) is None
+    assert worst({"pre": "late", "model": "refused"}) == "pre: late"
+    assert worst({"": "refused"}) == "refused"
+
+
+def test_what_was_launched_is_lost_when_one_of_it_misses_too_many():
+    rules = InstanceRules(2, (), launched=True)
+    assert not rules.pinged({"pre": "late", "model": None})
+    assert rules.pinged({"pre": None, "model": "refused"})
+    assert rules.is_lost
+    assert (rules.missed, rules.trouble) == (2, "model: refused")
+
+
+def test_what_somebody_else_runs_is_never_lost():
+    rules = InstanceRules(1, ["its"], launched=True)
+    assert not rules.pinged({"own": None, "its": "refused"})
+    assert (rules.health, rules.trouble) == (InstanceHealth.HEALTHY, "its: refused")
+    rules.pinged({"own": None, "its": None})
+    assert rules.pinged({"own": None, "its": "refused"})
+    assert rules.health is InstanceHealth.UNHEALTHY
+    assert not rules.is_lost
+    assert rules.pinged({"own": None, "its": None})
+    assert (rules.health, rules.trouble) == (InstanceHealth.HEALTHY, "")
+
+
+def test_nothing_launched_and_nothing_known():
+    rules = InstanceRules(1, ["a", "b"], launched=False)
+    assert not rules.pinged({"a": None, "b": "refused"})
+    assert rules.health is InstanceHealth.UNKNOWN
+    assert rules.pinged({"a": None, "b": None})
+    assert rules.pinged({"a": "refused", "b": None})
+    assert (rules.health, rules.is_lost, rules.missed) == (InstanceHealth.UNHEALTHY, False, 0)

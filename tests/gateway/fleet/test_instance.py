@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.fleet.fakes import endpoint, turns
+from partway.gateway.dialling import Address
+from partway.gateway.fleet.endpoints import Attached, Containers, OneContainer, Variant
+from partway.protocol.errors import ServiceUnavailable
+from tests.gateway.fleet.fakes import PROGRAM, endpoint, turns
 
 
 async def test_a_crash_is_noticed_at_once_and_told_with_what_was_printed(of):
@@ -74,3 +77,37 @@ async def test_not_ready_within_eight_minutes_is_a_failed_launch(of):
     assert of.launcher.containers[0].signals == ["KILL"]
     await of.advance(1)
     assert of.states() == ["InService"]
+
+
+def beside_one_of_somebodys():
+    """An endpoint whose instances have a container of ours, and one that somebody else runs."""
+    own = OneContainer(hostname="own", source=PROGRAM)
+    its = OneContainer(hostname="its", source=Attached((Address("127.0.0.1", 9),)))
+    return endpoint("echo", Variant(source=Containers((own, its))))
+
+
+async def test_what_somebody_else_runs_beside_ours_restarts_nothing(of):
+    await of.apply(beside_one_of_somebodys())
+    own, its = of.launcher.containers
+    await of.advance(11)
+    its.trouble = "Connection refused"
+    await of.advance(600, step=2)
+    assert (of.states(), of.launcher.containers) == (["InService"], [own, its])
+    (status,) = of.status().variants
+    assert status.restarts == 0
+    assert status.instances[0].reason == "its: Connection refused"
+    with pytest.raises(ServiceUnavailable, match="do not answer their pings"):
+        of.router.lease("echo")
+    its.trouble = None
+    await of.advance(11)
+    of.router.lease("echo")
+
+
+async def test_ready_is_what_was_launched(of):
+    of.launcher.troubles.extend([None, "Connection refused"])
+    await of.apply(beside_one_of_somebodys())
+    assert of.states() == ["InService"]
+    of.router.lease("echo")
+    of.launcher.containers[0].trouble = "/ping was answered with status 500"
+    await of.advance(31)
+    assert of.status().variants[0].restarts == 1

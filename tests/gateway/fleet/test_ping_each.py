@@ -1,4 +1,4 @@
-"""partway.gateway.fleet.ping_each: an instance is as the worst of its containers."""
+"""partway.gateway.fleet.ping_each: what each of an instance's containers answers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ TWO = place(1, containers=(place(1, "pre"), place(2, "model")))
 @pytest.mark.parametrize(
     ("where", "troubles", "expected"),
     [
-        (place(1), {}, None),
-        (place(1), {1: "refused"}, "refused"),
-        (TWO, {}, None),
-        (TWO, {2: "refused"}, "model: refused"),
-        (TWO, {1: "late", 2: "refused"}, "pre: late"),
+        (place(1), {}, {"": None}),
+        (place(1), {1: "refused"}, {"": "refused"}),
+        (TWO, {}, {"pre": None, "model": None}),
+        (TWO, {2: "refused"}, {"pre": None, "model": "refused"}),
     ],
 )
 async def test_what_is_wrong_has_a_name(anyio_backend, where, troubles, expected):
@@ -39,10 +38,17 @@ async def test_what_is_wrong_has_a_name(anyio_backend, where, troubles, expected
     assert await ping_each(ping, where, 2) == expected
 
 
+async def test_some_need_not_be_asked(anyio_backend):
+    async def ping(each, _):
+        return str(each.container)
+
+    assert await ping_each(ping, TWO, 2, but=["pre"]) == {"model": "h:2"}
+
+
 async def test_all_are_asked_at_once(anyio_backend, no_leaks):
     both = asyncio.Barrier(2)
 
     async def ping(*_):
         await both.wait()
 
-    assert await soon(ping_each(ping, TWO, 2)) is None
+    assert await soon(ping_each(ping, TWO, 2)) == {"pre": None, "model": None}
