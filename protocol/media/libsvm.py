@@ -49,7 +49,9 @@ class LibsvmDecoder(LineDecoder):
 
     def _at_once(self, piece: bytes) -> Batch | None:
         """Read lines with single spaces and rising indices; None of any others."""
-        piece = piece.replace(b" \n", b"\n").removesuffix(b" ")
+        piece = piece.replace(b"\r\n", b"\n").replace(b" \n", b"\n").removesuffix(b" ")
+        if b"\t" in piece or b"\r" in piece:  # which JSON lets be beside any number
+            return None
         first = piece[: piece.find(b" ")]
         has_labels = b":" not in first if self._has_labels is None else self._has_labels
         if not has_labels:  # a label of ours, so that all lines are alike

@@ -46,6 +46,8 @@ def test_indices_from_1():
         (b"1 0.5:1", "record 0 (line 1): keys must be whole numbers from 0 to 3"),
         (b"1 1e300:1", "record 0 (line 1): keys must be whole numbers from 0 to 3"),
         (b"1 2:1 2:1", "record 0 (line 1): a key comes twice; it must come once, coun"),
+        (b"1 0:\t1\n", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
+        (b"1 0:\r1\n", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
         (b"1,0:1", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
         (b"1 0:1,2", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
         (b" \n1 0:1", "record 1 (line 2): either all lines must have a label or none"),
