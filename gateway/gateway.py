@@ -40,6 +40,9 @@ from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.invoke import InvokeEndpoint
 from partway.gateway.operations.invoke_async import InvokeEndpointAsync
+from partway.gateway.operations.predict import Predict
+from partway.gateway.operations.prediction_resources import PredictionResources
+from partway.gateway.operations.raw_predict import RawPredict
 from partway.gateway.operations.response_stream import ResponseStream
 from partway.gateway.operations.status import Status
 from partway.gateway.requests.connections import ContainerConnections
@@ -192,6 +195,11 @@ class Gateway:
             arns,
             wall_clock,
         )
+        most_bytes = settings.max_prediction_body
+        predict = Predict(
+            invocations, lambda: router.table, self.fleet.prediction, arns, most_bytes
+        )
+        raw_predict = RawPredict(invocations, self.streams, self.fleet.prediction, most_bytes)
         self.deployments = Deployments(self._control, self._resources, self.endpoint_keeper)
         self.routes = (
             *Status(self.streams, lambda: self.fleet.is_ready).routes,
@@ -201,6 +209,9 @@ class Gateway:
             *invoke_async.routes,
             *further_routes,
             *self._control.routes,
+            *predict.routes,
+            *raw_predict.routes,
+            *PredictionResources(router, wall_clock()).routes,
         )
         trusted = TrustedProxies(settings.trusted_proxies)
         dispatcher = Dispatcher(

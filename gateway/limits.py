@@ -158,6 +158,10 @@ MAX_REQUESTS: Final = 1024
 #: The body of one: 6,291,456 bytes (section 5), of which a signed one is held whole.
 MAX_INVOCATION_BODY: Final = 6 * MIB
 
+#: The body of a request for predictions, and of a container's answer to it: the 1.5 MB of the
+#: platform that has such requests.
+MAX_PREDICTION_BODY: Final = 3 * MIB // 2
+
 #: All bodies that are held whole at a time; over it a client gets 503. 85 of the largest fit, and
 #: half of them are one address's, or one access key's, at most.
 MAX_GATHERED_BYTES: Final = 512 * MIB

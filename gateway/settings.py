@@ -68,6 +68,7 @@ from partway.gateway.limits import (
     MAX_CONNECTIONS,
     MAX_GATHERED_BYTES,
     MAX_INVOCATION_BODY,
+    MAX_PREDICTION_BODY,
     MAX_REQUESTS,
     MAX_STREAMS,
     SHARE_OF_ONE,
@@ -127,6 +128,7 @@ class _TopLevel:
     max_requests: _Requests = MAX_REQUESTS
     max_requests_per_principal: _Requests | None = None
     max_invocation_body: Size = MAX_INVOCATION_BODY
+    max_prediction_body: Size = MAX_PREDICTION_BODY
     max_gathered_bytes: Size = MAX_GATHERED_BYTES
     max_connections: _Connections = MAX_CONNECTIONS
     max_connections_per_address: _Connections | None = None
@@ -205,6 +207,7 @@ class Settings(_TopLevel):
         max_requests: under way at once.
         max_requests_per_principal: under way at once; None for half of ``max_requests``.
         max_invocation_body: bytes of the body of one request.
+        max_prediction_body: bytes of the body of one request for predictions, and of its answer.
         max_gathered_bytes: of all bodies of requests that are held whole at a time.
         max_connections: open at once.
         max_connections_per_address: open at once; None for half of ``max_connections``.
@@ -283,12 +286,13 @@ class Settings(_TopLevel):
             raise SettingsError("--tls-cert and --tls-key go together: give both, or neither")
         if self.tls_port is None and (self.tls_cert is not None or self.tls_names):
             raise SettingsError("a certificate needs a port: add --tls-port, as in --tls-port 8443")
-        if self.gathered_bytes_of_one < self.max_invocation_body:
-            raise SettingsError(
-                f"max_gathered_bytes must be at least {SHARE_OF_ONE} times max_invocation_body, "
-                f"{SHARE_OF_ONE * self.max_invocation_body} bytes: one client has no more than "
-                "that share of it, and a signed body is held whole"
-            )
+        for name in ("max_invocation_body", "max_prediction_body"):
+            if self.gathered_bytes_of_one < (most := getattr(self, name)):
+                raise SettingsError(
+                    f"max_gathered_bytes must be at least {SHARE_OF_ONE} times {name}, "
+                    f"{SHARE_OF_ONE * most} bytes: one client has no more than that share of it, "
+                    "and a signed body is held whole"
+                )
         _check_names(self.endpoints)
 
 

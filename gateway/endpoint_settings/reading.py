@@ -268,7 +268,7 @@ def endpoint_of(
     own = {key: getattr(table, key) for key in members if key in _OF_STREAMS}
     policy = dataclasses.replace(around.policy, **own)
     variants = (_variant_of(each, around) for each in _written(name, table, members))
-    return Endpoint(name, policy, tuple(variants))
+    return Endpoint(name, policy, tuple(variants), table.prediction)
 
 
 def _variant_of(written: _Written, around: Surroundings) -> Variant:

@@ -57,6 +57,7 @@ from partway.gateway.fleet.limits import (
     START_TIMEOUT,
     STOP_GRACE,
 )
+from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
 
@@ -211,6 +212,7 @@ class EndpointTable(StreamPolicy, VariantKeys):
 
     variant: Name = DEFAULT_VARIANT
     variants: dict[Name, VariantTable] = field(default_factory=dict)
+    prediction: PredictionPolicy = field(default_factory=PredictionPolicy)
 
 
 #: Keys that say what runs a variant's instances: a variant has one of them.

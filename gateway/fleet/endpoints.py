@@ -20,6 +20,7 @@ from partway.gateway.fleet.limits import (
     STOP_GRACE,
 )
 from partway.gateway.fleet.pinned_path import PinnedPath
+from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 from partway.protocol.errors import InputValidationError
@@ -209,11 +210,13 @@ class Endpoint:
         name: the name by which clients call the endpoint (clause 4-7).
         policy: what the endpoint's streams may do.
         variants: by which it is answered, one at least; each name is there once.
+        prediction: how its containers are asked for predictions.
     """
 
     name: str
     policy: StreamPolicy
     variants: tuple[Variant, ...]
+    prediction: PredictionPolicy = field(default_factory=PredictionPolicy)
 
     @property
     def is_attached(self) -> bool:

@@ -12,6 +12,7 @@ from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.instance_maker import InstanceMaker, Means
 from partway.gateway.fleet.routing import Router
 from partway.gateway.fleet.status import EndpointState, EndpointStatus
+from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import InputValidationError, ServiceUnavailable
@@ -134,6 +135,11 @@ class Fleet:
         """How one endpoint is; None if there is none of that name."""
         deployment = self._deployments.get(name)
         return None if deployment is None else deployment.status()
+
+    def prediction(self, name: str) -> PredictionPolicy:
+        """How an endpoint's containers are asked for predictions; by default if it is unknown."""
+        deployment = self._deployments.get(name)
+        return PredictionPolicy() if deployment is None else deployment.endpoint.prediction
 
     def check_takes_changes(self) -> None:
         """Refuse a change.

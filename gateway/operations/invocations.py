@@ -37,6 +37,7 @@ from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
+from partway.gateway.requests.prediction import INVOCATIONS
 from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.peers import peer_of
@@ -49,9 +50,6 @@ from partway.protocol.errors import (
     UnknownEndpoint,
 )
 from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
-
-#: Where a container takes requests (clause 1.1-2).
-TARGET: Final = "/invocations"
 
 #: Tells a container which request it is.
 REQUEST_ID: Final = "X-Amzn-SageMaker-Request-Id"
@@ -94,6 +92,20 @@ class AdmittedAlready:
 
     most_bytes: int
     within: float
+
+
+class _Along(NamedTuple):
+    """What goes to each container of an instance.
+
+    Attributes:
+        target: the path at which it is asked.
+        headers: those of the request, checked.
+        most_bytes: of the request's body.
+    """
+
+    target: str
+    headers: Mapping[str, str]
+    most_bytes: int
 
 
 class Invoked(NamedTuple):
@@ -150,6 +162,8 @@ class Invocations:
         session: str = "",
         as_stream: bool = False,
         admitted: AdmittedAlready | None = None,
+        target: str = INVOCATIONS,
+        most_bytes: int | None = None,
     ) -> AsyncIterator[Invoked]:
         """Ask an instance, and have its answer for as long as the block lasts.
 
@@ -164,6 +178,8 @@ class Invocations:
                 ends is the caller's, and a chunk of the answer is one piece, up to MAX_PART_BYTES.
             admitted: given by a caller that has requests of its own under way, with bounds of their
                 own.
+            target: the path at which its containers are asked.
+            most_bytes: of the request's body; None for those of all requests.
 
         Raises:
             ContainerError: an instance did not answer 2xx, or not in time, or not whole.
@@ -182,11 +198,12 @@ class Invocations:
             status, first, now = 0, None, AskedNow()
             policy = lease.place.policy
             longest = policy.request_lifetime if admitted is None else admitted.within
+            along = _Along(target, headers, self._most_bytes(admitted, most_bytes))
             lifetime = asyncio.timeout(longest)
             try:
                 async with (
                     lifetime,
-                    await self._asked(exchange, lease, headers, admitted, now) as first,
+                    await self._asked(exchange, lease, along, admitted, now) as first,
                     AsyncExitStack() if now.further else nullcontext() as held,
                 ):
                     answer, head = first, await _good(first, now)
@@ -194,7 +211,7 @@ class Invocations:
                         assert held is not None, "more than one is asked"
                         answer = await held.enter_async_context(
                             await self._asked_next(
-                                *(exchange, lease, headers, admitted, now, answer, head)
+                                *(exchange, lease, along, admitted, now, answer, head)
                             )
                         )
                         head = await _good(answer, now)
@@ -248,32 +265,38 @@ class Invocations:
             words = f"Endpoint {endpoint} of account {self._arns.account} not found."
             raise UnknownEndpoint(words) from None
 
+    def _most_bytes(self, admitted: AdmittedAlready | None, most_bytes: int | None) -> int:
+        """How many bytes a request's body may have."""
+        if most_bytes is not None:
+            return most_bytes
+        return self.most_bytes if admitted is None else admitted.most_bytes
+
     @staticmethod
     async def _request(
-        exchange: Asking, headers: Mapping[str, str], most_bytes: int
+        exchange: Asking, sent: _Along, headers: Mapping[str, str]
     ) -> ContainerRequest:
         """What a container is asked: headers, the id, and the body in one piece or as it comes."""
         along = (*headers.items(), (REQUEST_ID, exchange.request_id))
+        most_bytes = sent.most_bytes
         length = stated_length(exchange.headers)
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
         if exchange.gathered or at_once:  # or too large, which is said before a container hears
-            return ContainerRequest(TARGET, along, await exchange.body(most_bytes))
-        return ContainerRequest(TARGET, along, exchange.chunks(most_bytes), length)
+            return ContainerRequest(sent.target, along, await exchange.body(most_bytes))
+        return ContainerRequest(sent.target, along, exchange.chunks(most_bytes), length)
 
     async def _asked(
         self,
         exchange: Asking,
         lease: Lease,
-        headers: Mapping[str, str],
+        sent: _Along,
         admitted: AdmittedAlready | None,
         now: AskedNow,
     ) -> ContainerExchange:
         """Ask the instance, its first container; another one if this takes no connection."""
-        most_bytes = self.most_bytes if admitted is None else admitted.most_bytes
-        target = headers.get(TARGET_CONTAINER, "")
+        target = sent.headers.get(TARGET_CONTAINER, "")
         place, *now.further = containers_asked(lease.place, target)
-        along = first_headers(headers) if now.further else headers
-        request = await self._request(exchange, along, most_bytes)
+        along = first_headers(sent.headers) if now.further else sent.headers
+        request = await self._request(exchange, sent, along)
         try:
             return await self._ask(exchange, lease, request, admitted, now, place)
         except ContainerUnreachable:
@@ -286,7 +309,7 @@ class Invocations:
         self,
         exchange: Asking,
         lease: Lease,
-        headers: Mapping[str, str],
+        sent: _Along,
         admitted: AdmittedAlready | None,
         now: AskedNow,
         answer: ContainerAnswer,
@@ -295,14 +318,15 @@ class Invocations:
         """Ask the next container of the instance, with what the one before has answered."""
         before = now.place or lease.place
         place, *now.further = now.further
-        handed = next_headers(headers, head, is_last=not now.further)
+        handed = next_headers(sent.headers, head, is_last=not now.further)
         along = (*handed.items(), (REQUEST_ID, exchange.request_id))
         first = await answer.read()
         if answer.ended:
-            request = ContainerRequest(TARGET, along, first)
+            request = ContainerRequest(sent.target, along, first)
         else:
             length = None if head.chunked else stated_length(head.headers)
-            request = ContainerRequest(TARGET, along, handed_on(first, answer, before, now), length)
+            body = handed_on(first, answer, before, now)
+            request = ContainerRequest(sent.target, along, body, length)
         try:
             return await self._ask(exchange, lease, request, admitted, now, place)
         except ContainerUnreachable:  # no other instance has what this one has answered so far
@@ -398,6 +422,11 @@ def model_error(
     whose = "client" if 400 <= status < 500 else "server"
     message = f'Received {whose} error ({status}) from {name} with message "{said}"'
     return ContainerError(message, status, said, for_operator or message, passing=retries)
+
+
+def answer_too_large(most_bytes: float) -> ContainerError:
+    """A container's answer is longer than its client gets."""
+    return model_error(0, f"the container's answer is over {most_bytes} bytes", retries=False)
 
 
 def _stopped() -> ContainerBroke:

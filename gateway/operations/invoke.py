@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
@@ -20,7 +21,13 @@ from partway.gateway.operations.invocation_headers import (
     is_session,
     passed_on,
 )
-from partway.gateway.operations.invocations import Invocations, Invoked, session_key
+from partway.gateway.operations.invocations import (
+    Invocations,
+    Invoked,
+    answer_too_large,
+    session_key,
+    stated_length,
+)
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
@@ -74,7 +81,7 @@ class InvokeEndpoint:
             self._keep_sessions(identity, endpoint, invoked, back)
             back["x-Amzn-Invoked-Production-Variant"] = invoked.lease.variant
             back |= NO_PAGE
-            await _pass_on(exchange, invoked, back)
+            await pass_on(exchange, invoked, back)
 
     def _keep_sessions(
         self, identity: Identity, endpoint: str, invoked: Invoked, back: dict[str, str]
@@ -93,18 +100,37 @@ class InvokeEndpoint:
                 del back[CLOSED_SESSION]
 
 
-async def _pass_on(exchange: Exchange, invoked: Invoked, headers: dict[str, str]) -> None:
-    """Answer with the container's body, at once if all of it is there, else as it comes."""
+async def pass_on(
+    exchange: Exchange, invoked: Invoked, headers: dict[str, str], most_bytes: float = inf
+) -> None:
+    """Answer with the container's body, at once if all of it is there, else as it comes.
+
+    Args:
+        exchange: the client's.
+        invoked: the container's answer.
+        headers: of the response.
+        most_bytes: of the body.
+
+    Raises:
+        ContainerError: the body does not come, or not whole, or has more bytes.
+        ClientLeft: the client has left.
+    """
     answer = invoked.answer
+    length = None if invoked.head.chunked else stated_length(invoked.head.headers)
     first = await answer.read()
-    if answer.ended:
+    if answer.ended and len(first) <= most_bytes:
         exchange.respond(200, first, headers)
         return
-    length = invoked.head.headers.get("Content-Length")
-    if length is not None and not invoked.head.chunked:
-        headers["Content-Length"] = length
+    left = most_bytes - len(first)
+    if left < 0 or (length is not None and length > most_bytes):
+        raise answer_too_large(most_bytes)
+    if length is not None:
+        headers["Content-Length"] = str(length)
     await exchange.begin(200, headers)
     while first:
         await exchange.write(first)
         first = await answer.read()
+        left -= len(first)
+        if left < 0:
+            raise answer_too_large(most_bytes)
     await exchange.end()

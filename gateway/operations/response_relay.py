@@ -16,6 +16,7 @@ from partway.gateway.streams.session import Counts
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerBroke, ContainerLate
 from partway.protocol.part_events import encode_error
+from partway.protocol.parts import StreamError
 from partway.protocol.response_parts import encode_chunk
 
 log = logging.getLogger("partway.stream")
@@ -32,8 +33,39 @@ class Answer(Protocol):
         """Bytes that have come and wait to be taken."""
 
 
+class AnswerForm(Protocol):
+    """What a relayed answer looks like to its client."""
+
+    def chunk(self, data: bytes) -> bytes:
+        """One chunk of the container's."""
+
+    async def end(self, exchange: Exchange, error: StreamError | None) -> None:
+        """End the response; one that is left without its end is broken off.
+
+        Args:
+            exchange: the client's.
+            error: why the answer is not whole; None if it is.
+
+        Raises:
+            ClientLeft: the client has left.
+        """
+
+
+class Events:
+    """Events, of which one says what has gone wrong."""
+
+    def chunk(self, data: bytes) -> bytes:
+        """An event with these bytes."""
+        return encode_chunk(data)
+
+    async def end(self, exchange: Exchange, error: StreamError | None) -> None:
+        """End the response in good order whatever has happened."""
+        last = b"" if error is None else encode_error(error)
+        await exchange.end(last, last or NOT_TAKEN)
+
+
 class ResponseRelay:
-    """Passes an answer on as events, each of them at once, until it ends or is broken off.
+    """Passes an answer on in a form, each chunk at once, until it ends or is broken off.
 
     A client that does not read holds the container back: nothing is asked of the container while
     the client has no room, and so no time runs against it but that of the whole stream. It is an
@@ -45,12 +77,19 @@ class ResponseRelay:
         exchange: the client's; its response has begun.
         clock: measures the times.
         longest: seconds that the stream may take.
+        form: what the client gets.
     """
 
     parts_saved = 0
 
     def __init__(
-        self, endpoint: str, answer: Answer, exchange: Exchange, clock: Clock, longest: float
+        self,
+        endpoint: str,
+        answer: Answer,
+        exchange: Exchange,
+        clock: Clock,
+        longest: float,
+        form: AnswerForm = Events(),  # noqa: B008 (it has no state)
     ) -> None:
         self.endpoint = endpoint
         self.request_id = exchange.request_id
@@ -64,6 +103,7 @@ class ResponseRelay:
         self._exchange = exchange
         self._clock = clock
         self._longest = longest
+        self._form = form
         self._broken_off: Ending | None = None
         self._scope: asyncio.Timeout | None = None
 
@@ -73,7 +113,7 @@ class ResponseRelay:
         return self._answer.buffered_bytes + self._exchange.unsent_bytes
 
     async def run(self) -> None:
-        """Relay the answer, and end the response, by an exception event if the answer has none.
+        """Relay the answer, and end the response as its form has it.
 
         Raises:
             ClientLeft: the client has left, or takes nothing.
@@ -81,8 +121,7 @@ class ResponseRelay:
         ending = ends.client_gone(Cause.CLIENT_LOST)
         try:
             found = await self._relayed()
-            last = b"" if found.error is None else encode_error(found.error)
-            await self._exchange.end(last, last or NOT_TAKEN)
+            await self._form.end(self._exchange, found.error)
             ending = found
         finally:
             self.ending, self.ended_at = ending, self._clock.time()
@@ -149,4 +188,4 @@ class ResponseRelay:
                 self.first_part_at = self._clock.time()
             counts.parts += 1
             counts.bytes += len(piece.data)
-            await self._exchange.write(encode_chunk(piece.data))
+            await self._exchange.write(self._form.chunk(piece.data))

@@ -8,8 +8,8 @@ end: a cut would look like one to many a client (clause 2.3-6).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
@@ -29,7 +29,7 @@ from partway.gateway.operations.invocation_headers import (
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations, Invoked
-from partway.gateway.operations.response_relay import ResponseRelay
+from partway.gateway.operations.response_relay import AnswerForm, Events, ResponseRelay
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import StreamedPayload
@@ -82,28 +82,50 @@ class ResponseStream:
     ) -> None:
         """Answer one request; returns when its response is over."""
         headers = _headers(exchange)
-        principal = identity.principal
-        async with AsyncExitStack() as held:
-            with self._streams.opening(principal):
-                invoked = await held.enter_async_context(
-                    self._invocations.answered(
-                        *(exchange, identity, named["endpoint"], headers),
-                        variant=headers.get(TARGET_VARIANT, ""),
-                        session=headers.get(SESSION, ""),
-                        as_stream=True,
-                    )
-                )
-                await exchange.begin(200, _head(invoked))
-                longest = invoked.lease.place.policy.response_lifetime
-                relay = ResponseRelay(
-                    *(named["endpoint"], invoked.answer, exchange, LoopClock(), longest)
-                )
-                self._streams.started(relay, principal, lambda: identity.stands(None))
-            try:
-                invoked.lease.ends_by(relay.drain)
-                await relay.run()
-            finally:
-                self._streams.ended(relay)
+        answered = self._invocations.answered(
+            *(exchange, identity, named["endpoint"], headers),
+            variant=headers.get(TARGET_VARIANT, ""),
+            session=headers.get(SESSION, ""),
+            as_stream=True,
+        )
+        await relay_answer(
+            self._streams, exchange, identity, answered, lambda invoked: (_head(invoked), Events())
+        )
+
+
+async def relay_answer(
+    streams: Streams,
+    exchange: Exchange,
+    identity: Identity,
+    answered: AbstractAsyncContextManager[Invoked],
+    response: Callable[[Invoked], tuple[Mapping[str, str], AnswerForm]],
+) -> None:
+    """Pass a container's answer on as a stream; returns when the response is over.
+
+    Args:
+        streams: where it is admitted and kept.
+        exchange: the client's.
+        identity: who asks.
+        answered: asks the container, as a stream.
+        response: what is made of the answer: the response's head, and the form of its body.
+    """
+    principal = identity.principal
+    async with AsyncExitStack() as held:
+        with streams.opening(principal):
+            invoked = await held.enter_async_context(answered)
+            head, form = response(invoked)
+            await exchange.begin(200, head)
+            place = invoked.lease.place
+            longest = place.policy.response_lifetime
+            relay = ResponseRelay(
+                *(place.endpoint, invoked.answer, exchange, LoopClock(), longest, form)
+            )
+            streams.started(relay, principal, lambda: identity.stands(None))
+        try:
+            invoked.lease.ends_by(relay.drain)
+            await relay.run()
+        finally:
+            streams.ended(relay)
 
 
 def _headers(exchange: Exchange) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from partway.protocol.errors import ApiError
+from partway.protocol.json_text import NotJson, parsed
 
 
 class ErrorResponse(NamedTuple):
@@ -54,3 +55,70 @@ def aws_runtime(error: ApiError) -> ErrorResponse:
     return ErrorResponse(
         status, headers, json.dumps({"Message": error.message, **members}).encode()
     )
+
+
+# --- Online prediction ---------------------------------------------------------------------------
+
+#: Where the status is another one than by AWS's names: who asks is to say who they are; and what
+#: the container does wrong is a gateway's trouble with it.
+_OF_PREDICTION: Mapping[str, int] = {
+    "ExpiredTokenException": 401,
+    "MissingAuthenticationTokenException": 401,
+    "ModelError": 502,
+    "UnrecognizedClientException": 401,
+}
+
+#: What Google's clients call a status (google.rpc.Code).
+_CODES: Mapping[int, str] = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    408: "DEADLINE_EXCEEDED",
+    413: "INVALID_ARGUMENT",
+    500: "INTERNAL",
+    502: "INTERNAL",
+    503: "UNAVAILABLE",
+}
+
+
+def prediction_object(error: ApiError) -> ErrorResponse:
+    """``{"error": {"code", "message", "status"}}``, as Google's clients read it."""
+    status = _prediction_status(error)
+    found = {
+        "code": status,
+        "message": _prediction_text(error),
+        "status": _CODES.get(status, "UNKNOWN"),
+    }
+    return _prediction_error(error, status, found)
+
+
+def prediction_text(error: ApiError) -> ErrorResponse:
+    """``{"error": "…"}``, as the document has it, and KServe's clients and TF Serving's read it."""
+    return _prediction_error(error, _prediction_status(error), _prediction_text(error))
+
+
+def _prediction_status(error: ApiError) -> int:
+    if error.members.get("ErrorCode") == "EndpointNotFound":
+        return 404
+    return _OF_PREDICTION.get(error.name, error.status)
+
+
+def _prediction_text(error: ApiError) -> str:
+    """The container's own words where it has said something, and nothing around them."""
+    said = error.members.get("OriginalMessage")
+    if not isinstance(said, str) or not said.strip():
+        return error.message
+    try:
+        found = parsed(said.encode())
+    except NotJson:
+        return said
+    within = found.get("error") if isinstance(found, dict) else None
+    return within if isinstance(within, str) else said
+
+
+def _prediction_error(error: ApiError, status: int, found: object) -> ErrorResponse:
+    headers = {"Content-Type": "application/json", **error.headers}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return ErrorResponse(status, headers, json.dumps({"error": found}).encode())

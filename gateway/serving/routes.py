@@ -61,6 +61,7 @@ class Route:
         control: whether it is of the control plane, which is reached from this machine alone where
             nobody is asked for their name.
         changes: whether it changes what the gateway has: each request for it is in the audit log.
+        granted_with: the operation that a sender must have leave for, where that is another one.
 
     Raises:
         ValueError: leave is to be had for the path's endpoint, and the path names none; or what
@@ -80,6 +81,7 @@ class Route:
     service: str = SERVICE
     control: bool = False
     changes: bool = False
+    granted_with: str = ""
 
     def __post_init__(self) -> None:
         if self.changes and not self.control:
@@ -95,7 +97,7 @@ class Route:
     @property
     def action(self) -> str:
         """What IAM calls it, such as ``sagemaker:InvokeEndpoint``."""
-        return f"{self.service}:{self.name}"
+        return f"{self.service}:{self.granted_with or self.name}"
 
 
 def find(
@@ -117,7 +119,8 @@ def find(
             continue
         match = route.path.fullmatch(path)
         if match is not None:
-            named = {key: unquote(value) for key, value in match.groupdict().items()}
+            groups = match.groupdict("").items()
+            named = {key: unquote(value) for key, value in groups}
             return route, named
     shown = method if _METHOD.fullmatch(method) else "this method"  # it may be anything at all
     raise NotFound(f"no operation answers {shown} on this path")

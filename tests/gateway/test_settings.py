@@ -59,6 +59,7 @@ SOURCES = [
     ("max_requests", 1024, "1", "2", 3, 1, 2),
     ("max_requests_per_principal", None, "1", "2", 3, 1, 2),
     ("max_invocation_body", 6_291_456, "1", "2KiB", 3, 1, 2048),
+    ("max_prediction_body", 1_572_864, "1", "2KiB", 3, 1, 2048),
     ("max_gathered_bytes", 536_870_912, "20000000", "1GiB", 16_000_000, 20_000_000, 1 << 30),
     ("max_connections", 8192, "1", "2", 3, 1, 2),
     ("max_streams_per_principal", None, "1", "2", 3, 1, 2),

@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from partway.gateway.serving.error_dialects import aws_rest_json, aws_runtime
+from partway.gateway.serving.error_dialects import (
+    aws_rest_json,
+    aws_runtime,
+    prediction_object,
+    prediction_text,
+)
 from partway.protocol.errors import (
     AccessDenied,
     ContainerError,
@@ -12,6 +17,8 @@ from partway.protocol.errors import (
     InternalServerError,
     RequestTooLarge,
     ServiceUnavailable,
+    UnknownEndpoint,
+    UnrecognizedClient,
     UpgradeRefused,
 )
 
@@ -76,3 +83,31 @@ def test_the_runtimes(error, status, name):
     assert members.pop("Message") == "no"
     originals = {"OriginalStatusCode": 403, "OriginalMessage": "who?", "LogStreamArn": ""}
     assert members == (originals if name == "ModelError" else {})
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "text"),
+    [
+        (InputValidationError("no"), 400, "INVALID_ARGUMENT", "no"),
+        (UnknownEndpoint("no"), 404, "NOT_FOUND", "no"),
+        (UnrecognizedClient("no"), 401, "UNAUTHENTICATED", "no"),
+        (AccessDenied("no"), 403, "PERMISSION_DENIED", "no"),
+        (RequestTooLarge("no"), 413, "INVALID_ARGUMENT", "no"),
+        (InternalServerError("no"), 500, "INTERNAL", "no"),
+        (ServiceUnavailable("no"), 503, "UNAVAILABLE", "no"),
+        (UpgradeRefused("no", 426, {}), 426, "UNKNOWN", "no"),
+        (ContainerError("no", 500, "who?"), 502, "INTERNAL", "who?"),
+        (ContainerError("no", 500, " "), 502, "INTERNAL", "no"),
+        (ContainerError("no", 500, '{"error": "Divide"}'), 502, "INTERNAL", "Divide"),
+        (ContainerError("no", 500, '{"error": 5}'), 502, "INTERNAL", '{"error": 5}'),
+        (ContainerError("no", 500, "[" * 4096), 502, "INTERNAL", "[" * 4096),
+    ],
+)
+def test_online_predictions(error, status, code, text):
+    found = prediction_object(error)
+    expected = {"error": {"code": status, "message": text, "status": code}}
+    assert (found.status, json.loads(found.body)) == (status, expected)
+    plain = prediction_text(error)
+    assert (plain.status, json.loads(plain.body)) == (status, {"error": text})
+    assert found.headers.get("WWW-Authenticate") == ("Bearer" if status == 401 else None)
+    assert found.headers["Content-Type"] == "application/json"

@@ -1,0 +1,112 @@
+"""What clients read before they ask for predictions: an endpoint, and whether a model is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.fleet.routing import RoutedVariant, Router
+from partway.gateway.operations.predict import check_version
+from partway.gateway.operations.prediction_routes import (
+    ENDPOINT,
+    GRANTED_WITH,
+    JSON,
+    MODEL,
+    ROOT,
+    VERSION,
+    model_name,
+)
+from partway.gateway.serving.error_dialects import prediction_object, prediction_text
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.routes import READING, Access, Route
+
+_ALIVE: Final = orjson.dumps({"status": "alive"})
+
+
+class PredictionResources:
+    """The endpoint that Google's clients read first, and KServe's and TF Serving's readiness.
+
+    Args:
+        router: knows the endpoints.
+        created: when the gateway began, in epoch seconds: no endpoint is older to its clients.
+    """
+
+    def __init__(self, router: Router, created: float) -> None:
+        self._router = router
+        self._created = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of these operations."""
+        access = Access.SIGNED_OR_BEARER
+        return (
+            Route(
+                *("GetPredictionEndpoint", READING, ENDPOINT, self.endpoint, access),
+                errors=prediction_object,
+                granted_with=GRANTED_WITH,
+            ),
+            Route(
+                *("GetModelStatus", READING, MODEL, self.model, access),
+                errors=prediction_text,
+                granted_with=GRANTED_WITH,
+            ),
+            Route("GetServerStatus", READING, ROOT, self.alive, Access.ANYONE),
+        )
+
+    async def endpoint(
+        self, exchange: Exchange, _identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Answer with an endpoint: its name is what it was asked by, its address the request's."""
+        name, parent = named["endpoint"], named["parent"]
+        self._router.check(name)
+        variants = self._router.variants(name)
+        host = exchange.headers.get("Host") or exchange.headers.get(":authority", "")
+        deployed = [{"id": each.name, "model": model_name(parent, name)} for each in variants]
+        found: dict[str, Any] = {
+            "name": f"{parent}/endpoints/{name}",
+            "displayName": name,
+            "createTime": self._created,
+            "updateTime": self._created,
+            "deployedModels": deployed,
+            "trafficSplit": traffic_split(variants),
+            "dedicatedEndpointEnabled": True,
+            "dedicatedEndpointDns": host,
+        }
+        exchange.respond(200, orjson.dumps(found), JSON)
+
+    async def model(
+        self, exchange: Exchange, _identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Answer whether a model is ready, as KServe and TF Serving do in one."""
+        name = named["endpoint"]
+        check_version(named)
+        self._router.check(name)
+        ready = self._router.instances_of(name) > 0
+        status = {
+            "version": VERSION,
+            "state": "AVAILABLE" if ready else "LOADING",
+            "status": {"error_code": "OK" if ready else "UNAVAILABLE", "error_message": ""},
+        }
+        found = {"name": name, "ready": ready, "model_version_status": [status]}
+        exchange.respond(200 if ready else 503, orjson.dumps(found), JSON)
+
+    async def alive(self, exchange: Exchange, *_: object) -> None:
+        """Answer that the gateway runs, as KServe does."""
+        exchange.respond(200, _ALIVE, JSON)
+
+
+def traffic_split(variants: tuple[RoutedVariant, ...]) -> dict[str, int]:
+    """Which share of a hundred comes to each variant; whole numbers, a hundred in all."""
+    together = sum(each.weight for each in variants)
+    if not together:
+        return {}
+    exact = {each.name: 100 * each.weight / together for each in variants}
+    split = {name: int(share) for name, share in exact.items()}
+    nearest = sorted(exact, key=lambda name: split[name] - exact[name])
+    for name in nearest[: 100 - sum(split.values())]:
+        split[name] += 1
+    return split

@@ -1,0 +1,75 @@
+"""The endpoint that Google's clients read first, and readiness."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.gateway.fleet.routing import RoutedVariant
+from partway.gateway.operations.prediction_resources import traffic_split
+from tests.gateway.conftest import container, gateway_for
+from tests.gateway.operations.predicting import OF_ENDPOINT, PARENT, TOKEN, asking, authenticated
+from tests.wire.peers import ENDPOINT
+
+__all__ = ["asking", "authenticated", "container", "gateway_for"]
+
+pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
+
+
+async def test_an_endpoint_as_googles_clients_read_it(asking):
+    client = await asking(wall_clock=lambda: 1_700_000_000.0)
+    host = "localhost:8443"
+    assert await client.json(OF_ENDPOINT, method="GET", Host=host) == (
+        200,
+        {
+            "name": f"{PARENT}/endpoints/{ENDPOINT}",
+            "displayName": ENDPOINT,
+            "createTime": "2023-11-14T22:13:20Z",
+            "updateTime": "2023-11-14T22:13:20Z",
+            "deployedModels": [{"id": "AllTraffic", "model": f"{PARENT}/models/{ENDPOINT}"}],
+            "trafficSplit": {"AllTraffic": 100},
+            "dedicatedEndpointEnabled": True,
+            "dedicatedEndpointDns": host,
+        },
+    )
+    status, said = await client.json(f"/v1/{PARENT}/endpoints/unknown", method="GET")
+    assert (status, said["error"]["status"]) == (404, "NOT_FOUND")
+
+
+async def test_readiness_as_kserve_and_tf_serving_have_it(asking):
+    client = await asking()
+    version = {"version": "1", "state": "AVAILABLE"}
+    version["status"] = {"error_code": "OK", "error_message": ""}
+    ready = {"name": ENDPOINT, "ready": True, "model_version_status": [version]}
+    for path in (f"/v1/models/{ENDPOINT}", f"/v1/models/{ENDPOINT}/versions/1"):
+        assert await client.json(path, method="GET") == (200, ready)
+    for path in ("/v1/models/unknown", f"/v1/models/{ENDPOINT}/versions/2"):
+        status, said = await client.json(path, method="GET")
+        assert (status, type(said["error"])) == (404, str)
+    assert await client.json("/", method="GET") == (200, {"status": "alive"})
+    client.gateway.gateway.fleet.remove(ENDPOINT)
+    assert (await client.json(f"/v1/models/{ENDPOINT}", method="GET"))[0] in {404, 503}
+
+
+async def test_who_may_invoke_may_read(asking, authenticated):
+    client = await asking(**authenticated)
+    for path in (OF_ENDPOINT, f"/v1/models/{ENDPOINT}"):
+        statuses = [
+            (await client.ask(path, method="GET", Authorization=f"Bearer {token}"))[0]
+            for token in (TOKEN, f"{TOKEN}-who-may-not", "nobodys-token-at-all")
+        ]
+        assert statuses == [200, 403, 401]
+    assert (await client.ask("/", method="GET"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("weights", "shares"),
+    [
+        ((1.0,), [100]),
+        ((1.0, 1.0, 1.0), [34, 33, 33]),
+        ((0.0, 9.0, 1.0), [0, 90, 10]),
+        ((0.0,), []),
+    ],
+)
+def test_shares_are_whole_and_make_a_hundred(weights, shares):
+    variants = tuple(RoutedVariant(f"v{at}", each, ()) for at, each in enumerate(weights))
+    assert list(traffic_split(variants).values()) == shares
