@@ -15,8 +15,8 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle \
-	bench-response-stream bench-changes bench-container bench-formats bench-speech bench-text browser interop interop-boto3 interop-sagemaker interop-js interop-pipecat \
-	answers sdk-python boto3-python sagemaker-python pipecat-python \
+	bench-response-stream bench-changes bench-container bench-formats bench-speech bench-text browser interop interop-boto3 interop-google interop-sagemaker interop-js interop-pipecat \
+	answers sdk-python boto3-python google-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -120,6 +120,15 @@ boto3-python:
 		echo "make interop-boto3 needs an interpreter with boto3 and the AWS CLI:" >&2; \
 		echo "  python3 -m venv clients && clients/bin/pip install awscli==1.46.3 boto3==1.44.5" >&2; \
 		echo "  make interop-boto3 CLIENTS_PYTHON=clients/bin/python" >&2; exit 1; }
+
+interop-google: google-python $(VENV)/installed-test  ## Google's SDK for Vertex AI; GOOGLE_PYTHON is an interpreter that has it
+	GOOGLE_PYTHON=$(abspath $(GOOGLE_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/google_check.py
+
+google-python:
+	@[ -x "$(GOOGLE_PYTHON)" ] || { \
+		echo "make interop-google needs an interpreter with Google's SDK:" >&2; \
+		echo "  python3 -m venv google && google/bin/pip install google-cloud-aiplatform==2.7.0" >&2; \
+		echo "  make interop-google GOOGLE_PYTHON=google/bin/python" >&2; exit 1; }
 
 interop-sagemaker: sagemaker-python $(VENV)/installed-test  ## the SageMaker Python SDK, versions 2 and 3
 	SAGEMAKER_PYTHON=$(abspath $(SAGEMAKER_PYTHON)) SAGEMAKER_CORE_PYTHON=$(abspath $(SAGEMAKER_CORE_PYTHON)) \
