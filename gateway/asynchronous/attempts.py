@@ -27,7 +27,13 @@ from partway.gateway.clock import Clock
 from partway.gateway.operations.invocations import AdmittedAlready, Invocations, Invoked
 from partway.gateway.serving.crowd import uncounted
 from partway.gateway.waiting import time_limit
-from partway.protocol.errors import ApiError, ContainerError, ServiceUnavailable, UnknownEndpoint
+from partway.protocol.errors import (
+    ApiError,
+    ContainerError,
+    InputValidationError,
+    ServiceUnavailable,
+    UnknownEndpoint,
+)
 
 #: What a container's answer takes longer by than a try may: so that it is the try's end that ends
 #: both, and is known by it.
@@ -117,6 +123,8 @@ class Attempts:
             raise NoInstance(error.message) from None
         except ContainerError as error:
             raise _of_the_model(error) from None
+        except InputValidationError as error:
+            raise AttemptFailed(FailureCause.INPUT, error.message) from None
         except ApiError as error:
             raise AttemptFailed(FailureCause.INTERNAL, error.message) from error
         except LocationFailed as error:

@@ -19,6 +19,7 @@ class AsyncConfig:
         on_success: the topic that hears of answers; empty for none.
         on_failure: the topic that hears of failures; empty for none.
         per_instance: requests that an instance has at a time.
+        names_containers: whether a request must name its container, which no such request can.
     """
 
     output: str
@@ -26,10 +27,16 @@ class AsyncConfig:
     on_success: str
     on_failure: str
     per_instance: int
+    names_containers: bool = False
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Self | None:
-        """What the members of an endpoint configuration say; None if nothing."""
+    def of(cls, config: Mapping[str, Any], *, names_containers: bool = False) -> Self | None:
+        """What the members of an endpoint configuration say; None if nothing.
+
+        Args:
+            config: the members.
+            names_containers: whether requests of its endpoint must name their container.
+        """
         members = config.get("AsyncInferenceConfig")
         if members is None:
             return None
@@ -42,4 +49,5 @@ class AsyncConfig:
             topics.get("SuccessTopic", ""),
             topics.get("ErrorTopic", ""),
             client.get("MaxConcurrentInvocationsPerInstance", PER_INSTANCE),
+            names_containers,
         )

@@ -9,6 +9,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
+from partway.gateway.control.planned import DeploymentPlan
 from partway.gateway.object_files import ObjectFilesError, split_url
 
 #: Of the output's configuration: where something is put.
@@ -94,3 +95,17 @@ class AsyncRules:
             raise ValidationException(
                 f"The {name} {location!r} cannot be written to; no part of it may be empty, . or .."
             )
+
+
+def check_names_no_containers(plan: DeploymentPlan) -> None:
+    """Refuse asynchronous requests where each must name its container, which these cannot.
+
+    Raises:
+        ValidationException: the plan has both.
+    """
+    if "AsyncInferenceConfig" in plan.config and plan.names_containers:
+        raise ValidationException(
+            f"The endpoint configuration {plan.config_name!r} has an AsyncInferenceConfig, and a "
+            "model's InferenceExecutionConfig has the Mode Direct; it must be Serial: an "
+            "asynchronous request cannot name a container."
+        )

@@ -146,7 +146,8 @@ class EndpointKeeper:
         record = self.record_of(resource)
         if record.state is EndpointState.DELETING:
             return None
-        return AsyncConfig.of(record.plan.config)
+        plan = record.plan
+        return AsyncConfig.of(plan.config, names_containers=plan.names_containers)
 
     # --- What there is to be ---------------------------------------------------------------------
 

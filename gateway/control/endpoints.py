@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.control.async_rules import check_names_no_containers
 from partway.gateway.control.catalogue import Catalogue
 from partway.gateway.control.endpoint_answers import described, described_of_settings
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
@@ -253,7 +254,7 @@ class EndpointOperations:
         config = self._catalogue.existing("endpoint-config", members["EndpointConfigName"]).members
         names = [variant["ModelName"] for variant in config["ProductionVariants"]]
         found = {name: self._catalogue.existing("model", name) for name in names}
-        return DeploymentPlan(
+        plan = DeploymentPlan(
             config,
             {name: model.members for name, model in found.items()},
             deployment=members.get("DeploymentConfig", {}),
@@ -261,6 +262,8 @@ class EndpointOperations:
                 name: model.kept for name, model in found.items() if is_of_operator(model.kept)
             },
         )
+        check_names_no_containers(plan)
+        return plan
 
 
 def _retaining(plan: DeploymentPlan, before: DeploymentPlan, but: set[str]) -> DeploymentPlan:

@@ -86,6 +86,11 @@ class DeploymentPlan:
         containers = (one for each in self.variants for one in self.containers_of(each))
         return any(is_local(place) for one in containers for place in _places(one))
 
+    @property
+    def names_containers(self) -> bool:
+        """Whether any variant's requests must each name the container that they are for."""
+        return any(self.execution_of(each) == "direct" for each in self.variants)
+
     def instances_of(self, variant: Members) -> int:
         """How many instances a variant is to have."""
         return self.instances.get(variant["VariantName"], variant.get("InitialInstanceCount", 1))

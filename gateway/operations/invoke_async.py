@@ -123,6 +123,7 @@ class InvokeEndpointAsync:
     def _config(self, endpoint: str) -> AsyncConfig:
         config = self._config_of(endpoint)
         if config is not None:
+            _check_names_no_container(endpoint, config)
             return config
         if not self._has_endpoint(endpoint):
             words = f"Endpoint {endpoint} of account {self._arns.account} not found."
@@ -188,6 +189,20 @@ class InvokeEndpointAsync:
             },
             on_success=config.on_success,
             on_failure=config.on_failure,
+        )
+
+
+def _check_names_no_container(endpoint: str, config: AsyncConfig) -> None:
+    """Refuse what would fail later: what an endpoint was made by may be older than that rule.
+
+    Raises:
+        InputValidationError: requests of the endpoint must name a container.
+    """
+    if config.names_containers:
+        raise InputValidationError(
+            f"Endpoint {endpoint} takes no asynchronous requests: each of its requests must name a "
+            "container, which these cannot; the Mode of its model must be Serial",
+            "NotAsynchronous",
         )
 
 

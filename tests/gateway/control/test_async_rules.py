@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.access.authentication import ANYBODY
-from partway.gateway.control.async_rules import AsyncRules
+from partway.gateway.control.async_rules import AsyncRules, check_names_no_containers
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots
 from partway.protocol.errors import AccessDenied
 from tests.gateway.control.conftest import Limited
-from tests.gateway.control.deployed import a_variant
+from tests.gateway.control.deployed import a_config, a_model, a_plan, a_variant
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:done"
 RULES = AsyncRules(LocalRoots((Path("/srv/answers"),), setting="local_results"), {TOPIC})
@@ -81,3 +81,13 @@ async def test_create_endpoint_config_asks(ask):
     await ask("CreateEndpointConfig", **members, **asking())
     described = await ask("DescribeEndpointConfig", EndpointConfigName="c")
     assert described["AsyncInferenceConfig"] == asking()["AsyncInferenceConfig"]
+
+
+def test_no_request_can_name_a_container():
+    several = {"ModelName": "model", "Containers": [{"Image": "echo"}, {"Image": "echo"}]}
+    direct = {**several, "InferenceExecutionConfig": {"Mode": "Direct"}}
+    check_names_no_containers(a_plan(a_config(), direct))
+    check_names_no_containers(a_plan(a_config(**asking()), several))
+    check_names_no_containers(a_plan(a_config(**asking()), a_model()))
+    with pytest.raises(ValidationException, match="the Mode Direct; it must be Serial"):
+        check_names_no_containers(a_plan(a_config(**asking()), direct))

@@ -11,7 +11,7 @@ import pytest
 
 from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.limits import PER_INSTANCE
-from partway.gateway.control import planning
+from partway.gateway.control import endpoints, planning
 from partway.gateway.control.limits import RESTORE_TIMEOUT, STORE_RETRY_INTERVAL
 from partway.gateway.control.planned import DeploymentPlan, planned
 from partway.gateway.fleet.endpoints import Endpoint, Program, Variant
@@ -427,7 +427,7 @@ async def test_settings_go_before_the_api_and_give_back_what_they_took(started, 
     assert after.commands() == ["chat"]
 
 
-async def test_what_is_said_of_asynchronous_requests(started):
+async def test_what_is_said_of_asynchronous_requests(started, monkeypatch):
     """As long as the endpoint is the API's, and there: also before it is in service."""
     gateway = await started()
     async with gateway.resources.changing():
@@ -448,6 +448,14 @@ async def test_what_is_said_of_asynchronous_requests(started):
     assert async_config_of("mine") == found
     await gateway.create("other", "one")
     assert async_config_of("other") is None
+    async with gateway.resources.changing():
+        model = gateway.resources.find("model", "chat")
+        members = {**model.members, "InferenceExecutionConfig": {"Mode": "Direct"}}
+        await gateway.resources.put(dataclasses.replace(model, members=members))
+    # What was made before that was refused is there still.
+    monkeypatch.setattr(endpoints, "check_names_no_containers", lambda _: None)
+    await gateway.create("third", "two")
+    assert async_config_of("third").names_containers
 
 
 async def test_settings_that_take_a_name_while_the_gateway_runs(started, caplog):

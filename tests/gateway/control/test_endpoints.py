@@ -12,11 +12,13 @@ from partway.gateway.control.errors import (
     ResourceLimitExceeded,
     ValidationException,
 )
+from partway.gateway.control.resources import Resource
 from partway.gateway.fleet.endpoints import Endpoint, Variant
 from partway.gateway.fleet.fleet import FleetStopping
 from partway.gateway.settings import Settings
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import AccessDenied
+from tests.gateway.control.deployed import a_config, a_variant
 from tests.gateway.control.kept_endpoints import CHAT, ApiGateway
 from tests.gateway.fleet.fakes import turns
 
@@ -111,6 +113,18 @@ async def test_what_never_comes_into_service_has_failed_and_can_only_be_deleted(
 
 
 # --- Updating ------------------------------------------------------------------------------------
+
+
+async def test_requests_that_must_name_a_container_are_no_asynchronous_ones(gateway):
+    containers = [{"Image": "echo"}, {"Image": "chat"}]
+    model = {"ModelName": "direct", "Containers": containers}
+    said = {"OutputConfig": {"S3OutputPath": "s3://bucket/ok"}}
+    config = a_config("direct", a_variant(model="direct"), AsyncInferenceConfig=said)
+    async with gateway.resources.changing():
+        for kind, members in (("model", model), ("endpoint-config", config)):
+            members = {**members, "InferenceExecutionConfig": {"Mode": "Direct"}}
+            await gateway.resources.put(Resource(kind, "direct", 1.0, 1.0, members))
+    assert "the Mode Direct; it must be Serial" in await refusal(gateway.create(config="direct"))
 
 
 async def test_an_update_comes_up_beside_what_serves(gateway):

@@ -19,9 +19,11 @@ from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import Endpoint
+from partway.gateway.operations.invocations import Invocations
 from partway.gateway.store.sqlite import SqliteStore
 from partway.gateway.store.store import Record
 from partway.gateway.streams.policy import StreamPolicy
+from partway.protocol.errors import InputValidationError
 from tests.gateway.asynchronous.test_notices import TOPIC, hooked
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.control.aws_client import aws
@@ -302,6 +304,30 @@ async def test_an_endpoint_that_takes_none(asking):
     asked = await asking(answering(YES), endpoints=(there,))
     code, message = await asked.refused(EndpointName="plain", Body=b"hello")
     assert (code, "must have an AsyncInferenceConfig" in message) == ("ValidationError", True)
+
+
+async def test_an_endpoint_whose_requests_must_name_a_container(asking, monkeypatch):
+    config = AsyncConfig(OK, BAD, "", "", 4, names_containers=True)
+    monkeypatch.setattr(EndpointKeeper, "async_config_of", lambda *_: config)
+    asked = await asking(answering(YES))
+    code, message = await asked.refused(Body=b"hello")
+    assert (code, "the Mode of its model" in message) == ("ValidationError", True)
+    assert await asked.store.records("async-request") == ()
+
+
+async def test_what_an_endpoint_refuses_behind_the_202_is_the_requests_own_fault(
+    asking, monkeypatch
+):
+    def refuse(*_, **__):
+        raise InputValidationError("it must name a container", "ContainerNotFound")
+
+    asked = await asking(answering(YES))
+    monkeypatch.setattr(Invocations, "answered", refuse)
+    failure = await asked.failure(Body=b"hello")
+    assert (failure["ErrorCode"], failure["Message"]) == (
+        "InputUnavailable",
+        "it must name a container",
+    )
 
 
 async def test_without_a_place_on_disk_none_is_taken(gateway_for, monkeypatch):
