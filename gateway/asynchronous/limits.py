@@ -32,10 +32,12 @@ MOST_WAITING: Final = 9000
 #: Disk space of bodies and answers.
 SPOOL_QUOTA: Final = 8 * 1024 * MIB
 
-#: Requests that are worked on at a time, and those of one endpoint while others' wait. Each holds
-#: a piece of its input and one of its answer.
+#: Requests that are worked on at a time; those of one endpoint, and of one sender; and how many
+#: more there may be of senders, or endpoints where nobody is asked who they are, that have none: an
+#: endpoint may be silent for an hour. Each holds a piece of its input and one of its answer.
 AT_ONCE: Final = 64
 AT_ONCE_OF_ONE: Final = 32
+FIRST_AT_ONCE: Final = 16
 
 #: Requests that one instance has at a time, where ``MaxConcurrentInvocationsPerInstance`` does not
 #: say how many: as many threads as small servers of Python's have (gunicorn's examples: 2 to 4).

@@ -7,9 +7,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
+from typing import TypeVar
 
 from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.protocol.errors import ServiceUnavailable
+
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +27,16 @@ class WaitingLimits:
     most: int
     of_one: int
 
+    @property
+    def of_one_at_one(self) -> int:
+        """Of one sender at one endpoint: who may invoke an endpoint must not close it to others."""
+        return (self.of_one + 1) // 2
+
 
 class WaitingRequests:
-    """Requests from their coming to their end; endpoints take turns, and of one the first goes.
+    """Requests from their coming to their end.
+
+    Endpoints take turns, of one endpoint its senders do, and of one sender the first goes.
 
     A request takes a place before it is written down, and leaves it once its end is.
 
@@ -39,8 +49,9 @@ class WaitingRequests:
         self._places = 0
         self._of_endpoints: Counter[str] = Counter()
         self._of_senders: Counter[str] = Counter()
-        #: By endpoint, in the order in which their turns come.
-        self._ready: dict[str, deque[AsyncRequest]] = {}
+        self._of_both: Counter[tuple[str, str]] = Counter()
+        #: By endpoint and sender, both in the order in which their turns come; none is empty.
+        self._ready: dict[str, dict[str, deque[AsyncRequest]]] = {}
         self._later: list[tuple[float, int, AsyncRequest]] = []
         self._number = count()
         self._waiting: dict[str, AsyncRequest] = {}
@@ -70,6 +81,12 @@ class WaitingRequests:
                 f"{share} requests of {sender!r}",
                 "one principal may have, or one address where nobody is asked who they are",
             )
+        if sender and self._of_both[endpoint, sender] >= self._limits.of_one_at_one:
+            raise _full(
+                f"{self._limits.of_one_at_one} requests of {sender!r} of endpoint {endpoint!r}",
+                "one principal may have at one endpoint, or one address where nobody is asked who "
+                "they are",
+            )
         self.found(endpoint, sender)
 
     def found(self, endpoint: str, sender: str) -> None:
@@ -77,60 +94,87 @@ class WaitingRequests:
         self._places += 1
         self._of_endpoints[endpoint] += 1
         self._of_senders[sender] += 1
+        self._of_both[endpoint, sender] += 1
 
     def leave_place(self, endpoint: str, sender: str) -> None:
         """Let another one have the place."""
         self._places -= 1
-        for counter, key in ((self._of_endpoints, endpoint), (self._of_senders, sender)):
-            counter[key] -= 1
-            if not counter[key]:
-                del counter[key]
+        _less(self._of_endpoints, endpoint)
+        _less(self._of_senders, sender)
+        _less(self._of_both, (endpoint, sender))
 
     def add(self, request: AsyncRequest) -> None:
         """Have a request wait for its turn."""
         self._waiting[request.id] = request
-        self._ready.setdefault(request.endpoint, deque()).append(request)
+        self._line_of(request).append(request)
 
     def add_later(self, request: AsyncRequest, moment: float) -> None:
         """Have a request wait for its turn from a moment on, ahead of those that came behind it."""
         self._waiting[request.id] = request
         heapq.heappush(self._later, (moment, next(self._number), request))
 
-    def next(self, now: float, may_have: Callable[[str], bool]) -> AsyncRequest | None:
+    def next(
+        self,
+        now: float,
+        may_have: Callable[[str], bool],
+        may_send: Callable[[str, str], bool],
+    ) -> AsyncRequest | None:
         """Take the request whose turn it is.
 
         Args:
             now: the moment.
             may_have: whether an endpoint may have one more now.
+            may_send: whether such an endpoint may have it of a sender.
         """
         while self._later and self._later[0][0] <= now:
             request = heapq.heappop(self._later)[2]
             if request.id in self._waiting:
-                self._ready.setdefault(request.endpoint, deque()).appendleft(request)
-        for endpoint in list(self._ready):
-            line = self._ready[endpoint]
-            while line and line[0].id not in self._waiting:
-                line.popleft()
-            if not line:
-                del self._ready[endpoint]
-            elif may_have(endpoint):
-                request = line.popleft()
-                del self._waiting[request.id]
-                self._ready[endpoint] = self._ready.pop(endpoint)  # behind all others
-                return request
+                self._line_of(request).appendleft(request)
+        for endpoint, lines in self._ready.items():
+            if may_have(endpoint):
+                for sender in lines:
+                    if may_send(endpoint, sender):
+                        return self._taken(endpoint, sender)
         return None
+
+    def _line_of(self, request: AsyncRequest) -> deque[AsyncRequest]:
+        return self._ready.setdefault(request.endpoint, {}).setdefault(request.sender, deque())
+
+    def _taken(self, endpoint: str, sender: str) -> AsyncRequest:
+        """Take a sender's first, and have both go behind all others if they have more."""
+        lines = self._ready.pop(endpoint)
+        line = lines.pop(sender)
+        request = line.popleft()
+        if line:
+            lines[sender] = line
+        if lines:
+            self._ready[endpoint] = lines
+        del self._waiting[request.id]
+        return request
 
     def taken_out(self, which: Callable[[AsyncRequest], bool]) -> list[AsyncRequest]:
         """Take out all requests of a kind, which wait no more."""
         found = [request for request in self._waiting.values() if which(request)]
         for request in found:
             del self._waiting[request.id]
+        if found:
+            ready = [each for of in self._ready.values() for line in of.values() for each in line]
+            self._ready = {}
+            for request in ready:
+                if request.id in self._waiting:
+                    self._line_of(request).append(request)
         return found
 
     @property
     def endpoints(self) -> Iterable[str]:
         """The endpoints that have requests waiting."""
         return {request.endpoint for request in self._waiting.values()}
+
+
+def _less(counter: Counter[_Key], key: _Key) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
 
 
 def _full(what: str, limit: str) -> ServiceUnavailable:

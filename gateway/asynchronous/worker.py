@@ -13,8 +13,6 @@ from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.endings import Endings
 from partway.gateway.asynchronous.journal import REQUEST, Journal
 from partway.gateway.asynchronous.limits import (
-    AT_ONCE,
-    AT_ONCE_OF_ONE,
     ENDINGS_AT_ONCE,
     LOOK_INTERVAL,
     TRIES,
@@ -27,6 +25,7 @@ from partway.gateway.asynchronous.requests import (
     FailureCause,
     NoInstance,
 )
+from partway.gateway.asynchronous.running_requests import RunningRequests
 from partway.gateway.asynchronous.spool import Spool, SpoolFull
 from partway.gateway.asynchronous.waiting_requests import WaitingLimits, WaitingRequests
 from partway.gateway.clock import Clock, Timer
@@ -76,7 +75,7 @@ class AsyncWorker:
         self._clock = clock
         self._wall_clock = wall_clock
         self._configs: dict[str, AsyncConfig | None] = {}
-        self._running: Counter[str] = Counter()
+        self._running = RunningRequests()
         self._tries: Counter[str] = Counter()
         self._ending = asyncio.Semaphore(ENDINGS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,7 +95,7 @@ class AsyncWorker:
     @property
     def running(self) -> int:
         """How many requests are worked on."""
-        return self._running.total()
+        return self._running.total
 
     # --- Coming and going ------------------------------------------------------------------------
 
@@ -221,14 +220,15 @@ class AsyncWorker:
             if self._timer is None:  # nothing was looked at for a while
                 self._configs.clear()
                 self._end_hopeless()
-            while self.running < AT_ONCE:
-                request = self._waiting.next(self._clock.time(), self._may_have_one_more)
-                if request is None:
-                    break
-                self._running[request.endpoint] += 1
+            while request := self._whose_turn_it_is():
+                self._running.begin(request.endpoint, request.sender)
                 self._own(self._run(request))
             if len(self._waiting) and self._timer is None:
                 self._timer = self._clock.call_later(LOOK_INTERVAL, self._look_again)
+
+    def _whose_turn_it_is(self) -> AsyncRequest | None:
+        now, may_send = self._clock.time(), self._running.may_send_one_more
+        return self._waiting.next(now, self._may_have_one_more, may_send)
 
     def _look_again(self) -> None:
         self._timer = None
@@ -254,8 +254,8 @@ class AsyncWorker:
         config = self._config(endpoint)
         if config is None:
             return False
-        most = min(AT_ONCE_OF_ONE, self._instances_of(endpoint) * config.per_instance)
-        return self._running[endpoint] < most
+        most = self._instances_of(endpoint) * config.per_instance
+        return self._running.may_have_one_more(endpoint, most)
 
     def _config(self, endpoint: str) -> AsyncConfig | None:
         """What an endpoint's configuration says, or has said LOOK_INTERVAL ago at most."""
@@ -272,8 +272,7 @@ class AsyncWorker:
             if isinstance(end, AsyncAnswer):
                 await self._end(request, end)
         finally:
-            self._running[request.endpoint] -= 1
-            self._running += Counter()  # those of none are forgotten
+            self._running.end(request.endpoint, request.sender)
             self._news.set()
         if isinstance(end, AttemptFailed):
             await self._end_in_turn(request, end)

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
+from partway.gateway.asynchronous import running_requests
 from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.endings import Endings
 from partway.gateway.asynchronous.journal import NOTICE, REQUEST, Journal
@@ -220,6 +221,18 @@ async def test_an_instance_has_no_more_than_it_may(worked):
     assert (worked.worker.running, worked.worker.waiting) == (2, 1)
     worked.tried.may_answer.set()
     await eventually(lambda: worked.ended("Completed") == 3)
+
+
+async def test_a_sender_whose_requests_hang_holds_up_no_other(worked, monkeypatch):
+    monkeypatch.setattr(running_requests, "AT_ONCE", 1)
+    worked.instances = 9
+    worked.tried.may_answer.clear()
+    requests = [a_request(sender=sender) for sender in "xxy"]
+    for each in requests:
+        await worked.worker.accept(each, b"body")
+    await eventually(lambda: len(worked.tried.tries) == 2)
+    assert worked.tried.tries == [requests[0].id, requests[2].id]
+    assert (worked.worker.running, worked.worker.waiting) == (2, 1)
 
 
 async def test_one_that_waits_for_too_long_ends_though_nothing_may_run(worked):
