@@ -7,6 +7,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.invoke import InvokeEndpoint
-from partway.gateway.operations.invoke_async import InvokeEndpointAsync
+from partway.gateway.operations.invoke_async import InvokeEndpointAsync, taken_away
 from partway.gateway.operations.predict import Predict
 from partway.gateway.operations.prediction_resources import PredictionResources
 from partway.gateway.operations.raw_predict import RawPredict
@@ -172,6 +173,7 @@ class Gateway:
             async_rules=AsyncRules(results, settings.topics),
         )
         config_of = self.endpoint_keeper.async_config_of
+        authenticator = _authenticator(settings, arns, wall_clock)
         self._asynchronous = None
         if data is not None:
             self._asynchronous = AsyncService(
@@ -183,6 +185,7 @@ class Gateway:
                 router.instances_of,
                 lambda: planning.local_roots,
                 results,
+                partial(taken_away, authenticator, arns),
                 self.streams.metrics.registry,
                 LoopClock(),
                 wall_clock,
@@ -216,7 +219,7 @@ class Gateway:
         trusted = TrustedProxies(settings.trusted_proxies)
         dispatcher = Dispatcher(
             self.routes,
-            _authenticator(settings, arns, wall_clock),
+            authenticator,
             arns,
             settings.allow_origins,
             self.streams.metrics.refused,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from partway.gateway.access.principals import Principal, Principals
@@ -149,6 +150,16 @@ class Authenticator(ABC):
             AccessDenied: the sender may not do this.
         """
 
+    @abstractmethod
+    def may(self, name: str, action: str, resource: str) -> bool:
+        """Whether a principal may do something at this moment, long behind its request.
+
+        Args:
+            name: the principal's, as :class:`Identity` has it.
+            action: in IAM's words.
+            resource: its ARN.
+        """
+
 
 class NoAuthentication(Authenticator):
     """An authenticator for a gateway where everybody may do everything."""
@@ -166,6 +177,9 @@ class NoAuthentication(Authenticator):
         service: str = SERVICE,
     ) -> Identity:
         return ANYBODY
+
+    def may(self, name: str, action: str, resource: str) -> bool:
+        return True
 
 
 class _Signed(NamedTuple):
@@ -221,9 +235,7 @@ class SigV4Authentication(Authenticator):
         sender = self._by_token(token) if token is not None else self._claimed(request, service)
         name = sender.principal.name
 
-        def may(action: str, resource: str) -> bool:
-            now = self._principals.by_name(name)
-            return now is not None and now.policy.allows(action, resource)
+        may = partial(self.may, name)
 
         def stands(chain: EventChain | None) -> bool:
             return sender.stands(chain) and (not action or may(action, resource))
@@ -241,6 +253,10 @@ class SigV4Authentication(Authenticator):
             await _check_signature(request, sender.signed, payload, check_leave)
             self._use_once(request, sender.signed.claim)
         return identity
+
+    def may(self, name: str, action: str, resource: str) -> bool:
+        now = self._principals.by_name(name)
+        return now is not None and now.policy.allows(action, resource)
 
     def _use_once(self, request: SignableRequest, claim: Claim) -> None:
         """Refuse a request that says it is to be used once, and has been (clause 3-5)."""

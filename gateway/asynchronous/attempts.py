@@ -92,15 +92,23 @@ class Attempts:
         locations: has inputs.
         spool: has bodies, and holds answers that are large.
         clock: measures the times.
+        taken_away: the action that a request's sender had leave for when it came, and has not now;
+            empty if there is none.
     """
 
     def __init__(
-        self, invocations: Invocations, locations: Locations, spool: Spool, clock: Clock
+        self,
+        invocations: Invocations,
+        locations: Locations,
+        spool: Spool,
+        clock: Clock,
+        taken_away: Callable[[AsyncRequest], str],
     ) -> None:
         self._invocations = invocations
         self._locations = locations
         self._spool = spool
         self._clock = clock
+        self._taken_away = taken_away
 
     async def once(self, request: AsyncRequest) -> AsyncAnswer:
         """Ask an instance, and return its whole answer.
@@ -109,6 +117,10 @@ class Attempts:
             NoInstance: none takes it now, or nobody can read its input yet.
             AttemptFailed: there is no answer; the message says why.
         """
+        action = self._taken_away(request)
+        if action:
+            words = f"The request waited, and its sender has no leave for {action} any more."
+            raise AttemptFailed(FailureCause.ACCESS, words)
         try:
             async with time_limit(self._clock, request.within):
                 return await self._asked(request, await self._body_of(request))

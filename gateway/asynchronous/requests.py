@@ -16,6 +16,7 @@ class FailureCause(StrEnum):
     EXPIRED = "RequestExpired"
     TIMED_OUT = "InvocationTimedOut"
     ENDPOINT_GONE = "EndpointNotFound"
+    ACCESS = "AccessDenied"
     INPUT = "InputUnavailable"
     MODEL = "ModelError"
     ANSWER = "AnswerTooLarge"

@@ -14,6 +14,7 @@ from partway.gateway.asynchronous.journal import NOTICE, Journal
 from partway.gateway.asynchronous.locations import Locations
 from partway.gateway.asynchronous.metrics import AsyncMetrics
 from partway.gateway.asynchronous.notices import Notice, Notices
+from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.asynchronous.spool import Spool
 from partway.gateway.asynchronous.waiting_requests import WaitingLimits
 from partway.gateway.asynchronous.worker import AsyncWorker
@@ -40,6 +41,8 @@ class AsyncService:
         instances_of: how many instances of an endpoint take requests now.
         roots: below which inputs of this machine may be, by the settings of the moment.
         results: below which answers may be put on this machine.
+        taken_away: the action that a request's sender has no leave for any more; empty if there is
+            none.
         registry: where metrics are exposed.
         clock: measures times.
         wall_clock: returns epoch seconds.
@@ -55,6 +58,7 @@ class AsyncService:
         instances_of: Callable[[str], int],
         roots: Callable[[], LocalRoots],
         results: LocalRoots,
+        taken_away: Callable[[AsyncRequest], str],
         registry: CollectorRegistry,
         clock: Clock,
         wall_clock: Callable[[], float],
@@ -82,7 +86,7 @@ class AsyncService:
             settings.region,
         )
         self.worker = AsyncWorker(
-            Attempts(invocations, locations, spool, clock),
+            Attempts(invocations, locations, spool, clock, taken_away),
             self._endings,
             self._journal,
             spool,

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from partway.gateway.access.authentication import Identity
+from partway.gateway.access.authentication import Authenticator, Identity
 from partway.gateway.arns import Arns
 from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.limits import ATTEMPT_TIMEOUT, INLINE_BYTES, REQUEST_TTL
@@ -204,6 +204,24 @@ def _check_names_no_container(endpoint: str, config: AsyncConfig) -> None:
             "container, which these cannot; the Mode of its model must be Serial",
             "NotAsynchronous",
         )
+
+
+def taken_away(authenticator: Authenticator, arns: Arns, request: AsyncRequest) -> str:
+    """The action that a request's sender had leave for when it came, and has not now.
+
+    Args:
+        authenticator: knows what who may do.
+        arns: name endpoints.
+        request: one that waits.
+
+    Returns:
+        It in IAM's words; empty if there is none.
+    """
+    asked = {f"sagemaker:{OPERATION}": arns.of("endpoint", request.endpoint)}
+    if not request.is_inline:
+        asked["s3:GetObject"] = in_iams_words(request.input)
+    refused = (each for each in asked if not authenticator.may(request.sender, each, asked[each]))
+    return next(refused, "")
 
 
 def _check_object(location: str) -> None:

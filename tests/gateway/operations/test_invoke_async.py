@@ -9,6 +9,7 @@ import pytest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
+from partway.gateway.access import principals as principals_module
 from partway.gateway.asynchronous import attempts, worker
 from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.journal import NOTICE
@@ -376,3 +377,35 @@ async def test_who_has_leave_for_it(asking, tmp_path):
     assert await asked.object_at(answer["OutputLocation"]) == b"yes"
     code, _ = await asked.refused(InputLocation="s3://bucket/other")
     assert code == "AccessDeniedException"
+
+
+@pytest.mark.parametrize(
+    ("left", "action"),
+    [
+        (PRINCIPALS.replace("caller", "other"), "sagemaker:InvokeEndpointAsync"),
+        (PRINCIPALS, "s3:GetObject"),
+    ],
+)
+async def test_leave_that_is_taken_away_ends_what_waits(
+    asking, tmp_path, monkeypatch, left, action
+):
+    monkeypatch.setattr(principals_module, "PRINCIPALS_CHECK_INTERVAL", 0)
+    tried, said = asyncio.Event(), asyncio.Event()
+
+    async def script(call):
+        call.sent = await call.request()
+        tried.set()
+        await said.wait()
+        call.say(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
+
+    principals = tmp_path / "principals.toml"
+    principals.write_text(PRINCIPALS.format(leave='actions = ["*"]'))
+    principals.chmod(0o600)
+    asked = await asking(script, auth="sigv4", principals=principals)
+    answer = await asked.invoke(InputLocation="s3://bucket/in")
+    await soon(tried.wait())
+    principals.write_text(left.format(leave=""))
+    said.set()
+    failure = json.loads(await asked.object_at(answer["FailureLocation"]))
+    assert failure["ErrorCode"] == "AccessDenied"
+    assert f"no leave for {action} any more" in failure["Message"]

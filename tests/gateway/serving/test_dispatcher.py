@@ -47,6 +47,9 @@ class Noting(Authenticator):
             await payload.hash(self.reads_for)
         return self.identity
 
+    def may(self, name, action, resource):
+        raise NotImplementedError
+
 
 async def nothing(*_):
     raise NotImplementedError
