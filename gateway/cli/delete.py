@@ -11,6 +11,7 @@ from partway.documentation import page
 from partway.gateway.cli.deployment_asked import AskedDeployment
 from partway.gateway.cli.gateway_asked import GatewayNotAsked, add_data_dir, find_gateway, say_why
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
+from partway.gateway.fleet.status import EndpointState
 
 if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
@@ -39,7 +40,7 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns 0 once the endpoint is gone, 1 if it is not, 2 if there is none."""
-    begun = False
+    begun = is_there_again = False
     try:
         with interrupted_by_sigterm():
             directory = find_gateway(getattr(options, "data_dir", None), os.environ)
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
             deleted = asked.delete()
             begun = True
             if not options.no_wait:
-                _wait_until_gone(asked)
+                is_there_again = _wait_until_gone(asked)
     except GatewayNotAsked as error:
         return say_why(_NAME, error)
     except KeyboardInterrupt:
@@ -56,11 +57,22 @@ def run(options: argparse.Namespace) -> int:
         return INTERRUPTED
     going = "is being deleted" if options.no_wait else "is gone"
     print(f"{options.endpoint} {going}: {', '.join(deleted)}")
+    if is_there_again:
+        print(f"{_NAME}: {options.endpoint} was made again meanwhile", file=sys.stderr)
     return 0
 
 
-def _wait_until_gone(asked: AskedDeployment) -> None:
-    """Wait until an endpoint has drained, which the gateway bounds."""
+def _wait_until_gone(asked: AskedDeployment) -> bool:
+    """Wait until an endpoint has drained, which the gateway bounds.
+
+    Returns:
+        Whether somebody has made another of its name meanwhile.
+    """
+    made: float | None = None
     for said in asked.looks():
         if said is None:
-            return
+            return False
+        made = said.created if made is None else made
+        if said.state is not EndpointState.DELETING or said.created != made:
+            return True
+    raise AssertionError("it is looked at until it is gone")

@@ -35,11 +35,15 @@ class EndpointSaid:
     """What DescribeEndpoint says of an endpoint.
 
     Attributes:
+        name: its own, which may differ in case from the name that was asked for.
+        created: when it was made, in epoch seconds.
         state: how it is.
         config: the name of the configuration that it serves by.
         reason: why it has failed, or its last change has; empty otherwise.
     """
 
+    name: str
+    created: float
     state: EndpointState
     config: str
     reason: str
@@ -56,8 +60,13 @@ class EndpointSaid:
         Raises:
             KeyError, ValueError: it is something else.
         """
-        state = EndpointState(said["EndpointStatus"])
-        return cls(state, str(said["EndpointConfigName"]), str(said.get("FailureReason", "")))
+        return cls(
+            str(said["EndpointName"]),
+            float(said["CreationTime"]),
+            EndpointState(said["EndpointStatus"]),
+            str(said["EndpointConfigName"]),
+            str(said.get("FailureReason", "")),
+        )
 
 
 class AskedDeployment:
@@ -65,7 +74,10 @@ class AskedDeployment:
 
     Args:
         directory: the gateway's data directory.
-        name: the endpoint's.
+        name: the endpoint's, in whatever case.
+
+    Attributes:
+        name: the endpoint's own, once the gateway has said it.
     """
 
     def __init__(self, directory: Path, name: str) -> None:
@@ -92,9 +104,12 @@ class AskedDeployment:
         """How the endpoint is; None if there is none."""
         said = self._asked("GET")["endpoint"]
         try:
-            return None if said is None else EndpointSaid.read(said)
+            found = None if said is None else EndpointSaid.read(said)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise not_understood(self._directory) from None
+        if found is not None:
+            self.name = found.name
+        return found
 
     def looks(self) -> Iterator[EndpointSaid | None]:
         """Yield how the endpoint is, twice a second."""
@@ -104,7 +119,8 @@ class AskedDeployment:
 
     def status(self) -> tuple[EndpointStatus, ...]:
         """The endpoint as the fleet has it, with its instances; empty if it has not."""
-        return tuple(each for each in endpoints_of(self._directory) if each.name == self.name)
+        name = self.name.lower()  # by which no two endpoints are
+        return tuple(each for each in endpoints_of(self._directory) if each.name.lower() == name)
 
     def log(self, instance: str, lines: int) -> bytes:
         """The last lines that an instance has printed; empty if nothing of them is kept."""

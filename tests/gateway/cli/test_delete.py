@@ -44,6 +44,17 @@ def test_it_need_not_wait(gateway, capsys):
     assert len(gateway.deployments.described) == 2
 
 
+@pytest.mark.parametrize("again", [said("Creating"), said("Deleting", created=2.0)])
+def test_one_that_is_made_again_meanwhile(gateway, capsys, again):
+    gateway.deployments.described.clear()
+    gateway.deployments.described.extend([said("Deleting"), again])
+    assert delete(gateway) == 0
+    assert capsys.readouterr() == (
+        f"chat is gone: {DELETED}\n",
+        "partway delete: chat was made again meanwhile\n",
+    )
+
+
 def test_a_refusal(gateway, capsys):
     gateway.deployments.refusal = ValidationException("it is of the gateway's settings")
     assert delete(gateway) == 2

@@ -34,11 +34,11 @@ def test_how_an_endpoint_is(gateway, asked, monkeypatch):
     looks = asked.looks()
     assert [next(looks) for _ in range(3)] == [
         None,
-        EndpointSaid(EndpointState.UPDATING, "chat-v1", ""),
-        EndpointSaid(EndpointState.FAILED, "chat-v1", "boom"),
+        EndpointSaid("chat", 1.0, EndpointState.UPDATING, "chat-v1", ""),
+        EndpointSaid("chat", 1.0, EndpointState.FAILED, "chat-v1", "boom"),
     ]
-    assert EndpointSaid(EndpointState.UPDATING, "", "").is_changing
-    assert not EndpointSaid(EndpointState.FAILED, "", "").is_changing
+    assert EndpointSaid("chat", 1.0, EndpointState.UPDATING, "", "").is_changing
+    assert not EndpointSaid("chat", 1.0, EndpointState.FAILED, "", "").is_changing
 
 
 def test_the_endpoint_of_the_fleet(gateway, asked):
@@ -52,6 +52,18 @@ def test_a_log(gateway, asked):
     gateway.printed("chat-AllTraffic-1a2b3c", b"one\ntwo\n")
     assert asked.log("chat-AllTraffic-1a2b3c", 1) == b"two\n"
     assert asked.log("chat-AllTraffic-000000", 1) == b""
+
+
+def test_a_name_in_another_case(gateway):
+    """The fleet and its logs have the name that DescribeEndpoint answers."""
+    asked = AskedDeployment(gateway.directory.path, "CHAT")
+    gateway.fleet.endpoints = (an_endpoint("chat"),)
+    gateway.printed("chat-AllTraffic-1a2b3c", b"one\n")
+    assert asked.status() == gateway.fleet.endpoints
+    gateway.deployments.described[0] = said("Updating")
+    asked.said()
+    assert asked.name == "chat"
+    assert asked.log("chat-AllTraffic-1a2b3c", 1) == b"one\n"
 
 
 def test_a_gateway_of_another_version(gateway, asked):

@@ -10,9 +10,21 @@ from partway.gateway.control.deployments import DeploymentAsked
 from partway.protocol.errors import ApiError
 
 
-def said(state: str, config: str = "chat-v1", reason: str = "") -> dict[str, Any]:
+def said(
+    state: str,
+    config: str = "chat-v1",
+    reason: str = "",
+    *,
+    name: str = "chat",
+    created: float = 1.0,
+) -> dict[str, Any]:
     """What DescribeEndpoint says, of all that it says."""
-    answer = {"EndpointName": "chat", "EndpointStatus": state, "EndpointConfigName": config}
+    answer = {
+        "EndpointName": name,
+        "EndpointStatus": state,
+        "EndpointConfigName": config,
+        "CreationTime": created,
+    }
     return {**answer, "FailureReason": reason} if reason else answer
 
 
