@@ -168,6 +168,7 @@ class Gateway:
         self._control = ControlPlane(
             *(self._resources, arns, wall_clock, LoopClock()),
             further=operations.operations,
+            further_of_operator=operations.operations_of_operator,
             is_local=planning.allows_path,
             beside=logs.routes,
             async_rules=AsyncRules(results, settings.topics),

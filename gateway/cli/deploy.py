@@ -94,7 +94,7 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns 0 once it is in service, 1 if not, 2 on bad usage."""
-    begun = False
+    begun = ""
     name = options.endpoint
     try:
         with interrupted_by_sigterm():
@@ -102,8 +102,8 @@ def run(options: argparse.Namespace) -> int:
             asked = AskedDeployment(directory, name)
             latest = _latest(asked.status())
             made = asked.deploy(_wanted(options, Path.cwd()))
-            begun = True
-            verb = "created" if made["Operation"] == "CreateEndpoint" else "updated"
+            begun = made["Operation"]
+            verb = "created" if begun == "CreateEndpoint" else "updated"
             config = made["EndpointConfigName"]
             print(f"{name} is being {verb}: model {made['ModelName']}, configuration {config}")
             return 0 if options.no_wait else _wait(asked, config, latest)
@@ -111,7 +111,10 @@ def run(options: argparse.Namespace) -> int:
         return say_why(_NAME, error)
     except KeyboardInterrupt:
         if begun:
-            print(f"{_NAME}: {name} goes on coming up; see: partway endpoints", file=sys.stderr)
+            end = f"; end it: partway delete {name}" if begun == "CreateEndpoint" else ""
+            print(
+                f"{_NAME}: {name} goes on coming up; see: partway endpoints{end}", file=sys.stderr
+            )
         return INTERRUPTED
 
 

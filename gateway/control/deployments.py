@@ -155,6 +155,7 @@ class Deployments:
     async def delete(self, name: str) -> Members:
         """Delete an endpoint, with the models and configurations that were deployed for it.
 
+        In the midst of a change too, however long that may take; one that goes already goes on.
         It is done also where the caller is cancelled.
 
         Returns:
@@ -262,8 +263,13 @@ class Deployments:
                 f"{_LONGEST_NAME}: its model's name is it with a number behind."
             )
         found = self._keeper.find(name)
-        has_failed = found is not None and self._keeper.state_of(found)[0] is EndpointState.FAILED
-        if found is not None and has_failed and not self._keeper.may_be_updated(found):
+        if found is not None and not self._keeper.may_be_updated(found):
+            state, _ = self._keeper.state_of(found)
+            if state is not EndpointState.FAILED:
+                raise ValidationException(
+                    f"The endpoint {name} is {state} still; it can be deployed again when that has "
+                    f"ended. To end it now, with whatever of it serves: partway delete {name}"
+                )
             raise ValidationException(
                 f"The endpoint {name} has failed, and nothing of it serves that could be updated; "
                 f"it must be deleted first: partway delete {name}"

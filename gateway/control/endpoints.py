@@ -67,6 +67,11 @@ class EndpointOperations:
             "DeleteEndpoint": self.delete,
         }
 
+    @property
+    def operations_of_operator(self) -> Mapping[str, ControlOperation]:
+        """Those that do more where the gateway's operator asks, by the same names."""
+        return {"DeleteEndpoint": self.delete_whatever_comes}
+
     # --- Asking ----------------------------------------------------------------------------------
 
     async def describe(self, members: Members, identity: Identity, _: str) -> Answer:
@@ -196,6 +201,16 @@ class EndpointOperations:
             if self._keeper.record_of(resource).state in CHANGING | {EndpointState.DELETING}:
                 raise self._in_progress(name)
             await self._keeper.end(resource)
+        return None
+
+    async def delete_whatever_comes(self, members: Members, identity: Identity, _: str) -> Answer:
+        """Delete an endpoint in the midst of a change too; one that goes already goes on."""
+        name = members["EndpointName"]
+        self._catalogue.allowed(identity, "DeleteEndpoint", _KIND, name)
+        async with self._changing():
+            resource = self._own(name)
+            if self._keeper.record_of(resource).state is not EndpointState.DELETING:
+                await self._keeper.end(resource)
         return None
 
     # --- What there is ---------------------------------------------------------------------------

@@ -49,6 +49,7 @@ class ControlPlane:
         wall_clock: returns epoch seconds.
         clock: measures what is left of work when the gateway stops.
         further: operations on endpoints, by AWS's names of them.
+        further_of_operator: those of them that do more where the gateway's operator asks.
         is_local: whether a path of this machine may stand for a place in S3 that is read.
         beside: routes of another service's operations, which are answered here too.
         async_rules: what configurations may say of asynchronous requests; by default nothing that
@@ -62,6 +63,7 @@ class ControlPlane:
         wall_clock: Callable[[], float],
         clock: Clock,
         further: Mapping[str, ControlOperation] = _NO_OPERATIONS,
+        further_of_operator: Mapping[str, ControlOperation] = _NO_OPERATIONS,
         is_local: LocalRule = no_local_paths,
         beside: tuple[Route, ...] = (),
         async_rules: AsyncRules | None = None,
@@ -85,7 +87,7 @@ class ControlPlane:
         shapes = ServiceShapes(_SERVICE, _VERSION, operations)
         self._inputs = CheckedInputs(shapes, may_be_named)
         self._inputs_of_operator = CheckedInputs(shapes, local_paths.is_local)
-        self._operations = operations
+        self._of_operator = {**operations, **further_of_operator}
         #: By AWS's names of them; what they take has been checked.
         self.operations: Mapping[str, ControlOperation] = {
             name: partial(self._whole, operation) if changes_something(name) else operation
@@ -138,7 +140,7 @@ class ControlPlane:
             case "CreateEndpointConfig":
                 return await self._configs.make(checked, identity, kept)
             case _:
-                return await self._operations[operation](checked, identity, "")
+                return await self._of_operator[operation](checked, identity, "")
 
     async def whole(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Return what the work returns; it goes on where its caller is cancelled.

@@ -193,7 +193,10 @@ def test_ctrl_c_leaves_it_coming_up(gateway, deploy, monkeypatch):
     )
     ended = deploy("--image", "echo")
     assert ended.status == 130
-    assert ended.errors.endswith("partway deploy: chat goes on coming up; see: partway endpoints\n")
+    goes_on = "partway deploy: chat goes on coming up; see: partway endpoints"
+    assert ended.errors.endswith(f"{goes_on}; end it: partway delete chat\n")
+    gateway.deployments.operation = "UpdateEndpoint"  # what serves would be deleted with it
+    assert deploy("--image", "echo").errors.endswith(f"{goes_on}\n")
 
 
 def test_a_table_on_a_terminal(gateway, deploy, monkeypatch):

@@ -32,7 +32,9 @@ class Deployed(ApiGateway):
         super().__init__(store, settings)
         arns = Arns("us-east-1", "000000000000")
         self.plane = ControlPlane(
-            *(self.resources, arns, self._time, self.of.clock), further=self.api.operations
+            *(self.resources, arns, self._time, self.of.clock),
+            further=self.api.operations,
+            further_of_operator=self.api.operations_of_operator,
         )
         self.deployments = Deployments(self.plane, self.resources, self.keeper)
 
@@ -186,6 +188,52 @@ async def test_what_has_failed_must_be_deleted_first(gateway):
     )
     deleted = await gateway.deployments.delete("mine")
     assert deleted == {"Deleted": ["endpoint/mine", "endpoint-config/mine-v1", "model/mine-v1"]}
+
+
+async def test_what_never_becomes_ready_can_be_deleted_at_once(gateway):
+    gateway.of.launcher.held = asyncio.Event()
+    await gateway.deploy()
+    assert await gateway.state() == ("Creating", "mine-v1")
+    assert await refusal(gateway.deploy()) == (
+        "The endpoint mine is Creating still; it can be deployed again when that has ended. To end "
+        "it now, with whatever of it serves: partway delete mine"
+    )
+    with pytest.raises(ValidationException, match="Cannot update in-progress"):  # of the API's
+        await gateway.ask("DeleteEndpoint", EndpointName="mine")
+    deleted = await gateway.deployments.delete("mine")
+    assert deleted == {"Deleted": ["endpoint/mine", "endpoint-config/mine-v1", "model/mine-v1"]}
+    assert await gateway.written() is None
+    gateway.of.launcher.held.set()
+    await gateway.deploy()
+    await gateway.until("InService", "mine-v1")
+
+
+async def test_an_update_that_never_becomes_ready_goes_with_what_serves(gateway):
+    await gateway.deploy()
+    await gateway.until("InService", "mine-v1")
+    gateway.of.launcher.held = asyncio.Event()
+    await gateway.deploy()
+    assert await gateway.state() == ("Updating", "mine-v1")
+    assert len((await gateway.deployments.delete("mine"))["Deleted"]) == 5
+    assert await gateway.written() is None
+    assert gateway.running() == []
+    after = await gateway.again()
+    assert await after.deployments.describe("mine") is None
+    await after.aclose()
+
+
+async def test_a_deletion_that_was_cut_is_gone_on_with(gateway):
+    await gateway.deploy()
+    await gateway.until("InService", "mine-v1")
+    gateway.of.launcher.running[0].stubborn = True
+    await gateway.ask("DeleteEndpoint", EndpointName="mine")  # and nothing is swept
+    assert "mine is Deleting still" in await refusal(gateway.deploy())
+    deleted = await gateway.deployments.delete("mine")
+    assert deleted == {"Deleted": ["endpoint/mine", "endpoint-config/mine-v1", "model/mine-v1"]}
+    assert (await gateway.state())[0] == "Deleting"
+    assert await gateway.deployments.delete("mine") == {"Deleted": ["endpoint/mine"]}
+    gateway.of.launcher.running[0].end()
+    assert await gateway.written() is None
 
 
 async def test_a_refusal_leaves_nothing(gateway):
