@@ -1,23 +1,25 @@
 """Google's SDK for Vertex AI, unmodified, against ``partway serve`` with TLS.
 
-Run by ``make interop-google GOOGLE_PYTHON=…``. The program is the page's own, as it is printed.
+Run by ``make interop-google GOOGLE_PYTHON=…``. One program is the page's own, as it is printed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from tests.gateway.requests.containers import HOST, Call, ScriptedContainer
-from tests.interop.aws_sdk import ServedGateway
-from tests.interop.served_api import blocks, ended, interpreter
+from tests.interop.aws_sdk import ROOT, ServedGateway
+from tests.interop.served_api import Ended, blocks, ended, interpreter
 
 pytestmark = pytest.mark.timeout(300)
 
 PAGE = "how-to/online-prediction.md"
+REST_CLIENT = ROOT / "tests" / "interop" / "google_rest_client.py"
 TOKEN = "a-token-of-sixteen-characters-or-more"
 
 #: What of the program is changed, to what, and what the SDK's last line has to say of it then.
@@ -58,40 +60,66 @@ async def add(call: Call) -> None:
             )
 
 
-async def test_the_pages_program(anyio_backend: str, python: str, tmp_path: Path) -> None:
+@pytest.fixture
+async def gateway(anyio_backend: str, tmp_path: Path) -> AsyncIterator[ServedGateway]:
+    """A gateway that asks who asks, before such a container."""
     principals = f'[[principals]]\nname = "me"\ntokens = ["{TOKEN}"]\n'
-    (program,) = blocks(PAGE, "python")
     async with ScriptedContainer(add) as container:
         config = f'[endpoints.classifier]\nurl = "http://{HOST}:{container.port}"\n'
         async with ServedGateway.start(tmp_path, config, principals) as gateway:
-            port = gateway.https.rpartition(":")[2]
-            assert "localhost:8443" in program
-            assert "endpoints/classifier" in program
-            program = program.replace("localhost:8443", f"localhost:{port}")
-            environment = {
-                "PATH": os.environ["PATH"],
-                "HOME": str(tmp_path),
-                "REQUESTS_CA_BUNDLE": str(gateway.ca),
-            }
-            told = await ended(
-                *(python, "-W", "ignore", "-c", program),
-                environment=environment,
-                directory=tmp_path,
-            )
-            log = gateway.log.read_text("utf-8")
-            assert told.status == 0, told.output + told.errors + log
-            assert told.output.splitlines() == [
-                "[3, 7]",
-                "[3]",
-                "b'any bytes\\nthere'",
-                "b'any bytes'",
-                "b'there'",
-            ]
-            for old, new, said in FAULTS:
-                told = await ended(
-                    *(python, "-W", "ignore", "-c", program.replace(old, new)),
-                    environment=environment,
-                    directory=tmp_path,
-                )
-                assert told.status == 1
-                assert said in told.errors.splitlines()[-1]
+            yield gateway
+
+
+@pytest.fixture
+def run(gateway: ServedGateway, python: str, tmp_path: Path) -> Callable[..., Awaitable[Ended]]:
+    """Runs a program on the SDK, which trusts the gateway's CA."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "REQUESTS_CA_BUNDLE": str(gateway.ca),
+    }
+    return lambda *words: ended(
+        *(python, "-W", "ignore", *words), environment=environment, directory=tmp_path
+    )
+
+
+def host_of(gateway: ServedGateway) -> str:
+    return f"localhost:{gateway.https.rpartition(':')[2]}"
+
+
+async def test_the_pages_program(
+    gateway: ServedGateway, run: Callable[..., Awaitable[Ended]]
+) -> None:
+    (program,) = blocks(PAGE, "python")
+    for each in ("localhost:8443", *(old for old, _, _ in FAULTS)):
+        assert each in program
+    program = program.replace("localhost:8443", host_of(gateway))
+    told = await run("-c", program)
+    assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
+    assert told.output.splitlines() == [
+        "[3, 7]",
+        "[3]",
+        "b'any bytes\\nthere'",
+        "b'any bytes'",
+        "b'there'",
+    ]
+    for old, new, said in FAULTS:
+        told = await run("-c", program.replace(old, new))
+        assert told.status == 1
+        assert said in told.errors.splitlines()[-1]
+
+
+async def test_the_generated_client_over_rest(
+    gateway: ServedGateway, run: Callable[..., Awaitable[Ended]]
+) -> None:
+    host, parent = host_of(gateway), "projects/any/locations/us-central1"
+    told = await run(str(REST_CLIENT), host, TOKEN, f"{parent}/endpoints/classifier")
+    assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
+    assert told.output.splitlines() == [
+        f"[3.0] AllTraffic {parent}/models/classifier",
+        "text/plain b'any bytes \\xff\\nthere'",
+        "text/plain b'any bytes \\xff'",
+        "text/plain b'\\nthere'",
+        "NotFound Endpoint classifier-unknown of account 000000000000 not found.",
+        "True {'AllTraffic': 100} True",
+    ]

@@ -111,6 +111,29 @@ def test_nesting_has_a_bound():
 
 
 @pytest.mark.parametrize(
+    "instances",
+    [
+        '{"values": [1, 2, 3, 4], "key": 1}, {"values": [5, 6, 7, 8], "key": 2}',
+        '"the quick brown fox", "the lazy dog"',
+        '["the", "quick", "brown"], ["the", "lazy", "dog"]',
+        "0.0, 1.1, 2.2",
+        "[0, 1, 2], [3, 4, 5]",
+        "[[0, 1, 2], [3, 4, 5]], [[0, 1, 2], [3, 4, 5]]",
+        "[[[138, 30, 66], [130, 20, 56]]], [[[126, 38, 61], [122, 24, 57]]]",
+        '{"b64": "X5ad6u"}, {"b64": "IA9j4nx"}',
+        '{"b64": "ASa8asdf"}, {"b64": "JLK7ljk3"}',
+        '{"tag": "beach", "image": {"b64": "ASa8asdf"}}, {"tag": "car", "image": {"b64": "JLK7"}}',
+        '{"tag": "beach", "image": [[[138, 30, 66]]]}, {"tag": "car", "image": [[[255, 0, 102]]]}',
+    ],
+)
+def test_the_documents_samples(instances):
+    found = read_request(b'{"instances": [%b]}' % instances.encode())
+    assert found.instances == len(json.loads(f"[{instances}]"))
+    padded = instances.replace("X5ad6u", "X5ad6g==").replace("IA9j4nx", "IA9j4nw=")
+    assert json.loads(found.body) == {"instances": json.loads(f"[{padded}]")}
+
+
+@pytest.mark.parametrize(
     ("body", "why"),
     [
         (b"", "not JSON"),

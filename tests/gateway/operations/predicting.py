@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Endpoint
@@ -21,11 +24,15 @@ OF_ENDPOINT = f"/v1/{PARENT}/endpoints/{ENDPOINT}"
 JSON = "application/json"
 
 TOKEN = "a-token-of-the-callers"
+KEY = Credentials("AKIDPREDICTING", "a-secret-of-the-callers")
 PRINCIPALS = f"""
 [[principals]]
 name = "caller"
 resources = ["arn:aws:sagemaker:us-east-1:000000000000:endpoint/{ENDPOINT}"]
 tokens = ["{TOKEN}"]
+[[principals.keys]]
+access_key_id = "{KEY.access_key}"
+secret_access_key = "{KEY.secret_key}"
 [[principals]]
 name = "reader"
 actions = ["sagemaker:Describe*"]
@@ -79,6 +86,13 @@ class Client:
         data = None if method == "GET" else body
         async with self._session.request(method, url, data=data, headers=names) as response:
             return response.status, response.headers, await response.read()
+
+    def signed(self, path, body=b'{"instances": [7]}'):
+        """Headers of a request that is signed as boto3's are."""
+        url = f"http://127.0.0.1:{self.gateway.port}{path}"
+        request = AWSRequest("POST", url, data=body)
+        SigV4Auth(KEY, "sagemaker", "us-east-1").add_auth(request)
+        return dict(request.headers.items())
 
     async def json(self, path, body=b'{"instances": [7]}', method="POST", **headers):
         """Status of an answer, and its JSON."""

@@ -134,6 +134,16 @@ async def test_a_token_may_predict_where_its_owner_may_invoke(asking, authentica
     assert len(client.told.bodies) == 3
 
 
+async def test_a_signature_is_as_good_as_a_token(asking, authenticated):
+    client = await asking(**authenticated)
+    for path in (f"{OF_ENDPOINT}:predict", "/v1/model:predict", MODEL, f"{OF_ENDPOINT}:rawPredict"):
+        signed = client.signed(path)
+        assert (await client.ask(path, **signed))[0] == 200
+        other = b'{"instances": [8]}'
+        assert (await client.json(path, other, **signed))[0] == 403
+    assert client.told.bodies == [b'{"instances": [7]}'] * 4
+
+
 async def test_a_page_from_elsewhere_is_refused(asking):
     client = await asking()
     for path in (f"{OF_ENDPOINT}:predict", "/v1/model:predict", MODEL):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from partway.gateway.fleet.routing import RoutedVariant
-from partway.gateway.operations.prediction_resources import traffic_split
+from partway.gateway.access.authentication import ANYBODY
+from partway.gateway.fleet.routing import RoutedVariant, Router
+from partway.gateway.operations.prediction_resources import PredictionResources, traffic_split
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import OF_ENDPOINT, PARENT, TOKEN, asking, authenticated
+from tests.gateway.serving.test_exchange import Recorded
 from tests.wire.peers import ENDPOINT
 
 __all__ = ["asking", "authenticated", "container", "gateway_for"]
@@ -46,8 +50,16 @@ async def test_readiness_as_kserve_and_tf_serving_have_it(asking):
         status, said = await client.json(path, method="GET")
         assert (status, type(said["error"])) == (404, str)
     assert await client.json("/", method="GET") == (200, {"status": "alive"})
-    client.gateway.gateway.fleet.remove(ENDPOINT)
-    assert (await client.json(f"/v1/models/{ENDPOINT}", method="GET"))[0] in {404, 503}
+
+
+async def test_a_model_that_has_no_instance_yet_is_not_ready():
+    router = Router()
+    router.update("a", (RoutedVariant("v", 1.0, (), "it starts"),))
+    exchange = Recorded()
+    await PredictionResources(router, 0).model(exchange, ANYBODY, {"endpoint": "a", "version": ""})
+    ((status, said, _),) = exchange.responses
+    assert (status, json.loads(said)["ready"]) == (503, False)
+    assert json.loads(said)["model_version_status"][0]["state"] == "LOADING"
 
 
 async def test_who_may_invoke_may_read(asking, authenticated):
