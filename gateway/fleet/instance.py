@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.endpoints import Attached, Place, Variant
 from partway.gateway.fleet.health import InstanceRules, worst
 from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
@@ -51,7 +52,7 @@ class Instance:
         state: where it is in its life.
         reason: why it is draining or has failed; empty otherwise.
         passing: whether what it failed of may pass by itself.
-        waits: whether it was not launched for what other instances have, and give back.
+        waits: whether it was not launched for what others of the gateway have, and give back.
         start_failure: how its start was in vain, if it has failed without having served.
         place: where it is; None as long as it has no container.
         over: set when its life is over and nothing of it is left.
@@ -325,7 +326,10 @@ class Instance:
 
     async def _is_ready(self) -> bool:
         """Ping what was launched of it; whether all answers with 200 (clauses 1.1-2, 1.1-3)."""
-        trouble = worst(await self._ping(but=self._attached))
+        try:
+            trouble = worst(await self._ping(but=self._attached))
+        except OutOfDescriptors as error:
+            trouble = f"it could not be asked: {error}"
         self._rules.not_ready(trouble)
         return trouble is None
 
@@ -335,7 +339,11 @@ class Instance:
             await asyncio.get_running_loop().create_future()  # until it is cancelled
         while True:
             await self._pace.until_next()
-            if not self._rules.pinged(await self._ping()):
+            try:
+                troubles = await self._ping()
+            except OutOfDescriptors:  # nothing is known of it, and it may be well
+                continue
+            if not self._rules.pinged(troubles):
                 continue
             if self._rules.is_lost:
                 return

@@ -42,6 +42,13 @@ PINGS_AT_ONCE: Final = 16
 HEALTH_PING_INTERVAL: Final = 10.0
 HEALTH_PINGS_MISSED: Final = 3
 
+#: Pings at a time of instances in service: each has a file descriptor, and many are due at one
+#: moment. A thousand that all hang are asked within as much time as one interval.
+HEALTH_PINGS_AT_ONCE: Final = 256
+
+#: Pings that cannot be made, since no file descriptor is left, are told of so often at most.
+UNPINGED_LINE_INTERVAL: Final = 60.0
+
 #: For what is open on an instance that is to stop, to end by itself (an AWS load balancer's
 #: deregistration delay: 300 s; a stream lives 1,800 at most, clause 1.4-5).
 INSTANCE_DRAIN_TIMEOUT: Final = 300.0

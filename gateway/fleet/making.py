@@ -12,7 +12,7 @@ from partway.gateway.fleet.launchers.launcher import Launcher, Order, RunningCon
 from partway.gateway.fleet.routing import InstanceLoad
 
 #: Asks a container's ``/ping``, with so many seconds for the answer; None if that was 200, else
-#: what was wrong.
+#: what was wrong. Raises OutOfDescriptors where it could not be asked.
 Pinger = Callable[[Place, float], Awaitable[str | None]]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address, Unreachable, ip_family, reach
+from partway.gateway.dialling import Address, OutOfDescriptors, Unreachable, ip_family, reach
 from partway.gateway.fleet.endpoints import Endpoint, Place, places
 from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.fleet.ping_answer import NoAnswer, PingAnswer, cut
@@ -46,11 +46,17 @@ async def ping(
 
     Returns:
         None if the answer's status was 200, else what was wrong.
+
+    Raises:
+        OutOfDescriptors: this process, or its machine, has no file descriptor left: nothing is
+            known of the container.
     """
     try:
         status = await _ask("GET", address, clock, tls, timeout, connect_timeout)
         if status == _METHOD_NOT_ALLOWED:
             status = await _ask("POST", address, clock, tls, timeout, connect_timeout)
+    except OutOfDescriptors:
+        raise
     except Unreachable as error:
         return str(error)
     except NoAnswer as error:
@@ -70,6 +76,9 @@ async def ping_place(place: Place, clock: Clock, timeout: float = PING_TIMEOUT) 
 
     Returns:
         None if the answer's status was 200, else what was wrong.
+
+    Raises:
+        OutOfDescriptors: as :func:`ping` does.
     """
     tls = None if place.tls is None else place.tls.context()
     limit = place.policy.connect_timeout
@@ -160,6 +169,9 @@ async def tell_which_answer(endpoints: Iterable[Endpoint], clock: Clock) -> None
         async with turns:
             try:
                 trouble = await ping_place(place, clock)
+            except OutOfDescriptors as error:
+                log.warning(LogLine("endpoint was not asked", **whose, reason=str(error)))
+                return
             except Exception:  # one that nobody has thought of is not to silence the others' lines
                 log.exception(LogLine("endpoint was not asked", **whose))
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
+from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.making import Pinger
 
@@ -23,12 +24,22 @@ async def ping_each(
     Returns:
         What was wrong with each by its host name, in their order, an only one's being empty; None
         for one that has answered with 200.
+
+    Raises:
+        OutOfDescriptors: one of them could not be asked; nothing is known of the instance.
     """
     if not place.containers:
         return {"": await ping(place, seconds)}
 
+    not_asked: OutOfDescriptors | None = None
+
     async def asked(each: Place) -> str | None:
-        return await ping(each, seconds)
+        nonlocal not_asked
+        try:
+            return await ping(each, seconds)
+        except OutOfDescriptors as error:  # the others are waited for
+            not_asked = error
+            return None
 
     async with asyncio.TaskGroup() as asking:
         answers = {
@@ -36,4 +47,6 @@ async def ping_each(
             for each in place.containers
             if each.hostname not in but
         }
+    if not_asked is not None:
+        raise not_asked
     return {hostname: answer.result() for hostname, answer in answers.items()}

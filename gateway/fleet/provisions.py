@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.data_directory import DataDirectory
-from partway.gateway.fleet.endpoints import Attached, Containers, Image, Place, Program, Source
+from partway.gateway.fleet.endpoints import Attached, Containers, Image, Program, Source
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.instance_maker import Means
 from partway.gateway.fleet.launchers.attached import AttachLauncher
@@ -29,7 +29,7 @@ from partway.gateway.fleet.limits import (
 from partway.gateway.fleet.making import InstanceContext
 from partway.gateway.fleet.model_data import HeldData, ModelData, ModelDataError
 from partway.gateway.fleet.output import OutputFolder
-from partway.gateway.fleet.ping import ping_place
+from partway.gateway.fleet.pinging import Pinging
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 
@@ -68,7 +68,7 @@ class Provisions:
         self._in_use: list[HeldData] = []  # by what a gateway that was killed has left
         self._gpus = GpuShares()
         self._launchers: dict[type[Source], Launcher] = {}
-        around = InstanceContext(self._ping, clock, time.time, launched)
+        around = InstanceContext(Pinging(clock), clock, time.time, launched)
         self.means = Means(self._launcher, self._output.open, self._acquire, around)
 
     async def remove_leftovers(self, but: Callable[[str, str], bool] | None = None) -> None:
@@ -169,6 +169,3 @@ class Provisions:
         for each in self._in_use:
             each.release()
         self._in_use.clear()
-
-    async def _ping(self, place: Place, seconds: float) -> str | None:
-        return await ping_place(place, self._clock, seconds)

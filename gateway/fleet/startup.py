@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from partway.gateway.clock import Clock
-from partway.gateway.dialling import Address
+from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet.limits import (
     STARTUP_PING_LONGEST,
     STARTUP_PING_SHARE,
@@ -39,6 +39,9 @@ async def pinged(address: Address, clock: Clock) -> None:
     """
 
     async def is_ready() -> bool:
-        return await ping(address, clock) is None
+        try:
+            return await ping(address, clock) is None
+        except OutOfDescriptors:  # nothing is known of it
+            return False
 
     await ask_until_ready(is_ready, clock)

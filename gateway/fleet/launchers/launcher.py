@@ -41,7 +41,8 @@ class LaunchError(Exception):
     Attributes:
         passing: whether a later attempt may fare better: an engine that is away comes back, but no
             program appears where there is none.
-        waits: whether it waits for what other instances of this gateway have, and give back.
+        waits: whether it waits for what others of this gateway have, and give back: GPUs of its
+            instances, file descriptors of its streams.
     """
 
     def __init__(self, why: str, *, passing: bool, waits: bool = False) -> None:

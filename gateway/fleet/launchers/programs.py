@@ -37,8 +37,11 @@ _MODEL_DIR: Final = "SM_MODEL_DIR"
 #: What the gateway itself tells a program: of callers of the API no program takes it.
 OF_THE_GATEWAY: Final = frozenset({_BIND_TO_HOST, PORT_VARIABLE, _MODEL_DIR, VISIBLE, MARK})
 
+#: There is no file descriptor left, which says nothing of what is to be started.
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
 #: What the system has too little of for now: processes, descriptors, memory.
-_PASSING: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_PASSING: Final = _NO_DESCRIPTOR | {errno.EAGAIN, errno.ENOMEM}
 
 
 class ProgramLauncher:
@@ -171,7 +174,7 @@ def _launch_error(error: OSError, source: Program) -> LaunchError:
     name = source.command[0]
     if error.errno in _PASSING:
         why = f"{name!r} cannot be started now: {os.strerror(error.errno or 0)}"
-        return LaunchError(why, passing=True)
+        return LaunchError(why, passing=True, waits=error.errno in _NO_DESCRIPTOR)
     if error.errno == errno.ENOEXEC:
         return LaunchError(
             f"{name!r} cannot be started: it must be a program of this machine, or a script that "

@@ -78,7 +78,7 @@ class FakeLauncher:
     """Launches what answers pings at once, unless the test says otherwise.
 
     Attributes:
-        troubles: what a ping of each of the next containers says; None for 200.
+        troubles: what a ping of each of the next containers says, or raises; None for 200.
         impostors: who answers in the place of each of the next containers; None for nobody.
         errors: LaunchErrors for the next launches.
         held: set it to have launches wait for it.
@@ -113,6 +113,8 @@ class FakeLauncher:
 
     async def ping(self, place, seconds):
         (container,) = [each for each in self.containers if each.address == place.container]
+        if isinstance(container.trouble, Exception):
+            raise container.trouble
         return container.trouble if container.running else "Connection refused"
 
     def lasting(self, why="there is no such program"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.gateway.dialling import Address
+from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet.endpoints import Attached, Containers, OneContainer, Variant
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.fakes import PROGRAM, endpoint, turns
@@ -111,3 +111,28 @@ async def test_ready_is_what_was_launched(of):
     of.launcher.containers[0].trouble = "/ping was answered with status 500"
     await of.advance(31)
     assert of.status().variants[0].restarts == 1
+
+
+async def test_one_that_cannot_be_asked_stays_as_it_is(of):
+    """The gateway has no file descriptor left: that says nothing of its containers."""
+    await of.apply(endpoint())
+    (container,) = of.launcher.containers
+    container.trouble = OutOfDescriptors("Too many open files")
+    await of.advance(120, step=2)
+    assert (of.states(), container.signals) == (["InService"], [])
+    container.trouble = "Connection refused"
+    await of.advance(31)
+    assert container.signals == ["TERM"]
+
+
+async def test_one_that_starts_while_nobody_can_be_asked(of):
+    of.launcher.troubles.append(OutOfDescriptors("Too many open files"))
+    await of.apply(endpoint())
+    (starting,) = of.status().variants[0].instances
+    assert (starting.state, starting.reason) == (
+        "Starting",
+        "it could not be asked: Too many open files",
+    )
+    of.launcher.containers[0].trouble = None
+    await of.advance(1)
+    assert of.states() == ["InService"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 from contextlib import suppress
@@ -10,7 +11,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from partway.gateway.dialling import Address
+from partway.gateway.dialling import Address, OutOfDescriptors
+from partway.gateway.fleet import ping_socket
 from partway.gateway.fleet.endpoints import Endpoint
 from partway.gateway.fleet.launchers.process import HOST, free_port
 from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
@@ -94,6 +96,22 @@ async def test_nobody_there():
     assert await asked(HOST, free_port()) == "Connection refused"
     for host in ("no-such-host.invalid", "a" * 64 + ".invalid"):
         assert (await asked(host, 80)).startswith(f"the host {host} has no address")
+
+
+def none_left(*_):
+    raise OSError(errno.EMFILE, "none")
+
+
+async def test_no_descriptor_is_left_to_ask_with(monkeypatch, caplog):
+    monkeypatch.setattr(ping_socket.socket, "socket", none_left)
+    with pytest.raises(OutOfDescriptors):
+        await asked(HOST, 1)
+    await soon(tell_which_answer([endpoint("a", 1)], FakeClock()))
+    (line,) = caplog.records
+    assert line.getMessage() == (
+        f'endpoint was not asked endpoint=a container=http://{HOST}:1 reason="Too many open files"'
+    )
+    assert line.exc_info is None
 
 
 async def test_a_connection_that_is_closed_is_no_answer():

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.gateway.dialling import Address
+from partway.gateway.dialling import Address, OutOfDescriptors
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.ping_each import ping_each
 from partway.gateway.streams.policy import StreamPolicy
@@ -52,3 +52,12 @@ async def test_all_are_asked_at_once(anyio_backend, no_leaks):
         await both.wait()
 
     assert await soon(ping_each(ping, TWO, 2)) == {"pre": None, "model": None}
+
+
+async def test_one_that_could_not_be_asked(anyio_backend, no_leaks):
+    async def ping(each, _):
+        if each.hostname == "pre":
+            raise OutOfDescriptors("Too many open files")
+
+    with pytest.raises(OutOfDescriptors):
+        await soon(ping_each(ping, TWO, 2))

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from partway.gateway.dialling import Address
+from partway.gateway.dialling import Address, OutOfDescriptors
+from partway.gateway.fleet import startup
 from partway.gateway.fleet.launchers.process import HOST, free_port
 from partway.gateway.fleet.limits import PING_TIMEOUT, STARTUP_PING_LONGEST, STARTUP_PING_SHORTEST
 from partway.gateway.fleet.startup import pinged
@@ -163,3 +164,18 @@ async def test_the_longer_it_takes_the_less_often_it_is_asked(no_leaks):
     assert waits[-1] == STARTUP_PING_LONGEST
     pinging.cancel()
     await asyncio.wait((pinging,))
+
+
+async def test_what_cannot_be_asked_is_asked_again(anyio_backend, monkeypatch):
+    answers = iter([OutOfDescriptors("Too many open files"), None])
+
+    async def ping(*_):
+        if (answer := next(answers)) is not None:
+            raise answer
+
+    monkeypatch.setattr(startup, "ping", ping)
+    clock = FakeClock()
+    waiting = asyncio.create_task(pinged(Address(HOST, 1), clock))
+    await eventually(lambda: clock.armed)
+    clock.advance(STARTUP_PING_SHORTEST)
+    await soon(waiting)

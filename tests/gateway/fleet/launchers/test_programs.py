@@ -256,8 +256,8 @@ async def test_descriptors_come_back(launch, launcher):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for descriptor in spare:
             os.close(descriptor)
-    assert (str(error), error.passing) == (
-        "'sleep' cannot be started now: Too many open files", True,
+    assert (str(error), error.passing, error.waits) == (
+        "'sleep' cannot be started now: Too many open files", True, True,
     )  # fmt: skip
     assert len(launcher._ports) == 1, "nothing is kept for it"
     await launch(*IDLE)
