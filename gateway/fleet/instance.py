@@ -11,6 +11,7 @@ from typing import Any, Final
 from partway.gateway.dialling import OutOfDescriptors
 from partway.gateway.fleet.endpoints import Attached, Place, Variant
 from partway.gateway.fleet.health import InstanceRules, worst
+from partway.gateway.fleet.launchers.containers import RunningContainers
 from partway.gateway.fleet.launchers.launcher import LaunchError, RunningContainer
 from partway.gateway.fleet.limits import CUT_TIMEOUT
 from partway.gateway.fleet.making import InstanceContext, Making
@@ -94,6 +95,7 @@ class Instance:
         self._rules = InstanceRules(
             variant.times.pings_missed, self._attached, launched=not self._is_attached
         )
+        self._is_ending = False  # one of several containers has ended
         self._told = asyncio.Event()
         self._hastened = asyncio.Event()
         self._unloaded = asyncio.Event()
@@ -121,7 +123,7 @@ class Instance:
         """Whether it takes streams and requests."""
         return (
             self.state is InstanceState.IN_SERVICE
-            and not self._told.is_set()
+            and not (self._is_ending or self._told.is_set())
             and self._rules.health is not InstanceHealth.UNHEALTHY
         )
 
@@ -213,6 +215,8 @@ class Instance:
             self._happens(Happening.TOLD_TO_STOP)
             return
         self.place = self._place_of(running)
+        if isinstance(running, RunningContainers):
+            running.on_first_end = self._one_has_ended
         self._happens(Happening.LAUNCHED)
         ended = asyncio.create_task(running.wait(), name=f"end of {self.id}")
         try:
@@ -343,7 +347,7 @@ class Instance:
                 troubles = await self._ping()
             except OutOfDescriptors:  # nothing is known of it, and it may be well
                 continue
-            if not self._rules.pinged(troubles):
+            if self._is_ending or not self._rules.pinged(troubles):
                 continue
             if self._rules.is_lost:
                 return
@@ -387,6 +391,11 @@ class Instance:
                 **fields,
             ),
         )
+
+    def _one_has_ended(self) -> None:
+        """Take nothing more: the others, which are killed, may take seconds to end."""
+        self._is_ending = True
+        self._on_change(self)
 
     def _look_at_load(self) -> None:
         if not self.open:

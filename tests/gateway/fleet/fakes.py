@@ -45,6 +45,7 @@ class FakeContainer:
         self.impostor = None
         self.signals = []
         self.stubborn = stubborn
+        self.slow_to_die = False
         self._ended = asyncio.get_running_loop().create_future()
 
     async def verify(self):
@@ -67,7 +68,8 @@ class FakeContainer:
     def kill(self):
         if not self._ended.done():
             self.signals.append("KILL")
-            self.end("was ended by SIGKILL")
+            if not self.slow_to_die:
+                self.end("was ended by SIGKILL")
 
     @property
     def running(self):

@@ -136,3 +136,24 @@ async def test_one_that_starts_while_nobody_can_be_asked(of):
     of.launcher.containers[0].trouble = None
     await of.advance(1)
     assert of.states() == ["InService"]
+
+
+async def test_with_the_first_end_of_several_nothing_more_is_taken(of):
+    """The others take their time to die; what came meanwhile would go to the dead one."""
+    each = tuple(OneContainer(hostname=name, source=PROGRAM) for name in ("pre", "model"))
+    await of.apply(endpoint("echo", Variant(source=Containers(each))))
+    pre, model = of.launcher.containers
+    pre.slow_to_die = True
+    model.end("ended with status 1")
+    await turns()
+    assert (of.states(), pre.signals) == (["InService"], ["KILL"])
+    with pytest.raises(ServiceUnavailable):
+        of.router.lease("echo")
+    await of.advance(60, step=2)
+    assert of.states() == ["InService"], "its pings are nobody's to judge by"
+    pre.end("was ended by SIGKILL")
+    await turns()
+    (status,) = of.status().variants
+    assert status.trouble == "the container model ended with status 1"
+    await of.advance(1)
+    of.router.lease("echo")
