@@ -123,6 +123,15 @@ def test_every_page_is_linked_from_the_contents():
     assert [path for path in PAGES if path not in linked | {contents, ROOT / "README.md"}] == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_clients_of_boto3_on_a_page_have_keys_without_which_they_send_nothing(path):
+    text = path.read_text("utf-8")
+    for block in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if "import boto3" in block[1] and "boto3.client(" in block[1]:
+            said = text[: block.start()]
+            assert "aws_secret_access_key" in block[1] or "AWS_SECRET_ACCESS_KEY=" in said
+
+
 # --- Settings ------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -30,7 +31,7 @@ PATIENCE: Final = 10.0
 #: Bytes of an answer that is read whole: 40,000 instances.
 _MAX_ANSWER: Final = 16 * 1024 * 1024
 
-_START: Final = "start one with: partway serve --endpoint NAME=URL"
+_START: Final = "start one with: partway serve"
 
 
 class GatewayNotAsked(Exception):
@@ -119,12 +120,14 @@ def ask(
     target = "".join(f"/{quote(part, safe='')}" for part in path)
     connection = _AdminConnection(directory, patience)
     try:
-        connection.request(
-            method,
-            f"{target}?{urlencode(query)}" if query else target,
-            None if body is None else json.dumps(body),
-            {"Connection": "close"},  # so that it ends with its answer
-        )
+        # One that refuses by the path alone answers and closes before the body has come.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.request(
+                method,
+                f"{target}?{urlencode(query)}" if query else target,
+                None if body is None else json.dumps(body),
+                {"Connection": "close"},  # so that it ends with its answer
+            )
         answer = connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
         connection.close()

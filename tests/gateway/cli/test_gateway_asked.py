@@ -52,9 +52,9 @@ def test_none_has_ever_run(user):
         find_gateway(None, environment)
     assert refused.value.status == 1
     assert str(refused.value) == (
-        f"no gateway runs that keeps its data below {folder}; start one with: partway serve "
-        "--endpoint NAME=URL; one that was started with --data-dir, or with port 0, is found by "
-        "its directory alone: --data-dir DIR"
+        f"no gateway runs that keeps its data below {folder}; start one with: partway serve; one "
+        "that was started with --data-dir, or with port 0, is found by its directory alone: "
+        "--data-dir DIR"
     )
 
 
@@ -115,7 +115,7 @@ def test_none_runs_where_it_was_named(tmp_path, there):
         find_gateway(path, {})
     assert str(refused.value) == (
         f"no gateway runs with the data directory {path}; start one with: partway serve "
-        f"--endpoint NAME=URL --data-dir {path}"
+        f"--data-dir {path}"
     )
 
 
@@ -167,6 +167,26 @@ def test_errors_are_the_gateways_words(tmp_path):
 def test_what_is_no_answer(tmp_path, answer, said):
     with answering(tmp_path / "data", answer), pytest.raises(GatewayNotAsked, match=said):
         whole(tmp_path / "data", ask(tmp_path / "data", "GET", "endpoints"))
+
+
+def test_one_that_refuses_and_closes_before_anything_was_sent(tmp_path, monkeypatch):
+    said = b'{"Message": "the name must be of letters"}'
+    head = b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n" % len(said)
+    ours, its = socket.socketpair(socket.AF_UNIX)
+    its.sendall(head + said)
+    its.close()
+    monkeypatch.setattr(gateway_asked, "_connect", lambda directory: ours)
+    with pytest.raises(GatewayNotAsked, match=r"^the name must be of letters$") as refused:
+        ask(tmp_path, "PUT", "deployments", "bad name", body={})
+    assert refused.value.status == 2
+
+
+def test_one_that_closes_without_a_word(tmp_path, monkeypatch):
+    ours, its = socket.socketpair(socket.AF_UNIX)
+    its.close()
+    monkeypatch.setattr(gateway_asked, "_connect", lambda directory: ours)
+    with pytest.raises(GatewayNotAsked, match="is gone: it has ended"):
+        ask(tmp_path, "PUT", "deployments", "chat", body={})
 
 
 def test_one_that_says_nothing(tmp_path):
