@@ -22,7 +22,8 @@ from partway.gateway.asynchronous.requests import (
     FailureCause,
     NoInstance,
 )
-from partway.gateway.asynchronous.spool import Spool, SpoolFull
+from partway.gateway.asynchronous.spool import Spool
+from partway.gateway.asynchronous.spool_room import SpoolFull
 from partway.gateway.clock import Clock
 from partway.gateway.operations.invocations import AdmittedAlready, Invocations, Invoked
 from partway.gateway.serving.crowd import uncounted
@@ -181,14 +182,14 @@ class Attempts:
                 )
             held += more
             if len(held) >= PIECE_BYTES:
-                file, held = await self._append(request.id, held), bytearray()
+                file, held = await self._append(request, held), bytearray()
         if file is not None and held:
-            file = await self._append(request.id, held)
+            file = await self._append(request, held)
         content_type = invoked.head.headers.get("Content-Type", "")
         return AsyncAnswer(bytes(held) if file is None else file, size, content_type)
 
-    async def _append(self, request_id: str, held: bytearray) -> Path:
-        return await self._spool.append_answer(request_id, bytes(held))
+    async def _append(self, request: AsyncRequest, held: bytearray) -> Path:
+        return await self._spool.append_answer(request, bytes(held))
 
 
 def _of_the_model(error: ContainerError) -> AttemptFailed:

@@ -29,8 +29,16 @@ ATTEMPT_TIMEOUT: Final = 900.0
 WAITING_REQUESTS: Final = 5000
 MOST_WAITING: Final = 9000
 
-#: Disk space of bodies and answers.
+#: Disk space of bodies and answers; the part of it that one endpoint has, and one sender; the part
+#: that answers leave to bodies (5,000 bodies have 640 MB at most).
 SPOOL_QUOTA: Final = 8 * 1024 * MIB
+SPOOL_SHARE: Final = 1 / 2
+SPOOL_OF_BODIES: Final = 1 / 8
+
+#: What bodies and answers leave free of their file system, the smaller of the two: it is for what
+#: the gateway writes down of requests, of endpoints and of all else.
+DISK_RESERVE: Final = 1 / 20
+DISK_RESERVE_BYTES: Final = 256 * MIB
 
 #: Requests that are worked on at a time; those of one endpoint, and of one sender; and how many
 #: more there may be of senders, or endpoints where nobody is asked who they are, that have none: an

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Collection
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shutil import disk_usage
 from typing import Final, TypeVar
 
 from partway.gateway.asynchronous.file_turns import FileTurns
-from partway.gateway.asynchronous.limits import FILE_TIMEOUT, PIECE_BYTES, SPOOL_THREADS
+from partway.gateway.asynchronous.limits import (
+    DISK_RESERVE,
+    DISK_RESERVE_BYTES,
+    FILE_TIMEOUT,
+    PIECE_BYTES,
+    SPOOL_THREADS,
+)
+from partway.gateway.asynchronous.requests import AsyncRequest
+from partway.gateway.asynchronous.spool_room import SpoolFull, SpoolRoom, SpoolShare
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.file_work import Wanted
 
@@ -20,8 +30,10 @@ _BODY: Final = ".body"
 _ANSWER: Final = ".answer"
 
 
-class SpoolFull(Exception):
-    """The spool has no room for more bytes; says what to do."""
+@dataclass(slots=True)
+class _File:
+    share: SpoolShare
+    size: int = 0
 
 
 class Spool:
@@ -35,38 +47,37 @@ class Spool:
 
     def __init__(self, folder: Path, quota: int, clock: Clock) -> None:
         self._folder = folder
-        self._quota = quota
+        self._room = SpoolRoom(quota)
         self._turns = FileTurns(clock, SPOOL_THREADS)
-        self._sizes: dict[str, int] = {}
-        self._used = 0
+        self._files: dict[str, _File] = {}
 
     @property
     def used(self) -> int:
         """Bytes of all files."""
-        return self._used
+        return self._room.used
 
-    async def take_over(self, wanted: Collection[str]) -> None:
+    async def take_over(self, wanted: Collection[AsyncRequest]) -> None:
         """Know the bodies that another gateway has left, and remove all else.
 
         Args:
-            wanted: ids of the requests whose bodies are to stay.
+            wanted: the requests whose bodies are to stay.
 
         Raises:
             OSError: the folder cannot be read, or something in it not be removed.
         """
-        names = {each + _BODY for each in wanted}
-        for name, size in await self._run(lambda _: _sorted_out(self._folder, names)):
-            self._count(name, size)
+        requests = {each.id + _BODY: each for each in wanted}
+        for name, size in await self._run(lambda _: _sorted_out(self._folder, requests.keys())):
+            self._count(name, _share(requests[name], name), size)
 
-    async def keep_body(self, whose: str, body: bytes) -> None:
+    async def keep_body(self, request: AsyncRequest, body: bytes) -> None:
         """Write a body, which is on disk when this returns.
 
         Raises:
             SpoolFull: there is no room.
             OSError: the disk does not take it.
         """
-        name = whose + _BODY
-        self._take(name, len(body))
+        name = request.id + _BODY
+        self._take(name, request, len(body))
         try:
             await self._run(lambda _: _written(self._folder / name, body))
         except BaseException:
@@ -75,7 +86,8 @@ class Spool:
 
     def body_size(self, whose: str) -> int | None:
         """Bytes of a body; None if there is none."""
-        return self._sizes.get(whose + _BODY)
+        file = self._files.get(whose + _BODY)
+        return None if file is None else file.size
 
     async def body(self, whose: str) -> AsyncGenerator[bytes, None]:
         """The pieces of a body.
@@ -88,7 +100,7 @@ class Spool:
             at += len(piece)
             yield piece
 
-    async def append_answer(self, whose: str, piece: bytes) -> Path:
+    async def append_answer(self, request: AsyncRequest, piece: bytes) -> Path:
         """Write more of an answer.
 
         Returns:
@@ -98,8 +110,8 @@ class Spool:
             SpoolFull: there is no room.
             OSError: the disk does not take it.
         """
-        name = whose + _ANSWER
-        self._take(name, len(piece))
+        name = request.id + _ANSWER
+        self._take(name, request, len(piece))
         path = self._folder / name
         await self._run(lambda _: _appended(path, piece))
         return path
@@ -122,27 +134,46 @@ class Spool:
         await self._drop(whose + _ANSWER)
 
     async def _drop(self, name: str) -> None:
-        if name in self._sizes:
+        if name in self._files:
             await self._run(lambda _: (self._folder / name).unlink(missing_ok=True))
             self._give_back(name)
 
     async def _run(self, work: Callable[[Wanted], _T]) -> _T:
         return await self._turns.run(FILE_TIMEOUT, work)
 
-    def _take(self, name: str, size: int) -> None:
-        if self._used + size > self._quota:
-            raise SpoolFull(
-                f"bodies and answers of asynchronous requests have {self._used} bytes on disk, and "
-                f"{self._quota} at most (async_quota); try again when some of them are done"
-            )
-        self._count(name, size)
+    def _take(self, name: str, request: AsyncRequest, size: int) -> None:
+        share = _share(request, name)
+        self._room.check(share, size)
+        self._count(name, share, size)
 
-    def _count(self, name: str, size: int) -> None:
-        self._sizes[name] = self._sizes.get(name, 0) + size
-        self._used += size
+    def _count(self, name: str, share: SpoolShare, size: int) -> None:
+        self._files.setdefault(name, _File(share)).size += size
+        self._room.count(share, size)
 
     def _give_back(self, name: str) -> None:
-        self._used -= self._sizes.pop(name, 0)
+        file = self._files.pop(name, None)
+        if file is not None:
+            self._room.count(file.share, -file.size)
+
+
+def _share(request: AsyncRequest, name: str) -> SpoolShare:
+    return SpoolShare(request.endpoint, request.sender, is_answer=name.endswith(_ANSWER))
+
+
+def _leave_reserve(folder: Path, size: int) -> None:
+    """Go on if the file system has room for more bytes beside what is kept for all else.
+
+    Raises:
+        SpoolFull: it has not.
+        OSError: it does not say.
+    """
+    disk = disk_usage(folder)
+    reserve = int(min(disk.total * DISK_RESERVE, DISK_RESERVE_BYTES))
+    if disk.free - size < reserve:
+        raise SpoolFull(
+            f"the gateway's disk has {disk.free} bytes free, and {reserve} of them are not for "
+            "bodies and answers; make room on it, or try again when some requests are done"
+        )
 
 
 def _sorted_out(folder: Path, wanted: Collection[str]) -> list[tuple[str, int]]:
@@ -157,6 +188,7 @@ def _sorted_out(folder: Path, wanted: Collection[str]) -> list[tuple[str, int]]:
 
 def _written(path: Path, body: bytes) -> None:
     """Write a file that is there behind a loss of power too: its bytes, and its name."""
+    _leave_reserve(path.parent, len(body))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -174,6 +206,7 @@ def _written(path: Path, body: bytes) -> None:
 
 
 def _appended(path: Path, piece: bytes) -> None:
+    _leave_reserve(path.parent, len(piece))
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
         file.write(piece)

@@ -26,7 +26,8 @@ from partway.gateway.asynchronous.requests import (
     NoInstance,
 )
 from partway.gateway.asynchronous.running_requests import RunningRequests
-from partway.gateway.asynchronous.spool import Spool, SpoolFull
+from partway.gateway.asynchronous.spool import Spool
+from partway.gateway.asynchronous.spool_room import SpoolFull
 from partway.gateway.asynchronous.waiting_requests import WaitingLimits, WaitingRequests
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.store.store import Record, StoreError
@@ -107,7 +108,7 @@ class AsyncWorker:
             OSError: the folder of bodies and answers cannot be used.
         """
         found = [AsyncRequest.of(each.body) for each in await self._journal.records(REQUEST)]
-        await self._spool.take_over({each.id for each in found if each.is_inline})
+        await self._spool.take_over([each for each in found if each.is_inline])
         for request in sorted(found, key=lambda each: each.received):
             self._waiting.found(request.endpoint, request.sender)
             self._waiting.add(request)
@@ -166,7 +167,7 @@ class AsyncWorker:
     async def _write_down(self, request: AsyncRequest, body: bytes) -> None:
         try:
             if request.is_inline:
-                await self._spool.keep_body(request.id, body)
+                await self._spool.keep_body(request, body)
             record = Record(REQUEST, request.id, request.body())
             await self._journal.write(record, then=lambda: self._wait_for_turn(request))
         except BaseException as error:
