@@ -13,6 +13,7 @@ from partway.gateway.asynchronous.limits import (
     JOURNAL_BATCH,
     JOURNAL_END_TIMEOUT,
     JOURNAL_RETRY_INTERVAL,
+    JOURNAL_WRITE_TIMEOUT,
 )
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.store.store import Record, Removal, Store, StoreError
@@ -26,7 +27,7 @@ REQUEST: Final = "async-request"
 NOTICE: Final = "async-notice"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Entry:
     """Changes that are made together.
 
@@ -34,18 +35,28 @@ class _Entry:
         changes: the changes.
         then: called once they are made.
         outcome: heard by whoever waits for it; None where they are tried until they are made.
+        unwanted: whether whoever waited for it has left.
     """
 
     changes: tuple[Record | Removal, ...]
     then: Callable[[], object]
     outcome: asyncio.Future[None] | None
+    unwanted: bool = False
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is known to whoever waits that they are made."""
+        outcome = self.outcome
+        return outcome is not None and outcome.done() and outcome.exception() is None
 
 
 class Journal:
     """Writes changes in their order, as many as wait in one transaction.
 
     So a hundred requests that come at once cost what one does, and the store, which lets few wait,
-    has one of this at a time.
+    has one of this at a time. Changes that must be made and could not be wait apart for their next
+    try, and have transactions of their own: what comes meanwhile is not held up by them, nor fails
+    with them.
 
     Args:
         store: where they are written; its owner closes it behind :meth:`aclose`.
@@ -56,6 +67,8 @@ class Journal:
         self._store = store
         self._clock = clock
         self._asked: deque[_Entry] = deque()
+        #: Those that must be made, in their order, once one of them was not.
+        self._again: deque[_Entry] = deque()
         self._under_way: list[_Entry] = []
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
@@ -75,20 +88,36 @@ class Journal:
         """Write from now on."""
         self._writing = asyncio.create_task(self._write_all(), name="journal of requests")
 
-    async def write(self, *changes: Record | Removal, then: Callable[[], object]) -> None:
-        """Make changes; they are on disk when this returns.
+    async def write(self, *records: Record, then: Callable[[], object]) -> None:
+        """Write down what was not there before; it is on disk when this returns.
+
+        If the caller is cancelled meanwhile, the records are not there, or are removed again.
 
         Args:
-            changes: all of them are made, or none.
-            then: called as soon as they are made, also if the caller is cancelled meanwhile.
+            records: all of them are written, or none.
+            then: called as soon as they are, unless the caller has been cancelled.
 
         Raises:
-            StoreError: none of them is made.
+            StoreError: none of them is written, or not in time: they are removed again then.
         """
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         outcome.add_done_callback(_heard)
-        self._ask(_Entry(changes, then, outcome))
-        await asyncio.shield(outcome)
+        entry = _Entry(records, then, outcome)
+        self._ask(entry)
+        try:
+            async with time_limit(self._clock, JOURNAL_WRITE_TIMEOUT):
+                await asyncio.shield(outcome)
+        except TimeoutError:
+            if outcome.done():
+                return outcome.result()
+            self._take_back(entry)
+            raise StoreError(
+                f"the store has not taken a change for {JOURNAL_WRITE_TIMEOUT:g} s; look at its "
+                "disk, or at the server of its file system"
+            ) from None
+        except asyncio.CancelledError:
+            self._take_back(entry)
+            raise
 
     def write_surely(self, *changes: Record | Removal, then: Callable[[], object]) -> None:
         """Make changes as soon as the store takes them.
@@ -97,7 +126,11 @@ class Journal:
             changes: all of them are made together.
             then: called once they are made.
         """
-        self._ask(_Entry(changes, then, None))
+        entry = _Entry(changes, then, None)
+        if self._again:  # behind those before it
+            self._again.append(entry)
+        else:
+            self._ask(entry)
 
     async def aclose(self) -> None:
         """Write what is left, in time, and nothing more."""
@@ -121,17 +154,33 @@ class Journal:
         self._idle.clear()
         self._news.set()
 
+    def _take_back(self, entry: _Entry) -> None:
+        """Have records that nobody waits for not written, or removed once they are."""
+        entry.unwanted = True
+        if entry in self._asked:
+            self._asked.remove(entry)
+            self._news.set()
+        elif entry.is_made:
+            self._remove(entry)
+
+    def _remove(self, entry: _Entry) -> None:
+        removals = (Removal(change.kind, change.name) for change in entry.changes)
+        self.write_surely(*removals, then=lambda: None)
+
     async def _write_all(self) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
-            while self._asked and self._retry is None:
-                many = min(JOURNAL_BATCH, len(self._asked))
-                self._under_way = [self._asked.popleft() for _ in range(many)]
+            while line := self._next_line():
+                many = min(JOURNAL_BATCH, len(line))
+                self._under_way = [line.popleft() for _ in range(many)]
                 await self._write(self._under_way)
                 self._under_way = []
-            if not self._asked:
+            if not self._asked and not self._again:
                 self._idle.set()
+
+    def _next_line(self) -> deque[_Entry]:
+        return self._again if self._again and self._retry is None else self._asked
 
     async def _write(self, batch: list[_Entry]) -> None:
         try:
@@ -140,20 +189,26 @@ class Journal:
             self._not_written(batch, error)
             return
         for entry in batch:
+            if entry.unwanted:
+                self._remove(entry)
+                continue
             entry.then()
             if entry.outcome is not None and not entry.outcome.done():
                 entry.outcome.set_result(None)
 
     def _not_written(self, batch: list[_Entry], error: StoreError) -> None:
-        """Tell those who wait; what nobody waits for is tried again, before all else."""
+        """Tell those who wait; what nobody waits for is tried again."""
         to_retry = []
         for entry in batch:
             if entry.outcome is None:
                 to_retry.append(entry)
             elif not entry.outcome.done():
                 entry.outcome.set_exception(error)
-        self._asked.extendleft(reversed(to_retry))
         if to_retry:
+            behind = [entry for entry in self._asked if entry.outcome is None]
+            self._again.extendleft(reversed(to_retry))
+            self._again.extend(behind)
+            self._asked = deque(entry for entry in self._asked if entry.outcome is not None)
             log.warning(LogLine("the end of a request is not written", reason=str(error)))
             self._retry = self._clock.call_later(JOURNAL_RETRY_INTERVAL, self._retried)
 

@@ -79,6 +79,9 @@ JOURNAL_BATCH: Final = 256
 #: Until a change that must be made is tried again where the store does not take it.
 JOURNAL_RETRY_INTERVAL: Final = 5.0
 
+#: For the store to take a request, which is not taken otherwise.
+JOURNAL_WRITE_TIMEOUT: Final = 30.0
+
 #: For what is left of the journal when the gateway stops.
 JOURNAL_END_TIMEOUT: Final = 5.0
 

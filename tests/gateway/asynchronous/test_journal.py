@@ -7,7 +7,12 @@ import asyncio
 import pytest
 
 from partway.gateway.asynchronous.journal import REQUEST, Journal
-from partway.gateway.asynchronous.limits import JOURNAL_RETRY_INTERVAL
+from partway.gateway.asynchronous.limits import (
+    JOURNAL_BATCH,
+    JOURNAL_END_TIMEOUT,
+    JOURNAL_RETRY_INTERVAL,
+    JOURNAL_WRITE_TIMEOUT,
+)
 from partway.gateway.clock import LoopClock
 from partway.gateway.store.limits import STORE_WAITING
 from partway.gateway.store.memory import MemoryStore
@@ -116,15 +121,63 @@ async def test_what_must_be_made_is_tried_until_it_is(journal, store, clock):
     assert await journal.records(REQUEST) == ()
 
 
-async def test_what_is_asked_for_is_made_though_its_caller_is_cancelled(journal, store):
+async def test_what_must_be_made_and_is_not_holds_up_nobody(journal, store, clock):
+    made = []
+    store.fault = StoreError("the disk is full")
+    for number in range(2 * JOURNAL_BATCH):
+        journal.write_surely(record(number), then=lambda n=number: made.append(n))
+    await eventually(lambda: bool(clock.armed))
+    with pytest.raises(StoreError, match="full"):
+        await journal.write(record(900), then=nothing)
+    store.fault = None
+    await journal.write(record(901), then=nothing)
+    journal.write_surely(record(902), then=lambda: made.append(902))
+    assert [each.name for each in await journal.records(REQUEST)] == ["901"]
+    clock.advance(JOURNAL_RETRY_INTERVAL)
+    await eventually(lambda: len(made) == 2 * JOURNAL_BATCH + 1)
+    assert made == [*range(2 * JOURNAL_BATCH), 902]
+
+
+async def test_a_disk_that_hangs_takes_nothing_and_the_next_is_not_behind_it(journal, store, clock):
+    store.may_write.clear()
+    then = []
+    writing = []
+    for number in range(2):  # the first is at the store, and the second behind it
+        work = journal.write(record(number), then=lambda: then.append(1))
+        writing.append(asyncio.create_task(work))
+        await eventually(lambda: len(clock.armed) == len(writing))
+    clock.advance(JOURNAL_WRITE_TIMEOUT)
+    for each in writing:
+        with pytest.raises(StoreError, match="has not taken a change for 30 s"):
+            await each
+    store.may_write.set()
+    await journal.write(record(2), then=nothing)
+    await journal.aclose()
+    assert [each.name for each in await journal.records(REQUEST)] == ["002"]
+    assert not then
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+async def test_nothing_is_left_of_what_its_caller_was_cancelled_for(journal, store, clock, is_made):
     store.may_write.clear()
     made = []
-    writing = asyncio.create_task(journal.write(record(1), then=lambda: made.append(1)))
-    await asyncio.sleep(0)
-    writing.cancel()
-    await asyncio.wait((writing,))
+
+    def then():
+        made.append(1)
+        writing.cancel()
+
+    writing = asyncio.create_task(journal.write(record(1), then=then))
+    await eventually(lambda: bool(clock.armed))
+    if not is_made:
+        writing.cancel()
+        await asyncio.wait((writing,))
     store.may_write.set()
-    await eventually(lambda: bool(made))
+    await asyncio.wait((writing,))
+    assert writing.cancelled()
+    await journal.aclose()
+    assert await journal.records(REQUEST) == ()
+    assert store.batches == [1, 1]
+    assert made == [1] * is_made
 
 
 async def test_its_end_writes_what_is_left(store, clock, anyio_backend):
@@ -146,8 +199,8 @@ async def test_its_end_does_not_wait_for_a_disk_that_is_away(store, clock, anyio
     await asyncio.sleep(0)
     behind = asyncio.create_task(journal.write(record(2), then=nothing))
     ending = asyncio.create_task(journal.aclose())
-    await eventually(lambda: bool(clock.armed))
-    clock.advance(60)
+    await eventually(lambda: len(clock.armed) == 3)
+    clock.advance(JOURNAL_END_TIMEOUT)
     await ending
     for task in (waiting, behind):
         with pytest.raises(StoreError, match="stops"):
