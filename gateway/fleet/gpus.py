@@ -39,6 +39,9 @@ class GpuShares:
         self._gpus = tuple(gpus or ())
         self._owners: dict[str, str] = {}
         self._holders: dict[str, set[str]] = {}  # of an instance's GPUs, the ids of its containers
+        self._moved: dict[
+            str, str
+        ] = {}  # instances to those that took theirs over
         self._finding = asyncio.Lock()
 
     async def find(self) -> None:
@@ -68,7 +71,7 @@ class GpuShares:
         Raises:
             LaunchError: there are not as many, or others have them.
         """
-        instance = instance_of(container)
+        instance = self._instance(container)
         if held := tuple(gpu for gpu in self._gpus if self._owners.get(gpu) == instance):
             self._holders[instance].add(container)
             return held
@@ -95,7 +98,7 @@ class GpuShares:
 
     def keep(self, container: str, gpus: Sequence[str]) -> bool:
         """Leave a container what it has already; whether that is there, and no other instance's."""
-        instance = instance_of(container)
+        instance = self._instance(container)
         if any(gpu not in self._gpus for gpu in gpus):
             return False
         if any(self._owners.get(gpu, instance) != instance for gpu in gpus):
@@ -103,18 +106,40 @@ class GpuShares:
         self._own(container, gpus)
         return True
 
+    def move(self, old: str, new: str) -> None:
+        """Have an instance take over what another has, whose containers are its own now.
+
+        One that has GPUs already keeps those, and takes no others.
+
+        Args:
+            old: the instance that has them.
+            new: the one that is to have them.
+        """
+        if old in self._holders and new not in self._holders:
+            self._moved[old] = new
+            self._holders[new] = self._holders.pop(old)
+            self._owners = {
+                gpu: new if owner == old else owner for gpu, owner in self._owners.items()
+            }
+
     def give_back(self, container: str) -> None:
         """Take back whatever a container has, and no other of its instance has too."""
-        instance = instance_of(container)
+        instance = self._instance(container)
         holders = self._holders.get(instance, set())
         holders.discard(container)
         if not holders:
             self._holders.pop(instance, None)
+            self._moved = {old: new for old, new in self._moved.items() if new != instance}
             self._owners = {gpu: owner for gpu, owner in self._owners.items() if owner != instance}
+
+    def _instance(self, container: str) -> str:
+        """Whose a container is, by now."""
+        instance = instance_of(container)
+        return self._moved.get(instance, instance)
 
     def _own(self, container: str, gpus: Sequence[str]) -> None:
         if gpus:
-            instance = instance_of(container)
+            instance = self._instance(container)
             self._owners |= dict.fromkeys(gpus, instance)
             self._holders.setdefault(instance, set()).add(container)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.gpus import GpuShares
@@ -220,6 +221,9 @@ class EngineLauncher:
     ) -> EngineContainer | None:
         """Take a container over that is what an order asks for; None if there is none."""
         leftover, rest = self._leftovers.claim(order, made)
+        instance = instance_of(order.instance)
+        # At once, for the order of a container beside it may be about to ask for GPUs.
+        self._gpus.move(self._leftovers.bound_to(instance), instance)
         for each in rest:
             self._discard(engine, each)
         if leftover is None:

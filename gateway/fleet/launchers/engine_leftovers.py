@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -74,7 +74,8 @@ class Leftovers:
     2. What is made of something else is no order's any more once its variant has one, and of what
        is made of the same no more stay than the variant is to have instances.
     3. Of an instance that has several containers each has an order of its own. Those that belong
-       together are taken by orders that do: they share GPUs.
+       together are taken by orders that do: they share GPUs. One that is missing of them is what
+       an order is for that finds none: it belongs to the others too.
     """
 
     def __init__(self) -> None:
@@ -104,11 +105,35 @@ class Leftovers:
         own = [each for each in self._left if each.whose == whose]
         fit = [each for each in own if made and each.made == made][: order.variant.instances]
         taken = next((each for each in fit if self._belongs(each, order)), None)
-        if taken is not None and hostname_of(order.instance):
-            self._bound[instance_of(order.instance)] = instance_of(taken.instance)
+        if hostname_of(order.instance):
+            self._bind(order, taken, {instance_of(each.instance) for each in own})
         kept = [each for each in fit if each is not taken]
         self._left = [each for each in self._left if each not in own or each in kept]
         return taken, tuple(each for each in own if each not in fit)
+
+    def bound_to(self, instance: str) -> str:
+        """The instance whose containers the orders of another take; empty if there is none."""
+        return self._bound.get(instance, "")
+
+    def _bind(self, order: Order, taken: Leftover | None, with_one: Collection[str]) -> None:
+        """Have an instance's orders take the containers of one, by the first of them (rule 3).
+
+        Args:
+            order: the one that has been answered.
+            taken: what it has got.
+            with_one: the instances that have one for it, may it be another's.
+        """
+        new = instance_of(order.instance)
+        if taken is not None:
+            self._bound[new] = instance_of(taken.instance)
+        elif new not in self._bound:
+            for each in self._left:
+                old = instance_of(each.instance)
+                if each.whose[:2] != (order.endpoint, order.variant.name) or old in with_one:
+                    continue
+                if hostname_of(each.instance) and old not in self._bound.values():
+                    self._bound[new] = old
+                    return
 
     def _belongs(self, leftover: Leftover, order: Order) -> bool:
         """Whether an order of one of several may have a container (rule 3)."""

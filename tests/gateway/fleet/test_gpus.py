@@ -174,3 +174,29 @@ def test_containers_of_one_instance_share_its_own():
         shares.take("three", 1)
     shares.give_back("one_model")
     assert shares.take("three", 2) == ("a", "b")
+
+
+def test_what_is_taken_over_is_the_new_ones():
+    shares = GpuShares(["a", "b"])
+    assert shares.keep("old_pre", ("a",))
+    assert shares.keep("old_model", ("a",))
+    shares.move("old", "new")
+    shares.move("old", "new")
+    assert shares.keep("old_model", ("a",)), "it is only found again"
+    assert shares.take("new_model", 1) == ("a",)
+    for container in ("old_pre", "old_model"):
+        shares.give_back(container)
+    assert shares.take("other", 1) == ("b",)
+    shares.give_back("new_model")
+    assert shares.take("old", 1) == ("a",)
+
+
+def test_one_that_has_some_takes_over_no_others():
+    shares = GpuShares(["a", "b"])
+    assert shares.take("new_model", 1) == ("a",)
+    assert shares.keep("old_pre", ("b",))
+    shares.move("old", "new")
+    shares.move("nobody", "new")
+    assert shares.take("new_pre", 1) == ("a",)
+    with pytest.raises(LaunchError, match="with new, old"):
+        shares.take("other", 1)

@@ -16,6 +16,7 @@ import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
+from partway.gateway.fleet.container_ids import container_id
 from partway.gateway.fleet.endpoints import Image, InstanceTimes
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers.engine import EngineLauncher
@@ -656,6 +657,19 @@ async def test_one_that_is_taken_over_keeps_its_own(next_one, fake):
     await soon(container.wait())
     await soon(launched_in_the_end(next_one, order(gpus=1)))
     assert gpus_of(fake) == [["GPU-a"], ["GPU-b"]]
+
+
+@pytest.mark.parametrize("first", ["pre", "model"])
+async def test_what_is_left_of_several_shares_its_gpus_with_what_is_not(next_one, fake, first):
+    lost, asked = alike(2, gpus=1)
+    lost = replace(lost, instance=container_id(lost.instance, "pre"))
+    await soon(_left_by("mine", fake, lost, ("GPU-b",)))
+    for hostname in sorted(("pre", "model"), key=lambda name: name != first):
+        one = replace(asked, instance=container_id(asked.instance, hostname))
+        await soon(next_one.launch(one))
+    assert gpus_of(fake) == [["GPU-b"], ["GPU-b"]]
+    await soon(next_one.launch(order(gpus=1)))
+    assert gpus_of(fake)[2:] == [["GPU-a"]]
 
 
 async def test_one_whose_gpu_is_not_there_any_more_is_removed(next_one, fake):

@@ -100,3 +100,14 @@ def test_what_is_missing_of_an_instance_is_not_taken_of_another():
     ):
         found, _ = there.claim(replace(ORDER, instance=instance), "same")
         assert (found and found.instance) == expected
+
+
+def test_one_that_is_missing_belongs_to_those_that_are_left():
+    """In whichever order both are asked for."""
+    there = leftovers(left(1, endpoint="other"), left(2, instance="i-2_pre"))
+    for instance, expected in (("new_model", None), ("new_pre", "i-2_pre")):
+        found, _ = there.claim(replace(ORDER, instance=instance), "same")
+        assert (found and found.instance) == expected
+        assert there.bound_to("new") == "i-2"
+    there.claim(replace(ORDER, instance="other_model"), "same")
+    assert there.bound_to("other") == ""
