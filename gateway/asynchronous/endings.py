@@ -23,9 +23,11 @@ from partway.gateway.asynchronous.requests import (
     FailureCause,
 )
 from partway.gateway.clock import Clock
+from partway.gateway.plain_text import cut
 from partway.gateway.store.store import Record, Removal
 from partway.gateway.waiting import pause
 from partway.log_lines import LogLine
+from partway.protocol.limits import LOGGED_CHARACTERS
 
 log = logging.getLogger("partway.async")
 
@@ -105,8 +107,9 @@ class Endings:
 
     async def _say_failure(self, request: AsyncRequest, failure: AttemptFailed) -> None:
         line = "an asynchronous request has no answer"
+        reason = cut(failure.message, LOGGED_CHARACTERS)
         whose = {"request": request.id, "endpoint": request.endpoint}
-        log.warning(LogLine(line, **whose, cause=str(failure.cause), reason=failure.message))
+        log.warning(LogLine(line, **whose, cause=str(failure.cause), reason=reason))
         if not request.failure:
             return
         said = {

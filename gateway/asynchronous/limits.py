@@ -103,7 +103,10 @@ FAILURE_BYTES: Final = 64 * KIB
 #: Notices that wait to be delivered; each is tried so often, with these pauses, and has so long for
 #: its answer (SNS: three tries at once and more behind them, within an hour; 15 s).
 NOTICES: Final = 5000
-NOTICES_AT_ONCE: Final = 8
+#: … those of one topic, and how many it has sent at a time: one that does not answer holds up none
+#: but its own.
+NOTICES_OF_ONE: Final = NOTICES // 2
+NOTICES_AT_ONCE: Final = 2
 NOTICE_TRIES: Final = 5
 NOTICE_PAUSES: Final = (1.0, 5.0, 25.0, 125.0)
 NOTICE_TIMEOUT: Final = 15.0

@@ -10,8 +10,9 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Self
 
 import aiohttp
@@ -22,8 +23,14 @@ from partway.gateway.asynchronous.limits import (
     NOTICE_TRIES,
     NOTICES,
     NOTICES_AT_ONCE,
+    NOTICES_OF_ONE,
 )
-from partway.gateway.asynchronous.requests import AsyncAnswer, AsyncRequest, AttemptFailed
+from partway.gateway.asynchronous.requests import (
+    AsyncAnswer,
+    AsyncRequest,
+    AttemptFailed,
+    FailureCause,
+)
 from partway.gateway.clock import Clock
 from partway.gateway.waiting import pause, time_limit
 from partway.log_lines import LogLine
@@ -89,13 +96,33 @@ def notice_of(
         "eventName": "InferenceResult",
     }
     if isinstance(end, AttemptFailed):
-        message["failureReason"] = f"{end.cause}: {end.message}"
+        message["failureReason"] = f"{end.cause}: {_reason(end)}"
         if request.failure:
             message["responseParameters"] = {"outputLocation": request.failure}
     else:
         answered = {"contentType": end.content_type, "outputLocation": request.output}
         message["responseParameters"] = {key: value for key, value in answered.items() if value}
     return Notice(request.id, topic, json.dumps(message), now)
+
+
+def _reason(failure: AttemptFailed) -> str:
+    """Why there is no answer; what a container says of it may be of the payload."""
+    if failure.cause is FailureCause.MODEL:
+        return f"the container answered with status {failure.members.get('OriginalStatusCode', 0)}"
+    return failure.message
+
+
+@dataclass(slots=True)
+class _Topic:
+    """What is on its way to one topic.
+
+    Attributes:
+        waiting: notices that have come to no end.
+        turns: to be sent.
+    """
+
+    waiting: int = 0
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(NOTICES_AT_ONCE))
 
 
 class Notices:
@@ -116,18 +143,24 @@ class Notices:
         self._webhooks = webhooks
         self._clock = clock
         self._on_over = on_over
-        self._turns = asyncio.Semaphore(NOTICES_AT_ONCE)
+        self._topics = {topic: _Topic() for topic in webhooks}
         self._tasks: set[asyncio.Task[None]] = set()
         self._client: aiohttp.ClientSession | None = None
 
     def add(self, notice: Notice) -> None:
         """Deliver a notice; where too many wait it is given up."""
-        if len(self._tasks) >= NOTICES:
-            self._given_up(notice, f"{NOTICES} notices wait already")
+        topic = self._topics.get(notice.topic)
+        if topic is None:
+            self._given_up(notice, "no webhook is set for the topic ([api.topics])")
             return
-        task = asyncio.create_task(self._deliver(notice), name="notice of a request's end")
+        if len(self._tasks) >= NOTICES or topic.waiting >= NOTICES_OF_ONE:
+            words = f"{len(self._tasks)} notices wait already, {topic.waiting} of them for it"
+            self._given_up(notice, words)
+            return
+        topic.waiting += 1
+        task = asyncio.create_task(self._deliver(notice, topic), name="notice of a request's end")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._over, topic))
 
     async def aclose(self) -> None:
         """Deliver nothing more; what is left stays written down."""
@@ -139,16 +172,17 @@ class Notices:
         if self._client is not None:
             await self._client.close()
 
-    async def _deliver(self, notice: Notice) -> None:
-        url = self._webhooks.get(notice.topic)
-        if url is None:
-            self._given_up(notice, "no webhook is set for the topic ([api.topics])")
-            return
+    def _over(self, topic: _Topic, task: asyncio.Task[None]) -> None:
+        topic.waiting -= 1
+        self._tasks.discard(task)
+
+    async def _deliver(self, notice: Notice, topic: _Topic) -> None:
+        url = self._webhooks[notice.topic]
         why = ""
         for number in range(NOTICE_TRIES):
             if number:
                 await pause(self._clock, NOTICE_PAUSES[number - 1])
-            async with self._turns:
+            async with topic.turns:
                 why = await self._post(url, notice)
             if not why:
                 self._on_over(notice, True)

@@ -1,6 +1,7 @@
-"""Lines of the log that one address makes again and again: a few are written, the rest counted.
+"""Lines of the log that come again and again: a few are written, the rest counted.
 
 A request of 17 bytes would be a line of 250. Of each kind, by address, event, error and endpoint,
+or without an address where nobody waits for the answer,
 the first lines of a time are written whole, and at its end one line has the number of the others.
 The metrics count every request.
 """
@@ -19,10 +20,13 @@ from partway.log_lines import LogLine, Value
 #: Loggers whose lines on connections and requests say whose they are, as ``peer``.
 _LOGGERS: Final = ("partway.gateway", "partway.http1", "partway.http2", "partway.listener")
 
+#: One whose lines are of requests that nobody waits for: they have no address.
+_WITHOUT_PEERS: Final = "partway.async"
+
 #: The event of the line that has the number of the others.
 _MORE: Final = "more of the same"
 
-#: Logger, event, address, error and endpoint.
+#: Logger, event, address (empty where lines have none), error and endpoint.
 _Kind = tuple[str, str, Value, Value, Value]
 
 
@@ -57,7 +61,7 @@ class RepeatedLines(logging.Filter):
 
     def open(self) -> None:
         """Look at all lines from here on."""
-        for name in _LOGGERS:
+        for name in (*_LOGGERS, _WITHOUT_PEERS):
             logging.getLogger(name).addFilter(self)
 
     def close(self) -> None:
@@ -66,19 +70,21 @@ class RepeatedLines(logging.Filter):
             if seen.timer is not None:
                 seen.timer.cancel()
                 self._tell(kind)
-        for name in _LOGGERS:
+        for name in (*_LOGGERS, _WITHOUT_PEERS):
             logging.getLogger(name).removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a line is written."""
         line = record.msg
-        if not isinstance(line, LogLine) or line.event == _MORE or not line.fields.get("peer"):
+        if not isinstance(line, LogLine) or line.event == _MORE:
             return True
         fields = line.fields
-        peer = peer_of(str(fields["peer"]))  # an IPv6 site may choose half of its addresses
-        kind: _Kind = (
-            record.name, line.event, peer, fields.get("error"), fields.get("endpoint")
-        )  # fmt: skip
+        peer = str(fields.get("peer") or "")
+        if not peer and record.name != _WITHOUT_PEERS:
+            return True
+        peer = peer and peer_of(peer)  # an IPv6 site may choose half of its addresses
+        error = fields.get("error", fields.get("cause"))
+        kind: _Kind = (record.name, line.event, peer, error, fields.get("endpoint"))
         now = self._clock.time()
         seen = self._seen.get(kind)
         if seen is None or (now >= seen.until and seen.timer is None):
@@ -115,7 +121,7 @@ class RepeatedLines(logging.Filter):
         name, event, peer, error, endpoint = kind
         more = LogLine(
             _MORE,
-            peer="others" if peer is None else peer,
+            **({} if peer == "" else {"peer": "others" if peer is None else peer}),
             line=event,
             **({} if error is None else {"error": error}),
             **({} if endpoint is None else {"endpoint": endpoint}),

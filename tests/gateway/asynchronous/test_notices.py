@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from partway.gateway.asynchronous import notices as module
-from partway.gateway.asynchronous.limits import NOTICE_PAUSES, NOTICE_TRIES
+from partway.gateway.asynchronous.limits import NOTICE_PAUSES, NOTICE_TRIES, NOTICES_AT_ONCE
 from partway.gateway.asynchronous.notices import Notice, Notices, notice_of
 from partway.gateway.asynchronous.requests import AsyncAnswer, AttemptFailed, FailureCause
 from partway.gateway.clock import LoopClock
@@ -30,8 +30,13 @@ class Hook:
         self.statuses = []
         self.over = []
         self.url = ""
+        self.silent = 0
+        self.may_speak = asyncio.Event()
 
     async def answer(self, request):
+        if request.path == "/silent":
+            self.silent += 1
+            await self.may_speak.wait()
         self.heard.append((request.path, dict(request.headers), await request.json()))
         status = self.statuses.pop(0) if self.statuses else 200
         return web.Response(status=status, headers={"Location": "/elsewhere"})
@@ -46,11 +51,16 @@ async def hooked():
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     hook.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
-    notices = Notices({TOPIC: hook.url}, LoopClock(), lambda *over: hook.over.append(over))
+    webhooks = {
+        TOPIC: hook.url,
+        "arn:aws:sns:us-east-1:000000000000:silent": hook.url.replace("/hook", "/silent"),
+    }
+    notices = Notices(webhooks, LoopClock(), lambda *over: hook.over.append(over))
     try:
         yield hook, notices
     finally:
         await notices.aclose()
+        hook.may_speak.set()
         await runner.cleanup()
 
 
@@ -119,6 +129,19 @@ async def test_a_topic_without_a_webhook_and_one_notice_too_many(monkeypatch):
         assert not hook.heard
 
 
+async def test_a_webhook_that_is_silent_holds_up_no_other_topic(monkeypatch):
+    monkeypatch.setattr(module, "NOTICES_OF_ONE", 20)
+    async with hooked() as (hook, notices):
+        silent = "arn:aws:sns:us-east-1:000000000000:silent"
+        for _ in range(21):
+            notices.add(a_notice(silent))
+        await eventually(lambda: hook.silent == NOTICES_AT_ONCE)
+        assert [(each.topic, delivered) for each, delivered in hook.over] == [(silent, False)]
+        notices.add(notice := a_notice())
+        await eventually(lambda: hook.over[1:] == [(notice, True)])
+        assert hook.silent == NOTICES_AT_ONCE
+
+
 async def test_what_waits_when_the_gateway_stops_is_neither():
     async with hooked() as (hook, notices):
         hook.statuses = [500]
@@ -149,9 +172,15 @@ def test_what_is_said_of_an_answer_and_of_a_failure():
         "eventSource": "aws:sagemaker",
         "eventName": "InferenceResult",
     }  # fmt: skip
-    failure = AttemptFailed(FailureCause.MODEL, "it said no")
+    members = {"OriginalStatusCode": 500, "OriginalMessage": "of the payload"}
+    failure = AttemptFailed(FailureCause.MODEL, 'with message "of the payload"', members=members)
     assert notice_of(request, failure, "eu-west-1", 2.0) is None
     found = notice_of(a_request(on_failure=TOPIC), failure, "eu-west-1", 2.0)
     assert found is not None
     said = json.loads(found.message)
-    assert (said["invocationStatus"], said["failureReason"]) == ("Failed", "ModelError: it said no")
+    words = "ModelError: the container answered with status 500"
+    assert (said["invocationStatus"], said["failureReason"]) == ("Failed", words)
+    failure = AttemptFailed(FailureCause.EXPIRED, "It waited.")
+    found = notice_of(a_request(on_failure=TOPIC), failure, "eu-west-1", 2.0)
+    assert found is not None
+    assert json.loads(found.message)["failureReason"] == "RequestExpired: It waited."

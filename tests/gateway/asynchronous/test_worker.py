@@ -38,6 +38,7 @@ from partway.gateway.asynchronous.worker import AsyncWorker, NotWritten
 from partway.gateway.store.memory import MemoryStore
 from partway.gateway.store.store import StoreError
 from partway.protocol.errors import ServiceUnavailable
+from partway.protocol.limits import LOGGED_CHARACTERS
 from tests.gateway.asynchronous.a_request import a_request
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock
@@ -280,6 +281,16 @@ async def test_an_answer_that_waits_for_its_turn_has_not_been_put_and_waits_on(w
         await worked.pass_time(PUT_TURN_INTERVAL)
     await worked.has_ended()
     assert worked.places.has == {request.output: b"answer"}
+
+
+async def test_the_log_has_no_more_than_the_beginning_of_what_a_container_says(worked, caplog):
+    said = "of the payload " * 100
+    worked.tried.fails = [AttemptFailed(FailureCause.MODEL, said)]
+    await worked.worker.accept(request := a_request(), b"body")
+    await worked.has_ended()
+    (line,) = [record.msg for record in caplog.records if record.name == "partway.async"]
+    assert len(line.fields["reason"]) == LOGGED_CHARACTERS
+    assert json.loads(worked.places.has[request.failure])["Message"] == said
 
 
 async def test_a_failure_that_cannot_be_put_ends_all_the_same(worked):

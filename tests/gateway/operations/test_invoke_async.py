@@ -199,7 +199,8 @@ async def test_a_webhook_hears_of_it_and_of_what_was_left_by_another_gateway(
         by_status = {each.get("invocationStatus"): each for each in said}
         place = by_status["Completed"]["responseParameters"]["outputLocation"]
         assert place == answer["OutputLocation"]
-        assert by_status["Failed"]["failureReason"].startswith("ModelError: Received client error")
+        words = "ModelError: the container answered with status 400"
+        assert by_status["Failed"]["failureReason"] == words
         while await asked.store.records(NOTICE):  # noqa: ASYNC110 (nothing tells of it)
             await asyncio.sleep(0.01)
 

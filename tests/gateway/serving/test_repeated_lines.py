@@ -51,6 +51,20 @@ def test_a_flood_of_refusals_is_a_few_lines_and_their_number(repeated, clock, ca
     assert sum(len(form(record)) for record in caplog.records) < 4000
 
 
+def test_what_nobody_waits_for_is_told_apart_by_endpoint(repeated, clock, caplog):
+    of_async = logging.getLogger("partway.async")
+    for number in range(30):
+        for endpoint in ("a", "b") if number < 2 else ("a",):
+            whose = {"request": str(number), "endpoint": endpoint}
+            of_async.warning(LogLine("has no answer", **whose, cause="ModelError"))
+    written = [record.msg.fields["endpoint"] for record in caplog.records]
+    assert (written.count("a"), written.count("b")) == (REPEATED_LINES, 2)
+    clock.advance(REPEATED_SECONDS)
+    assert caplog.records[-1].getMessage() == (
+        'more of the same line="has no answer" error=ModelError endpoint=a lines=20 seconds=10.0'
+    )
+
+
 def test_an_ipv6_site_is_one_address(repeated, caplog):
     for number in range(100):
         log.info(refused(peer=f"2001:db8::{number:x}"))
