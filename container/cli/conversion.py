@@ -26,6 +26,8 @@ from partway.protocol.media import (
     UnsupportedMedia,
     format_of,
 )
+from partway.protocol.media.batches import Numbers
+from partway.protocol.media.encoding import NoPlaceBeside, NoPlaceForLabels, WidthChanged
 
 #: Seconds between two looks at how far it is.
 _SHOWN_EVERY: Final = 0.2
@@ -42,15 +44,17 @@ def convert(options: argparse.Namespace) -> None:
     except UnsupportedMedia as error:
         raise CommandError(f"--to {options.to}: {error}") from None
     with opened(options) as source, _output(options.output) as target:
+        if encoder.one_width and source.grows_wider and source.can_be_read_again:
+            source.begin_again(max(batch.width for batch in _batches(source, options)))
         progress = _Progress(sys.stderr)
-        for batch in _batches(source):
-            target.write(_encoded(encoder, _as_asked(batch, options), source))
+        for batch in _batches(source, options):
+            target.write(_encoded(encoder, batch, options))
             progress.add(len(batch))
         target.write(encoder.finish())
         progress.finish()
 
 
-def _batches(source: RecordFile) -> Iterator[Batch]:
+def _batches(source: RecordFile, options: argparse.Namespace) -> Iterator[Batch]:
     decoder = source.decoder()
     try:
         for chunk in source.chunks():
@@ -60,31 +64,61 @@ def _batches(source: RecordFile) -> Iterator[Batch]:
         raise CommandError(
             f"{source.name} is not {source.content_type}: {fault.reason}", status=1
         ) from None
+    if decoder.configuration is not None and not options.drop_beside:
+        raise CommandError(
+            f"{source.name} has a configuration beside its records, which is not written: "
+            "--drop-beside leaves it out",
+            status=1,
+        )
 
 
 def _as_asked(batch: Batch, options: argparse.Namespace) -> Batch:
     if options.drop_labels:
         batch = replace(batch, labels=None)
+    if options.drop_beside:
+        batch = replace(batch, uid=None, metadata=None, configurations=None)
     if options.float32:
         features = batch.features
-        # What is more than float32 has becomes infinite, and text has no word for that.
-        with np.errstate(over="ignore"):
-            if isinstance(features, SparseRows):
-                features = replace(features, values=features.values.astype(np.float32))
-            else:
-                features = features.astype(np.float32)
+        if isinstance(features, SparseRows):
+            features = replace(features, values=_as_float32(features.values, batch))
+        else:
+            features = _as_float32(features, batch)
         batch = replace(batch, features=features)
     return batch
 
 
-def _encoded(encoder: RecordEncoder, batch: Batch, source: RecordFile) -> bytes:
+def _as_float32(numbers: Numbers, batch: Batch) -> Numbers:
+    """The nearest float32; what is infinite before stays so, nothing else becomes it.
+
+    Raises:
+        CannotWrite: a number is beyond what float32 has.
+    """
+    with np.errstate(over="ignore"):
+        narrow = numbers.astype(np.float32)
+    lost = np.isinf(narrow) & np.isfinite(numbers)
+    if lost.any():
+        row, column = batch.place_of(int(lost.argmax()))
+        raise CannotWrite(
+            f"feature {column} is beyond what float32 has: leave --float32 away",
+            record=batch.first + row,
+        )
+    return narrow
+
+
+def _encoded(encoder: RecordEncoder, batch: Batch, options: argparse.Namespace) -> bytes:
     try:
-        return encoder.encode(batch)
+        return encoder.encode(_as_asked(batch, options))
     except CannotWrite as error:
-        hint = ": --drop-labels leaves them out" if "labels" in str(error) else ""
-        raise CommandError(
-            f"{source.name}, from record {batch.first} on: {error}{hint}", status=1
-        ) from None
+        place = "" if error.record is not None else f", from record {batch.first} on"
+        raise CommandError(f"{options.file}{place}: {error}{_hint(error)}", status=1) from None
+
+
+def _hint(error: CannotWrite) -> str:
+    if isinstance(error, WidthChanged):
+        return ": say with --width how many there are"
+    if isinstance(error, NoPlaceBeside):
+        return ": --drop-beside leaves it out"
+    return ": --drop-labels leaves them out" if isinstance(error, NoPlaceForLabels) else ""
 
 
 @contextmanager

@@ -42,6 +42,11 @@ def add_to(commands: Commands) -> None:
         "--drop-labels", action="store_true", help="write features without their labels"
     )
     parser.add_argument(
+        "--drop-beside",
+        action="store_true",
+        help="write records without their uid, metadata and configuration",
+    )
+    parser.add_argument(
         "--float32", action="store_true", help="write numbers as float32, as AWS's algorithms do"
     )
     parser.set_defaults(run=run)

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import IO, Final
 
 from partway.container.cli.errors import CommandError
@@ -18,6 +19,7 @@ from partway.protocol.media import (
     decoder_for,
 )
 from partway.protocol.media.guessing import LOOKED_AT, type_by_content, type_by_name
+from partway.protocol.media.libsvm import LibsvmDecoder
 
 #: Read at a time.
 _CHUNK: Final = 256 * KIB
@@ -26,7 +28,7 @@ STANDARD_INPUT: Final = "-"
 
 
 class RecordFile:
-    """A file that is read once, from its beginning.
+    """A file that is read from its beginning, once unless it is begun again.
 
     Args:
         file: the open file.
@@ -43,6 +45,8 @@ class RecordFile:
     def __init__(self, file: IO[bytes], options: argparse.Namespace) -> None:
         self.name: str = options.file
         self._file = file
+        #: Where it began, where it can be read again.
+        self._start = file.tell() if file.seekable() else None
         self._beginning = file.read(LOOKED_AT)
         self.content_type: str = options.from_type or self._guessed()
         self._wanted = _wanted(options)
@@ -52,6 +56,27 @@ class RecordFile:
         yield self._beginning
         while chunk := self._file.read(_CHUNK):
             yield chunk
+
+    def begin_again(self, width: int) -> None:
+        """Go back to the beginning of a file that can be read again.
+
+        Args:
+            width: how wide records are, as they have been found to be.
+        """
+        assert self._start is not None, "it can be read again"
+        self._file.seek(self._start)
+        self._beginning = self._file.read(LOOKED_AT)
+        self._wanted = replace(self._wanted, width=width)
+
+    @property
+    def grows_wider(self) -> bool:
+        """Whether records may be wider the further the file is read."""
+        return self._wanted.width is None and isinstance(self.decoder(), LibsvmDecoder)
+
+    @property
+    def can_be_read_again(self) -> bool:
+        """Whether the file can be read from its beginning once more; a pipe cannot."""
+        return self._start is not None
 
     def decoder(self) -> RecordDecoder:
         """What reads it.

@@ -109,6 +109,18 @@ class Batch:
             return self.features.dense(start, stop)
         return self.features[start:stop]
 
+    def place_of(self, number: int) -> tuple[int, int]:
+        """The row and the column of a number, as it is counted among those of the features.
+
+        Args:
+            number: counted row by row; of sparse rows among the values alone.
+        """
+        if isinstance(self.features, SparseRows):
+            rows = self.features
+            row = int(np.searchsorted(rows.starts, number, "right")) - 1
+            return row, int(rows.keys[number])
+        return divmod(number, self.width)
+
     def sparse(self) -> SparseRows:
         """The features as sparse rows; of records that are dense every number is kept."""
         return self.features if isinstance(self.features, SparseRows) else as_sparse(self.features)

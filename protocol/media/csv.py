@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 
 from partway.protocol.media.batches import Batch
 from partway.protocol.media.decoding import Tabular
-from partway.protocol.media.encoding import ROWS_AT_ONCE, RecordEncoder, check_finite
+from partway.protocol.media.encoding import (
+    ROWS_AT_ONCE,
+    RecordEncoder,
+    check_beside,
+    check_finite,
+)
 from partway.protocol.media.faults import Malformed
 from partway.protocol.media.lines import LineDecoder
 from partway.protocol.media.number_text import comma_separated, json_rows, number, number_lines
@@ -43,6 +48,7 @@ class CsvDecoder(LineDecoder):
     def _one_by_one(self, lines: list[bytes], first: int) -> NDArray[np.float64]:
         """Read lines that programs do not write so, or find which one is at fault."""
         rows = []
+        size = self._label_size
         for offset, each in enumerate(lines):
             record, line = self.records + offset, first + offset
             self._refuse_empty(each, record, line)
@@ -51,7 +57,7 @@ class CsvDecoder(LineDecoder):
             row = comma_separated(each)
             if row is None:
                 row = self._cells(each.split(b","), record, line)
-                self._check_finite(row[self._label_size :], None, record, line)
+                self._check_finite(row[size:], None, record, line, labels=row[:size])
             rows.append(row)
         return np.stack(rows)
 
@@ -89,6 +95,7 @@ class CsvEncoder(RecordEncoder):
     """Writes labels, if there are any, then features; sparse records are filled up with zeros."""
 
     def pieces(self, batch: Batch) -> Iterator[bytes]:
+        check_beside(batch, "text/csv")
         check_finite(batch)
         for start in range(0, len(batch), ROWS_AT_ONCE):
             rows = batch.dense(start, start + ROWS_AT_ONCE)

@@ -123,7 +123,7 @@ class RecordDecoder(ABC):
         self.records += len(batch)
         features = batch.features
         numbers = features.values if isinstance(features, SparseRows) else features
-        if self.wanted.finite and not _is_finite(numbers):
+        if self.wanted.finite and not (_is_finite(numbers) and _is_finite(batch.labels)):
             self._refuse_infinite(batch)
         if not self.wanted.sparse and isinstance(features, SparseRows):
             self._filled += len(batch) * features.width
@@ -140,28 +140,35 @@ class RecordDecoder(ABC):
         keys: NDArray[np.int64] | None,
         record: int,
         line: int | None = None,
+        *,
+        labels: Numbers | None,
     ) -> None:
         """See that the numbers of a record that is read by itself are what is wanted."""
-        if self.wanted.finite and not _is_finite(values):
+        if not self.wanted.finite:
+            return
+        if not _is_finite(values):
             place = int(np.isfinite(values).argmin())
-            raise Malformed(
-                f"feature {place if keys is None else keys[place]} {_MUST_BE_FINITE}",
-                record=record,
-                line=line,
-            )
+            what = f"feature {place if keys is None else keys[place]}"
+        elif labels is not None and not _is_finite(labels):
+            what = f"label {int(np.isfinite(labels).argmin())}"
+        else:
+            return
+        raise Malformed(f"{what} {_MUST_BE_FINITE}", record=record, line=line)
 
     def _refuse_infinite(self, batch: Batch) -> None:
         for row in range(len(batch)):
+            number = batch.first + row
+            labels = None if batch.labels is None else batch.labels[row]
             if isinstance(batch.features, SparseRows):
                 one = batch.features.rows(row, row + 1)
-                self._check_finite(one.values, one.keys, batch.first + row)
+                self._check_finite(one.values, one.keys, number, labels=labels)
             else:
-                self._check_finite(batch.features[row], None, batch.first + row)
+                self._check_finite(batch.features[row], None, number, labels=labels)
 
     def _check_some(self) -> None:
         if not self.records:
             raise Malformed("the body has no record")
 
 
-def _is_finite(numbers: Numbers) -> bool:
-    return numbers.dtype.kind != "f" or bool(np.isfinite(numbers).all())
+def _is_finite(numbers: Numbers | None) -> bool:
+    return numbers is None or numbers.dtype.kind != "f" or bool(np.isfinite(numbers).all())

@@ -5,29 +5,68 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
-from partway.protocol.media.batches import Batch, SparseRows
+from partway.protocol.media.batches import Batch, Numbers, SparseRows
 
 #: Rows that are written in one call of a library: a millisecond's work, that stays in a cache.
 ROWS_AT_ONCE: Final = 256
 
+_MUST_BE_FINITE: Final = "is NaN or infinite; to be written as text it must be finite"
+
 
 class CannotWrite(ValueError):
-    """Records that a format has no place for, or no words."""
+    """Records that a format has no place for, or no words.
+
+    Args:
+        reason: what the records have that cannot be written.
+        record: the number of the record that is to blame, from 0; None where all are.
+
+    Attributes:
+        record: the same.
+    """
+
+    def __init__(self, reason: str, *, record: int | None = None) -> None:
+        super().__init__(reason if record is None else f"record {record}: {reason}")
+        self.record = record
+
+
+class NoPlaceForLabels(CannotWrite):
+    """Records with labels, in a format that has no place for so many."""
+
+
+class NoPlaceBeside(CannotWrite):
+    """Records with something beside their numbers, in a format that has numbers alone."""
+
+
+class WidthChanged(CannotWrite):
+    """Records that are not as wide as those before them in a format whose records all are."""
 
 
 class RecordEncoder(ABC):
     """Batches of one body, one after the other → its bytes; each takes one that has a record."""
+
+    #: Whether all records of a body are as wide as its first one.
+    one_width: ClassVar[bool] = True
+    _width: int | None = None
 
     def encode(self, batch: Batch) -> bytes:
         """The bytes of these records.
 
         Raises:
             CannotWrite: the format has no place for something that the records have.
+            WidthChanged: they are not as wide as those before.
         """
+        if self._width is None:
+            self._width = batch.width
+        if self.one_width and batch.width != self._width:
+            raise WidthChanged(
+                f"the record has {batch.width} features; it must have {self._width}, as record 0 "
+                "has",
+                record=batch.first,
+            )
         return put_together(self.pieces(batch))
 
     @abstractmethod
@@ -62,7 +101,29 @@ def check_labels(batch: Batch, most: int, media_type: str) -> None:
     found = 0 if batch.labels is None else batch.labels.shape[1]
     if found > most:
         places = f"for {most}" if most else "for none"
-        raise CannotWrite(f"the records have {found} labels; {media_type} has a place {places}")
+        raise NoPlaceForLabels(
+            f"the records have {found} labels; {media_type} has a place {places}"
+        )
+
+
+def check_beside(batch: Batch, media_type: str) -> None:
+    """See that records have nothing but numbers, where a format has no place for anything else.
+
+    Raises:
+        CannotWrite: one has a uid, metadata or a configuration.
+    """
+    beside = {
+        "a uid": batch.uid,
+        "metadata": batch.metadata,
+        "a configuration": batch.configurations,
+    }
+    for what, values in beside.items():
+        for row, value in enumerate(values or ()):
+            if value is not None:
+                raise NoPlaceBeside(
+                    f"the record has {what}; {media_type} has no place for that",
+                    record=batch.first + row,
+                )
 
 
 def check_finite(batch: Batch) -> None:
@@ -72,6 +133,19 @@ def check_finite(batch: Batch) -> None:
         CannotWrite: a number is NaN or infinite.
     """
     features = batch.features
-    numbers = features.values if isinstance(features, SparseRows) else features
-    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-        raise CannotWrite("a feature is NaN or infinite; to be written as text it must be finite")
+    place = _not_finite(features.values if isinstance(features, SparseRows) else features)
+    if place is not None:
+        row, column = batch.place_of(place)
+        raise CannotWrite(f"feature {column} {_MUST_BE_FINITE}", record=batch.first + row)
+    place = None if batch.labels is None else _not_finite(batch.labels)
+    if place is not None and batch.labels is not None:
+        row, column = divmod(place, batch.labels.shape[1])
+        raise CannotWrite(f"label {column} {_MUST_BE_FINITE}", record=batch.first + row)
+
+
+def _not_finite(numbers: Numbers) -> int | None:
+    """Where the first number is, counted row by row, that is NaN or infinite."""
+    if numbers.dtype.kind != "f":
+        return None
+    finite = np.isfinite(numbers)
+    return None if finite.all() else int(finite.argmin())

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from partway.protocol.limits import MAX_WIDTH
 from partway.protocol.media.batches import Batch, BatchBuilder, SparseRows
 from partway.protocol.media.decoding import Tabular
-from partway.protocol.media.encoding import RecordEncoder, check_finite, check_labels
+from partway.protocol.media.encoding import (
+    RecordEncoder,
+    check_beside,
+    check_finite,
+    check_labels,
+)
 from partway.protocol.media.faults import Malformed, UnsupportedMedia
 from partway.protocol.media.lines import LineDecoder
 from partway.protocol.media.number_text import comma_separated, json_text, number
@@ -99,8 +104,8 @@ class LibsvmDecoder(LineDecoder):
                 label, keys, values = self._line(text)
             except ValueError as error:
                 raise Malformed(str(error), record=record, line=line) from None
-            self._check_finite(values, keys, record, line)
             labels = None if label is None else np.array([label])
+            self._check_finite(values, keys, record, line, labels=labels)
             builder.add(values, keys, labels=labels)
         all_keys = np.concatenate([each for each in builder.keys if each is not None])
         return builder.built(self._wide_enough(all_keys), self.records)
@@ -143,8 +148,11 @@ class LibsvmDecoder(LineDecoder):
 class LibsvmEncoder(RecordEncoder):
     """Writes lines with a label first; records that have none get 0, as scikit-learn reads them."""
 
+    one_width = False
+
     def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 1, "text/libsvm")
+        check_beside(batch, "text/libsvm")
         check_finite(batch)
         labels = np.zeros((len(batch), 1)) if batch.labels is None else batch.labels
         rows = batch.sparse()

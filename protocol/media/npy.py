@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 from partway.protocol.limits import KIB, MAX_RECORD_BYTES
 from partway.protocol.media.batches import Batch, Numbers
 from partway.protocol.media.decoding import RecordDecoder, Tabular
-from partway.protocol.media.encoding import RecordEncoder, check_labels
+from partway.protocol.media.encoding import RecordEncoder, check_beside, check_labels
 from partway.protocol.media.faults import Malformed, OverLimit
 
 _VERSIONS: Final = {(1, 0), (2, 0)}
@@ -177,6 +177,7 @@ class NpyEncoder(RecordEncoder):
 
     def pieces(self, batch: Batch) -> Iterator[bytes]:
         check_labels(batch, 0, "application/x-npy")
+        check_beside(batch, "application/x-npy")
         self._rows.append(batch.dense())
         yield from ()
 

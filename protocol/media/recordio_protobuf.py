@@ -92,7 +92,7 @@ class RecordIODecoder(RecordDecoder):
         row = record.row
         self._check_width(row.width, number)
         self._check_labels(record.labels, number)
-        self._check_finite(row.values, row.keys, number)
+        self._check_finite(row.values, row.keys, number, labels=record.labels)
         if row.keys is None:
             self._learn(payload, row.values, record.labels)
         builder.add(

@@ -65,7 +65,7 @@ def test_more_records_than_a_request_may_have(
     ("text", "arguments", "status", "error"),
     [
         ("1,2\n3\n", [], 1, "record 1 (line 2): the line has 1 columns"),
-        ("1,nan\n", [], 1, "from record 0 on: a feature is NaN or infinite"),
+        ("1,nan\n", [], 1, "rows: record 0: feature 1 is NaN or infinite"),
         ("1,2\n", ["--from", "text/csv; label_size=1"], 1, "has a place for none: --drop-labels"),
         ("1,2\n", ["--from", "image/png"], 2, "--from image/png: the body's type must be one of"),
         ("\0", [], 2, "rows does not look like records of any type: name it with --from"),
@@ -83,6 +83,87 @@ def test_what_cannot_be_done(
     assert main(["convert", *to_json, *arguments, str(path)]) == status
     assert error in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == ["rows"]
+
+
+class Pipe(io.BytesIO):
+    def seekable(self) -> bool:
+        return False
+
+
+#: Lines of LibSVM in several pieces; only the last record has a feature 9.
+GROWING = b"1 0:1 5:2\n" * 20_000 + b"1 9:1\n"
+
+
+@pytest.mark.parametrize("to", ["application/x-npy", "application/x-recordio-protobuf", "text/csv"])
+def test_libsvm_that_grows_wider_is_read_twice(tmp_path: Path, to: str) -> None:
+    source, target = tmp_path / "a.svm", tmp_path / "target"
+    source.write_bytes(GROWING)
+    assert main(["convert", "--drop-labels", "--to", to, str(source), "-o", str(target)]) == 0
+    features = decode(target.read_bytes(), to, Tabular(width=10)).features
+    assert features.shape == (20_001, 10)
+    assert features[-1].tolist() == [0] * 9 + [1]
+    assert features.sum() == 60_001
+
+
+def test_a_pipe_that_grows_wider_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "target"
+    command = ["convert", "--from", "text/libsvm", "--drop-labels", "-", "-o", str(target), "--to"]
+    for to in set(RECORD_TYPES) - {"text/libsvm"}:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Pipe(GROWING)))
+        assert main([*command, to]) == 1
+        error = capsys.readouterr().err
+        assert "the record has 10 features; it must have 6, as record 0 has: say with --w" in error
+        assert not target.exists()
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Pipe(GROWING)))
+        assert main([*command, to, "--width", "10"]) == 0
+        target.unlink()
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Pipe(GROWING)))
+    assert main([*command, "text/libsvm"]) == 0
+
+
+def test_a_label_that_text_has_no_word_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows"
+    path.write_text("1,2\nnan,3\n")
+    for to in ("text/csv", "text/libsvm"):
+        assert main(["convert", "--from", "text/csv; label_size=1", "--to", to, str(path)]) == 1
+        assert "rows: record 1: label 0 is NaN or infinite" in capsys.readouterr().err
+
+
+def test_what_is_beside_the_numbers_is_dropped_when_that_is_said(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = tmp_path / "rows"
+    command = ["convert", "--to", "text/csv", str(path)]
+    for member, name in (("uid", "a uid"), ("metadata", "metadata")):
+        path.write_text(f'{{"features": [1]}}\n{{"features": [2], "{member}": "a"}}\n')
+        assert main(command) == 1
+        error = f"record 1: the record has {name}; text/csv has no place for that: --drop-beside"
+        assert error in capsysbinary.readouterr().err.decode()
+        assert main([*command, "--drop-beside"]) == 0
+        assert capsysbinary.readouterr().out == b"1.0\n2.0\n"
+    path.write_text('{"instances": [{"features": [1]}], "configuration": {"a": 1}}')
+    assert main(command) == 1
+    assert b"has a configuration beside its records" in capsysbinary.readouterr().err
+    assert main([*command, "--drop-beside"]) == 0
+
+
+@pytest.mark.parametrize("text", ["1,2\n3,1e300\n", "0 0:1\n0 1:-1e39\n"])
+def test_what_float32_does_not_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    path, target = tmp_path / "rows", tmp_path / "target"
+    path.write_text(text)
+    recordio = ["--to", "application/x-recordio-protobuf", "-o", str(target)]
+    assert main(["convert", "--float32", *recordio, str(path)]) == 1
+    error = "record 1: feature 1 is beyond what float32 has: leave --float32 away"
+    assert error in capsys.readouterr().err
+    assert not target.exists()
+    path.write_text("1,inf\n")
+    assert main(["convert", "--float32", *recordio, str(path)]) == 0
 
 
 def test_files_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from partway.protocol.media import (
     decode,
     decoder_for,
     encode,
+    format_of,
 )
 from partway.protocol.media.recordio import framed
 from tests.protocol.media.cases import SPARSE, read, refused, taken
@@ -192,8 +193,41 @@ def test_what_a_format_has_no_place_for():
     with pytest.raises(CannotWrite, match="has a place for 1"):
         encode(batch, "text/libsvm")
     for media_type in TEXT:
-        with pytest.raises(CannotWrite, match="must be finite"):
+        with pytest.raises(CannotWrite, match=r"record 0: feature 0 is NaN .* must be finite"):
             encode(Batch(np.array([[np.nan]])), media_type)
+    for media_type in ("text/csv", "text/libsvm"):
+        with pytest.raises(CannotWrite, match="record 1: label 0 is NaN or infinite"):
+            encode(Batch(np.ones((2, 3)), np.array([[1], [np.inf]])), media_type)
+    for media_type in ("text/csv", "text/libsvm", "application/x-npy"):
+        with pytest.raises(CannotWrite, match=f"record 1: .* a uid; {media_type} has no place"):
+            encode(Batch(np.ones((2, 3)), uid=[None, "a"]), media_type)
+
+
+def test_which_number_of_a_sparse_record_is_not_finite():
+    rows = SparseRows(np.array([1, np.nan]), np.array([4, 2]), np.array([0, 0, 1, 2]), 5)
+    with pytest.raises(CannotWrite, match="record 9: feature 2 is NaN"):
+        encode(Batch(rows, first=7), "text/csv")
+
+
+@pytest.mark.parametrize("media_type", sorted(set(RECORD_TYPES) - {"text/libsvm"}))
+def test_all_records_of_a_body_are_as_wide_as_its_first(media_type):
+    encoder = format_of(media_type).encoder()
+    encoder.encode(Batch(np.ones((2, 3))))
+    with pytest.raises(CannotWrite, match="record 2: the record has 4 features; it must have 3"):
+        encoder.encode(Batch(np.ones((1, 4)), first=2))
+
+
+def test_labels_are_finite_where_features_are():
+    bad = Batch(np.ones((2, 1), np.float32), np.array([[1], [np.nan]], np.float32))
+    recordio = "application/x-recordio-protobuf"
+    body = encode(bad, recordio)
+    reason = "record 1: label 0 is NaN or infinite; it must be a finite number"
+    assert refused(body, recordio) == reason
+    assert refused(b"1,1\n1,nan,", "text/csv; label_size=1").startswith("record 1 (line 2)")
+    reason = "record 1 (line 2): label 0 is NaN or infinite; it must be a finite number"
+    assert refused(b"1,1\nnan,1\n", "text/csv; label_size=1") == reason
+    assert refused(b"1 0:1\nnan 0:1\n", "text/libsvm") == reason
+    assert np.isnan(read(body, recordio, Tabular(finite=False)).labels[1, 0])
 
 
 def test_how_many_records_there_may_be():
