@@ -23,6 +23,7 @@ from partway.gateway.operations.prediction_routes import (
 from partway.gateway.serving.error_dialects import prediction_object, prediction_text
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.routes import READING, Access, Route
+from partway.protocol.errors import NotFound
 
 _ALIVE: Final = orjson.dumps({"status": "alive"})
 
@@ -95,7 +96,9 @@ class PredictionResources:
         exchange.respond(200 if ready else 503, orjson.dumps(found), JSON)
 
     async def alive(self, exchange: Exchange, *_: object) -> None:
-        """Answer that the gateway runs, as KServe does."""
+        """Answer that the gateway runs, as KServe does; no page is here, and no stream."""
+        if "upgrade" in exchange.headers or "text/html" in exchange.headers.get("accept", ""):
+            raise NotFound("no operation answers GET on this path")
         exchange.respond(200, _ALIVE, JSON)
 
 

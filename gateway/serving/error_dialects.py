@@ -106,8 +106,9 @@ def _prediction_status(error: ApiError) -> int:
 
 def _prediction_text(error: ApiError) -> str:
     """The container's own words where it has said something, and nothing around them."""
-    said = error.members.get("OriginalMessage")
-    if not isinstance(said, str) or not said.strip():
+    original = error.members.get("OriginalMessage")
+    said = original.strip() if isinstance(original, str) else ""
+    if not said:
         return error.message
     try:
         found = parsed(said.encode())

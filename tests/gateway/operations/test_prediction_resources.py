@@ -50,6 +50,8 @@ async def test_readiness_as_kserve_and_tf_serving_have_it(asking):
         status, said = await client.json(path, method="GET")
         assert (status, type(said["error"])) == (404, str)
     assert await client.json("/", method="GET") == (200, {"status": "alive"})
+    for headers in ({"Accept": "text/html,*/*"}, {"Connection": "Upgrade", "Upgrade": "websocket"}):
+        assert (await client.ask("/", method="GET", **headers))[0] == 404
 
 
 async def test_a_model_that_has_no_instance_yet_is_not_ready():

@@ -96,7 +96,7 @@ def test_the_runtimes(error, status, name):
         (InternalServerError("no"), 500, "INTERNAL", "no"),
         (ServiceUnavailable("no"), 503, "UNAVAILABLE", "no"),
         (UpgradeRefused("no", 426, {}), 426, "UNKNOWN", "no"),
-        (ContainerError("no", 500, "who?"), 502, "INTERNAL", "who?"),
+        (ContainerError("no", 500, "who?\n"), 502, "INTERNAL", "who?"),
         (ContainerError("no", 500, " "), 502, "INTERNAL", "no"),
         (ContainerError("no", 500, '{"error": "Divide"}'), 502, "INTERNAL", "Divide"),
         (ContainerError("no", 500, '{"error": 5}'), 502, "INTERNAL", '{"error": 5}'),
