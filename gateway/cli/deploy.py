@@ -105,7 +105,9 @@ def run(options: argparse.Namespace) -> int:
             begun = made["Operation"]
             verb = "created" if begun == "CreateEndpoint" else "updated"
             config = made["EndpointConfigName"]
-            print(f"{name} is being {verb}: model {made['ModelName']}, configuration {config}")
+            line = f"{name} is being {verb}: model {made['ModelName']}, configuration {config}"
+            gone = ", ".join(made.get("Gone", ()))
+            print(f"{line}; it has no more: {gone}" if gone else line)
             return 0 if options.no_wait else _wait(asked, config, latest)
     except GatewayNotAsked as error:
         return say_why(_NAME, error)

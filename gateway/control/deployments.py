@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any, Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.control.deployed_again import gone_with, kept_of_variant
 from partway.gateway.control.endpoint_keeper import EndpointKeeper
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.json_rpc import Answer
@@ -24,7 +25,7 @@ from partway.gateway.control.operator_models import (
     kept_of,
 )
 from partway.gateway.control.plane import ControlPlane
-from partway.gateway.control.planned import Members
+from partway.gateway.control.planned import DeploymentPlan, Members
 from partway.gateway.control.resources import Kind, Resources
 from partway.gateway.fleet.endpoints import DEFAULT_VARIANT
 from partway.gateway.fleet.status import EndpointState
@@ -143,7 +144,8 @@ class Deployments:
         until then is gone again.
 
         Returns:
-            ``ModelName``, ``EndpointConfigName``, and ``Operation``: what the endpoint is begun by.
+            ``ModelName``, ``EndpointConfigName``, ``Operation``: what the endpoint is begun by; and
+            ``Gone``: what it had, and has no more.
 
         Raises:
             ApiError: it cannot be begun; the message says why.
@@ -200,17 +202,21 @@ class Deployments:
         new = self._new_name(name, in_use)
         await self._sweep(operator, name, but=in_use)
         operation = "UpdateEndpoint" if is_there else "CreateEndpoint"
-        endpoint: dict[str, Any] = {"EndpointName": name, "EndpointConfigName": new}
-        if is_there and "InitialInstanceCount" not in asked.variant:
-            endpoint["RetainAllVariantProperties"] = True
+        endpoint = {"EndpointName": name, "EndpointConfigName": new}
+        before = self._plan_of(name)
         try:
             await self._make_model(operator, name, new, asked)
-            await self._make_config(operator, name, new, asked)
+            await self._make_config(operator, name, new, asked, before)
             await operator(operation, endpoint)
         except ApiError:
             await self._sweep(operator, name, but=in_use)
             raise
-        return {"ModelName": new, "EndpointConfigName": new, "Operation": operation}
+        return {
+            "ModelName": new,
+            "EndpointConfigName": new,
+            "Operation": operation,
+            "Gone": gone_with(before),
+        }
 
     async def _make_model(
         self, operator: _Operator, name: str, new: str, asked: DeploymentAsked
@@ -222,10 +228,16 @@ class Deployments:
         await operator("CreateModel", members, kept_of(name, asked.command))
 
     async def _make_config(
-        self, operator: _Operator, name: str, new: str, asked: DeploymentAsked
+        self,
+        operator: _Operator,
+        name: str,
+        new: str,
+        asked: DeploymentAsked,
+        before: DeploymentPlan | None,
     ) -> None:
         variant = {
             "InitialInstanceCount": 1,
+            **kept_of_variant(before),
             **asked.variant,
             "VariantName": DEFAULT_VARIANT,
             "ModelName": new,
@@ -275,6 +287,11 @@ class Deployments:
                 f"it must be deleted first: partway delete {name}"
             )
         return self._is_there(name)
+
+    def _plan_of(self, name: str) -> DeploymentPlan | None:
+        """What an endpoint is made of; None if there is none."""
+        found = self._keeper.find(name)
+        return None if found is None else self._keeper.record_of(found).plan
 
     def _in_use(self, name: str) -> set[str]:
         """The names, in lower case, of the configurations that an endpoint serves by, or is to."""

@@ -100,6 +100,13 @@ def test_all_that_can_be_asked_for(gateway, deploy, tmp_path):
     }
 
 
+def test_what_goes_is_said_at_once(gateway, deploy):
+    gateway.deployments.operation = "UpdateEndpoint"
+    gateway.deployments.gone = ["AsyncInferenceConfig", "variant b"]
+    (line,) = deploy("--image", "echo", "--no-wait").output.decode().splitlines()
+    assert line.endswith("configuration chat-v1; it has no more: AsyncInferenceConfig, variant b")
+
+
 @pytest.mark.parametrize("place", ["s3://b/k/", "/models/x"])
 def test_model_data_elsewhere(gateway, deploy, place):
     deploy("--image", "chat:1", "--model-data", place, "--no-wait")

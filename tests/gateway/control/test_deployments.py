@@ -88,6 +88,7 @@ async def test_an_endpoint_of_a_command(gateway, tmp_path):
         "ModelName": "mine-v1",
         "EndpointConfigName": "mine-v1",
         "Operation": "CreateEndpoint",
+        "Gone": [],
     }
     said = await gateway.until("InService", "mine-v1")
     assert said["ProductionVariants"][0]["CurrentInstanceCount"] == 2
@@ -152,6 +153,23 @@ async def test_an_update_and_what_it_sweeps(gateway):
     assert said["ProductionVariants"][0]["DesiredInstanceCount"] == 1
     assert await gateway.names("model") == {"MINE-v2", "mine-v3"}
     assert await gateway.names("endpoint-config") == {"MINE-v2", "mine-v3"}
+
+
+async def test_what_another_has_made_is_kept_or_named(gateway):
+    await gateway.create(config="two")
+    await gateway.until("InService", "two")
+    assert (await gateway.deploy())["Gone"] == []
+    said = await gateway.until("InService", "mine-v1")
+    (variant,) = said["ProductionVariants"]
+    assert variant["DesiredInstanceCount"] == 2
+    config = gateway.resources.find("endpoint-config", "mine-v1").members
+    assert config["ProductionVariants"][0]["InstanceType"] == "ml.m5.large"
+    await gateway.update("both")
+    await gateway.until("InService", "both")
+    made = await gateway.deploy(variant={"InstanceType": "ml.c5.large"})
+    assert made["Gone"] == ["variant a", "variant b"]
+    said = await gateway.until("InService", made["EndpointConfigName"])
+    assert said["ProductionVariants"][0]["DesiredInstanceCount"] == 1
 
 
 async def test_an_update_that_fails_leaves_what_serves(gateway):

@@ -37,6 +37,7 @@ class FakeDeployments:
         deleted: the endpoints that were to go.
         refusal: what a change is refused with; None for none.
         operation: by which endpoints are begun.
+        gone: what they have no more.
     """
 
     def __init__(self) -> None:
@@ -45,6 +46,7 @@ class FakeDeployments:
         self.deleted: list[str] = []
         self.refusal: ApiError | None = None
         self.operation = "CreateEndpoint"
+        self.gone: list[str] = []
 
     async def describe(self, name: str) -> Mapping[str, Any] | None:
         return self.described[0] if len(self.described) == 1 else self.described.popleft()
@@ -54,7 +56,12 @@ class FakeDeployments:
             raise self.refusal
         self.asked.append((name, asked))
         new = f"{name}-v1"
-        return {"ModelName": new, "EndpointConfigName": new, "Operation": self.operation}
+        return {
+            "ModelName": new,
+            "EndpointConfigName": new,
+            "Operation": self.operation,
+            "Gone": self.gone,
+        }
 
     async def delete(self, name: str) -> Mapping[str, Any]:
         if self.refusal is not None:

@@ -32,7 +32,12 @@ async def put(asked: Asked, data: object) -> tuple[int, object]:
 
 async def test_a_deployment(asked):
     wanted = {"container": {"Image": "echo"}, "variant": {"InitialInstanceCount": 2}}
-    made = {"ModelName": "chat-v1", "EndpointConfigName": "chat-v1", "Operation": "CreateEndpoint"}
+    made = {
+        "ModelName": "chat-v1",
+        "EndpointConfigName": "chat-v1",
+        "Operation": "CreateEndpoint",
+        "Gone": [],
+    }
     assert await put(asked, wanted) == (200, made)
     command = {"command": ["python", "serve.py"], "folder": "/home/me"}
     assert await put(asked, {"container": {}, **command}) == (200, made)
