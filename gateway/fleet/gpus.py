@@ -39,9 +39,7 @@ class GpuShares:
         self._gpus = tuple(gpus or ())
         self._owners: dict[str, str] = {}
         self._holders: dict[str, set[str]] = {}  # of an instance's GPUs, the ids of its containers
-        self._moved: dict[
-            str, str
-        ] = {}  # instances to those that took theirs over
+        self._moved: dict[str, str] = {}  # instances to those that took theirs over
         self._finding = asyncio.Lock()
 
     async def find(self) -> None:
