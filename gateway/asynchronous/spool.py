@@ -21,7 +21,7 @@ from partway.gateway.asynchronous.limits import (
 from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.asynchronous.spool_room import SpoolFull, SpoolRoom, SpoolShare
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.file_work import Wanted
+from partway.gateway.fleet.file_work import Wanted, WorkStopped
 
 _T = TypeVar("_T")
 
@@ -72,17 +72,16 @@ class Spool:
     async def keep_body(self, request: AsyncRequest, body: bytes) -> None:
         """Write a body, which is on disk when this returns.
 
+        Whoever is told that it is not, or is cancelled, has it dropped; it counts until then, since
+        a disk that hangs may have it there yet.
+
         Raises:
             SpoolFull: there is no room.
             OSError: the disk does not take it.
         """
         name = request.id + _BODY
         self._take(name, request, len(body))
-        try:
-            await self._run(lambda _: _written(self._folder / name, body))
-        except BaseException:
-            self._give_back(name)
-            raise
+        await self._run(partial(_written, self._folder / name, body))
 
     def body_size(self, whose: str) -> int | None:
         """Bytes of a body; None if there is none."""
@@ -113,7 +112,7 @@ class Spool:
         name = request.id + _ANSWER
         self._take(name, request, len(piece))
         path = self._folder / name
-        await self._run(lambda _: _appended(path, piece))
+        await self._run(partial(_appended, path, piece))
         return path
 
     async def drop_answer(self, whose: str) -> None:
@@ -186,26 +185,30 @@ def _sorted_out(folder: Path, wanted: Collection[str]) -> list[tuple[str, int]]:
     return found
 
 
-def _written(path: Path, body: bytes) -> None:
+def _written(path: Path, body: bytes, wanted: Wanted) -> None:
     """Write a file that is there behind a loss of power too: its bytes, and its name."""
+    wanted.check()
     _leave_reserve(path.parent, len(body))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(body)
             file.flush()
+            wanted.check()
             os.fsync(file.fileno())
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
-    except OSError:
+        wanted.check()
+    except (OSError, WorkStopped):
         path.unlink(missing_ok=True)
         raise
 
 
-def _appended(path: Path, piece: bytes) -> None:
+def _appended(path: Path, piece: bytes, wanted: Wanted) -> None:
+    wanted.check()
     _leave_reserve(path.parent, len(piece))
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "wb") as file:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
 from contextlib import aclosing
 from types import SimpleNamespace
 
@@ -13,6 +16,7 @@ from partway.gateway.asynchronous.spool import Spool
 from partway.gateway.asynchronous.spool_room import SpoolFull
 from partway.protocol.limits import MIB
 from tests.gateway.asynchronous.a_request import a_request
+from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("anyio_backend")
@@ -97,5 +101,29 @@ async def test_a_disk_that_does_not_take_it(spool, tmp_path):
     (tmp_path / "a.body").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="File exists"):
         await spool.keep_body(a_request(id="a"), b"x")
+    await spool.drop("a")
     assert spool.used == 0
     assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_a_body_that_is_cut_off_leaves_no_file(spool, tmp_path, monkeypatch):
+    writes, may_go_on = threading.Event(), threading.Event()
+    fsync = os.fsync
+
+    def slow(descriptor):
+        writes.set()
+        may_go_on.wait(60)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    keeping = asyncio.create_task(spool.keep_body(a_request(id="a"), b"body"))
+    await eventually(writes.is_set)
+    keeping.cancel()
+    await asyncio.sleep(0)
+    may_go_on.set()
+    await asyncio.wait((keeping,))
+    assert keeping.cancelled()
+    assert list(tmp_path.iterdir()) == []
+    assert spool.used == 4  # the disk may have it yet, as far as is known
+    await spool.drop("a")
+    assert spool.used == 0
