@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from partway.gateway.asynchronous.limits import (
     JOURNAL_BATCH,
@@ -16,9 +16,11 @@ from partway.gateway.asynchronous.limits import (
     JOURNAL_WRITE_TIMEOUT,
 )
 from partway.gateway.clock import Clock, Timer
-from partway.gateway.store.store import Record, Removal, Store, StoreError
+from partway.gateway.store.store import Body, Record, Removal, Store, StoreError
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
+
+_T = TypeVar("_T")
 
 log = logging.getLogger("partway.async")
 
@@ -217,6 +219,26 @@ class Journal:
             self._retry.cancel()
             self._retry = None
         self._news.set()
+
+
+def value_of(make: Callable[[Body], _T], record: Record) -> _T:
+    """What a record was made of.
+
+    Args:
+        make: makes it of the record's body, whose members it takes by their names.
+        record: the record.
+
+    Raises:
+        StoreError: it has other members than this version of Partway writes.
+    """
+    try:
+        return make(record.body)
+    except TypeError as error:
+        raise StoreError(
+            f"the record {record.kind} {record.name!r} of the store must have the members that "
+            f"this version of Partway writes ({error}); start the version that has written it, or "
+            "name another folder with --data-dir DIR"
+        ) from None
 
 
 def _heard(outcome: asyncio.Future[None]) -> None:

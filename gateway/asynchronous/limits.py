@@ -85,6 +85,9 @@ JOURNAL_WRITE_TIMEOUT: Final = 30.0
 #: For what is left of the journal when the gateway stops.
 JOURNAL_END_TIMEOUT: Final = 5.0
 
+#: For the files of what has ended to be removed, when the gateway stops.
+FILES_END_TIMEOUT: Final = 5.0
+
 #: Threads that work on the spool; that read below one of callers' folders, and that write below
 #: one: a mount that is dead takes these alone.
 SPOOL_THREADS: Final = 8

@@ -146,9 +146,15 @@ class Notices:
         self._topics = {topic: _Topic() for topic in webhooks}
         self._tasks: set[asyncio.Task[None]] = set()
         self._client: aiohttp.ClientSession | None = None
+        self._closed = False
 
     def add(self, notice: Notice) -> None:
-        """Deliver a notice; where too many wait it is given up."""
+        """Deliver a notice; where too many wait it is given up.
+
+        Behind :meth:`aclose` it stays written down, and the next gateway delivers it.
+        """
+        if self._closed:
+            return
         topic = self._topics.get(notice.topic)
         if topic is None:
             self._given_up(notice, "no webhook is set for the topic ([api.topics])")
@@ -164,6 +170,7 @@ class Notices:
 
     async def aclose(self) -> None:
         """Deliver nothing more; what is left stays written down."""
+        self._closed = True
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from partway.gateway.asynchronous.attempts import Attempts
 from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.endings import Endings
-from partway.gateway.asynchronous.journal import NOTICE, Journal
+from partway.gateway.asynchronous.journal import NOTICE, Journal, value_of
 from partway.gateway.asynchronous.locations import Locations
 from partway.gateway.asynchronous.metrics import AsyncMetrics
 from partway.gateway.asynchronous.notices import Notice, Notices
@@ -113,7 +113,7 @@ class AsyncService:
                 "folder with --data-dir DIR"
             ) from None
         for each in await self._journal.records(NOTICE):
-            self._notices.add(Notice.of(each.body))
+            self._notices.add(value_of(Notice.of, each))
 
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""
@@ -124,6 +124,7 @@ class AsyncService:
         await self.worker.drain(grace)
         await self._notices.aclose()
         await self._journal.aclose()
+        await self.worker.aclose()
 
     def keep_only(self, endpoints: Collection[str]) -> None:
         """Forget what was counted of all other endpoints, which are no more."""

@@ -11,9 +11,10 @@ from typing import Any
 from partway.gateway.asynchronous.attempts import Attempts
 from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.asynchronous.endings import Endings
-from partway.gateway.asynchronous.journal import REQUEST, Journal
+from partway.gateway.asynchronous.journal import REQUEST, Journal, value_of
 from partway.gateway.asynchronous.limits import (
     ENDINGS_AT_ONCE,
+    FILES_END_TIMEOUT,
     LOOK_INTERVAL,
     TRIES,
     TRY_PAUSES,
@@ -31,7 +32,7 @@ from partway.gateway.asynchronous.spool_room import SpoolFull
 from partway.gateway.asynchronous.waiting_requests import WaitingLimits, WaitingRequests
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.store.store import Record, StoreError
-from partway.gateway.waiting import first_of
+from partway.gateway.waiting import first_of, set_or_over
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, InternalServerError, ServiceUnavailable
 
@@ -107,7 +108,7 @@ class AsyncWorker:
             StoreError: what was written down cannot be read.
             OSError: the folder of bodies and answers cannot be used.
         """
-        found = [AsyncRequest.of(each.body) for each in await self._journal.records(REQUEST)]
+        found = [value_of(AsyncRequest.of, each) for each in await self._journal.records(REQUEST)]
         await self._spool.take_over([each for each in found if each.is_inline])
         for request in sorted(found, key=lambda each: each.received):
             self._waiting.found(request.endpoint, request.sender)
@@ -129,11 +130,13 @@ class AsyncWorker:
             InternalServerError: the disk does not take it.
         """
         if self._draining or self._working is None:
-            raise ServiceUnavailable("the gateway is draining; another one may take the request")
+            raise _draining()
         self._waiting.take_place(request.endpoint, request.sender)
         # Done to its end though its client leaves: half of it would be nobody's.
         task = self._own(self._write_down(request, body))
         await asyncio.wait((task,))
+        if task.cancelled():
+            raise _draining()
         task.result()
 
     def hasten(self) -> None:
@@ -158,6 +161,18 @@ class AsyncWorker:
             await first_of(self._idle, self._hastened)
         finally:
             grace_over.cancel()
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def aclose(self) -> None:
+        """Remove the files of what has come to its end, in time; called behind the journal's end.
+
+        Those that are left the next gateway removes.
+        """
+        await set_or_over(self._idle, self._clock, FILES_END_TIMEOUT)
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
@@ -303,6 +318,10 @@ class AsyncWorker:
 
     async def _end(self, request: AsyncRequest, end: AsyncAnswer | AttemptFailed) -> None:
         await self._endings.put_away(request, end, lambda: self._leave(request))
+
+
+def _draining() -> ServiceUnavailable:
+    return ServiceUnavailable("the gateway is draining; another one may take the request")
 
 
 class NotWritten(InternalServerError):

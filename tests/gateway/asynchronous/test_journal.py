@@ -6,18 +6,20 @@ import asyncio
 
 import pytest
 
-from partway.gateway.asynchronous.journal import REQUEST, Journal
+from partway.gateway.asynchronous.journal import REQUEST, Journal, value_of
 from partway.gateway.asynchronous.limits import (
     JOURNAL_BATCH,
     JOURNAL_END_TIMEOUT,
     JOURNAL_RETRY_INTERVAL,
     JOURNAL_WRITE_TIMEOUT,
 )
+from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.clock import LoopClock
 from partway.gateway.store.limits import STORE_WAITING
 from partway.gateway.store.memory import MemoryStore
 from partway.gateway.store.sqlite import SqliteStore
 from partway.gateway.store.store import Record, Removal, StoreError
+from tests.gateway.asynchronous.a_request import a_request
 from tests.gateway.fleet.processes import eventually
 from tests.gateway.streams.fakes import FakeClock
 
@@ -205,3 +207,12 @@ async def test_its_end_does_not_wait_for_a_disk_that_is_away(store, clock, anyio
     for task in (waiting, behind):
         with pytest.raises(StoreError, match="stops"):
             await task
+
+
+def test_a_record_of_another_version_is_named():
+    request = a_request()
+    record = Record(REQUEST, request.id, request.body())
+    assert value_of(AsyncRequest.of, record) == request
+    for body in (request.body() | {"colour": "red"}, {"id": request.id}):
+        with pytest.raises(StoreError, match=f"async-request '{request.id}' .* start the version"):
+            value_of(AsyncRequest.of, Record(REQUEST, request.id, body))

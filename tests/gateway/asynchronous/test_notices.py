@@ -151,6 +151,15 @@ async def test_what_waits_when_the_gateway_stops_is_neither():
     assert hook.over == []
 
 
+async def test_one_that_comes_behind_the_end_is_the_next_gateways():
+    async with hooked() as (hook, notices):
+        await notices.aclose()
+        notices.add(a_notice())
+        await asyncio.sleep(0)
+        notices.add(a_notice("arn:aws:sns:us-east-1:000000000000:other"))
+    assert (hook.heard, hook.over) == ([], [])
+
+
 def test_what_is_said_of_an_answer_and_of_a_failure():
     request = a_request(
         on_success=TOPIC, on_failure="", input="s3://b/in", headers={"Content-Type": "text/x"}

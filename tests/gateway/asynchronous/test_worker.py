@@ -122,6 +122,7 @@ class Worked:
         self.worker.hasten()
         await self.worker.drain(0)
         await self.journal.aclose()
+        await self.worker.aclose()
 
     async def written(self):
         return {each.name for each in await self.store.records(REQUEST)}
@@ -390,6 +391,43 @@ async def test_a_second_signal_cuts_that_short(worked):
     worked.worker.hasten()
     await stopping
     assert len(await worked.written()) == 1
+
+
+async def test_one_that_is_broken_off_while_it_is_written_down_is_not_taken(tmp_path):
+    async with working(tmp_path) as worked:
+        reached, may_write, write = [], asyncio.Event(), worked.store.write
+
+        async def slow(*changes):
+            reached.append(changes)
+            await may_write.wait()
+            await write(*changes)
+
+        worked.store.write = slow
+        asking = asyncio.create_task(worked.worker.accept(a_request(), b"body"))
+        await eventually(lambda: reached)
+        worked.worker.hasten()
+        await worked.worker.drain(60)
+        with pytest.raises(ServiceUnavailable, match="draining"):
+            await asking
+        may_write.set()
+        await eventually(lambda: not worked.spool.used)
+    assert await worked.written() == set()
+    assert (worked.spool.used, list(tmp_path.iterdir())) == (0, [])
+
+
+async def test_files_of_an_end_that_is_written_last_are_removed(tmp_path):
+    async with working(tmp_path) as worked:
+        await worked.worker.accept(a_request(), b"body")
+
+        async def full(*_):
+            raise StoreError("the disk is full")
+
+        write, worked.store.write = worked.store.write, full
+        await eventually(lambda: bool(worked.places.has))
+        await worked.worker.drain(0)
+        worked.store.write = write
+    assert await worked.written() == set()
+    assert (worked.spool.used, list(tmp_path.iterdir())) == (0, [])
 
 
 async def test_a_store_that_is_full_for_a_while_forgets_no_end(worked):
