@@ -189,9 +189,7 @@ class EndpointKeeper:
         """
         now = self._now()
         record = self.record_of(resource)
-        leaving = EndpointRecord(
-            EndpointState.DELETING, record.serving, record.coming, record.reason, now
-        )
+        leaving = dataclasses.replace(record, state=EndpointState.DELETING, began=now)
         await self._resources.put(leaving.in_place_of(resource, now))
         self._not_planned.pop(resource.name, None)
         if not self._is_set_aside(resource.name) and self.status(resource.name) is not None:

@@ -28,6 +28,7 @@ class EndpointRecord:
         coming: what it is to serve by next, or what has failed to come into service; else None.
         reason: why its last change has failed; empty otherwise.
         began: when its last change did, in epoch seconds.
+        of_operator: whether a change that was given up was to something of the operator's.
     """
 
     state: EndpointState
@@ -35,6 +36,7 @@ class EndpointRecord:
     coming: DeploymentPlan | None
     reason: str
     began: float
+    of_operator: bool = False
 
     @classmethod
     def of(cls, resource: Resource) -> EndpointRecord:
@@ -46,6 +48,7 @@ class EndpointRecord:
             _plan_of(kept["coming"]),
             kept["reason"],
             kept["began"],
+            kept.get("of_operator", False),
         )
 
     @property
@@ -54,6 +57,15 @@ class EndpointRecord:
         plan = self.serving or self.coming
         assert plan is not None, "it was created by one"
         return plan
+
+    @property
+    def is_reason_operators(self) -> bool:
+        """Whether the reason may have words that are for the gateway's operator alone.
+
+        It says what the operator's command is, where it is looked for, and what it has said.
+        """
+        plans = (self.serving, self.coming)
+        return self.of_operator or any(each is not None and each.of_operator for each in plans)
 
     def changing_to(self, plan: DeploymentPlan, now: float) -> EndpointRecord:
         """The record when an update to something else begins."""
@@ -74,7 +86,10 @@ class EndpointRecord:
 
     def rolled_back(self, reason: str) -> EndpointRecord:
         """The record when an update has failed: what was before serves on."""
-        return EndpointRecord(EndpointState.IN_SERVICE, self.serving, None, reason, self.began)
+        return EndpointRecord(
+            *(EndpointState.IN_SERVICE, self.serving, None, reason, self.began),
+            of_operator=self.is_reason_operators,
+        )
 
     def in_place_of(self, resource: Resource, now: float) -> Resource:
         """The resource with this record in the place of the one it has.
@@ -90,6 +105,7 @@ class EndpointRecord:
             "coming": _json_of(self.coming),
             "reason": self.reason,
             "began": self.began,
+            "of_operator": self.of_operator,
         }
         return dataclasses.replace(resource, modified=now, members=members, kept=kept)
 

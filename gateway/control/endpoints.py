@@ -25,6 +25,11 @@ from partway.gateway.fleet.status import EndpointState
 
 _KIND: Final[Kind] = "endpoint"
 
+#: Why what the operator has deployed is not in service, for others than them.
+_FOR_OPERATOR: Final = (
+    "What the gateway's operator has deployed cannot be started; the gateway's log says why."
+)
+
 #: What of a variant an update may retain, and where a plan has it.
 _RETAINED: Final = {"DesiredInstanceCount": "instances", "DesiredWeight": "weights"}
 
@@ -70,12 +75,29 @@ class EndpointOperations:
     @property
     def operations_of_operator(self) -> Mapping[str, ControlOperation]:
         """Those that do more where the gateway's operator asks, by the same names."""
-        return {"DeleteEndpoint": self.delete_whatever_comes}
+        return {
+            "DescribeEndpoint": self.describe_to_operator,
+            "DeleteEndpoint": self.delete_whatever_comes,
+        }
 
     # --- Asking ----------------------------------------------------------------------------------
 
     async def describe(self, members: Members, identity: Identity, _: str) -> Answer:
-        """How an endpoint is."""
+        """How an endpoint is; what is the operator's, without what it says."""
+        answer = await self.describe_to_operator(members, identity, "")
+        found = self._keeper.find(members["EndpointName"])
+        if (
+            "FailureReason" in answer
+            and found is not None
+            and self._keeper.record_of(found).is_reason_operators
+        ):
+            answer = {**answer, "FailureReason": _FOR_OPERATOR}
+        return answer
+
+    async def describe_to_operator(
+        self, members: Members, identity: Identity, _: str
+    ) -> dict[str, Any]:
+        """How an endpoint is, and all that is known of why."""
         name = members["EndpointName"]
         self._catalogue.allowed(identity, "DescribeEndpoint", _KIND, name)
         own = self._keeper.of_settings.get(name.lower())

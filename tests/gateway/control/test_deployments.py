@@ -179,6 +179,8 @@ async def test_an_update_that_fails_leaves_what_serves(gateway):
     await gateway.deploy()
     await turns()
     said = await gateway.until("InService", "mine-v1")
+    assert "the gateway's log says why" in said["FailureReason"]
+    said = await gateway.deployments.describe("mine")
     assert "there is no such program" in said["FailureReason"]
     await gateway.deploy()
     await gateway.until("InService", "mine-v3")
