@@ -27,7 +27,7 @@ from partway.gateway.fleet.endpoints import (
     Variant,
 )
 from partway.gateway.fleet.images import is_image, resolve_image
-from partway.gateway.fleet.limits import MAX_INSTANCES
+from partway.gateway.fleet.limits import MAX_ENDPOINT_CONTAINERS, MAX_INSTANCES
 from partway.gateway.fleet.pinned_path import PinnedPath
 from partway.gateway.streams.policy import StreamPolicy
 
@@ -160,6 +160,7 @@ def planned(name: str, plan: DeploymentPlan, around: ApiSurroundings) -> Endpoin
             "The weight of each variant is 0; one at least must have a weight above 0."
         )
     variants = tuple(_variant_of(plan, each, around) for each in plan.variants)
+    _check_containers(plan)
     return Endpoint(name, around.policy, variants)
 
 
@@ -208,6 +209,16 @@ def _container_of(
 def _for_operator(around: ApiSurroundings) -> ApiSurroundings:
     """What models of the gateway's operator have: who runs it may run everything as it does."""
     return dataclasses.replace(around, roots=around.roots.for_operator, environment=EVERY_VARIABLE)
+
+
+def _check_containers(plan: DeploymentPlan) -> None:
+    """Refuse more programs than one call may start."""
+    count = sum(plan.instances_of(each) * len(plan.containers_of(each)) for each in plan.variants)
+    if count > MAX_ENDPOINT_CONTAINERS:
+        raise ValidationException(
+            f"The instances of all variants have {count} containers; there must be at most "
+            f"{MAX_ENDPOINT_CONTAINERS}."
+        )
 
 
 def _checked_count(variant: str, count: int) -> int:

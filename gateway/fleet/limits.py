@@ -88,6 +88,10 @@ STICKY_SESSIONS: Final = 65_536
 #: number 20 at first.
 MAX_INSTANCES: Final = 1000
 
+#: Containers of all instances of all variants of an endpoint that one call of the API has made:
+#: each is a program of this machine.
+MAX_ENDPOINT_CONTAINERS: Final = 1000
+
 #: Variants of one endpoint (``ProductionVariants`` of AWS's service model: 10).
 MAX_VARIANTS: Final = 10
 

@@ -76,6 +76,17 @@ def test_an_endpoint_with_all_that_it_can_have():
     assert (new.instances, new.weight, new.model_data, new.times) == (4, 3.0, None, TIMES)
 
 
+def test_an_endpoint_has_so_many_containers_and_no_more():
+    model = {"ModelName": "one", "Containers": [{"Image": "chat:1"}, {"Image": "chat:1"}]}
+    config = a_config("c", a_variant("a", "one"), a_variant("b", "one"))
+    most = a_plan(config, model, instances={"a": 499, "b": 1})
+    assert sum(each.instances for each in variants_of(most)) == 500
+    more = a_plan(config, model, instances={"a": 500, "b": 1})
+    assert refusal(more) == (
+        "The instances of all variants have 1002 containers; there must be at most 1000."
+    )
+
+
 def test_an_image_is_looked_for_where_settings_look_for_it():
     assert variant_of({"image": "chat:1"}).source == CHAT
     echo = variant_of({"image": "echo"}).source
