@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from partway.gateway.asynchronous.waiting_requests import WaitingLimits, WaitingRequests
@@ -79,6 +81,15 @@ def test_what_is_taken_out_has_no_turn_any_more(waits):
     assert queue.endpoints == {"e"}
     assert queue.next(9, always, always_of) is other
     assert queue.next(9, always, always_of) is None
+
+
+def test_nothing_is_kept_of_what_is_taken_out_behind_one_that_waits_on():
+    request = a_request(expires=5.0)
+    held = sys.getrefcount(request)
+    queue = waiting(a_request(), request)
+    queue.taken_out(lambda each: each.expires <= 5)
+    assert len(queue) == 1
+    assert sys.getrefcount(request) == held
 
 
 def test_all_places_may_be_taken_and_a_share_of_them_by_one():
