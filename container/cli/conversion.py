@@ -123,17 +123,40 @@ def _hint(error: CannotWrite) -> str:
 
 @contextmanager
 def _output(path: Path | None) -> Iterator[IO[bytes]]:
-    """Where to write; a file is there when it is whole."""
-    if path is None:
-        if sys.stdout.isatty():
-            raise CommandError("name a file with -o: a terminal is no place for many records")
+    """Where to write; a file is there when it is whole.
+
+    Raises:
+        BrokenPipeError: nobody reads what is written.
+        CommandError: it cannot be written.
+    """
+    try:
+        if path is None:
+            yield from _standard_output()
+        elif path.exists() and not path.is_file():  # a pipe or a device, which stays what it is
+            with path.open("wb") as file:
+                yield file
+        else:
+            yield from _file_in_its_place(Path(os.path.realpath(path)))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        name = "standard output" if path is None else path
+        raise CommandError(f"cannot write {name}: {error.strerror}", status=1) from None
+
+
+def _standard_output() -> Iterator[IO[bytes]]:
+    if sys.stdout.isatty():
+        raise CommandError("name a file with -o: a terminal is no place for many records")
+    try:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-        return
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}", status=1) from None
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush
+        raise
+
+
+def _file_in_its_place(path: Path) -> Iterator[IO[bytes]]:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 from partway.container.cli.record_flags import TYPES, add_reading
 
@@ -58,7 +62,29 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: the records cannot be read, or not be written in that format.
     """
-    from partway.container.cli.conversion import convert  # numpy, which other commands do without
+    with _ended_by_signals():
+        from partway.container.cli.conversion import convert  # numpy: others do without
 
-    convert(options)
+        try:
+            convert(options)
+        except BrokenPipeError:  # "| head" has seen enough
+            return 0
     return 0
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have signals end the block by an exception: silently, and what it has begun is taken away."""
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)  # as shells report it
+
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # What is ignored, by nohup or in the background of a script, stays so.
+    heeded = [each for each in ending if signal.getsignal(each) is not signal.SIG_IGN]
+    earlier = {each: signal.signal(each, end) for each in heeded}
+    try:
+        yield
+    finally:
+        for each, handler in earlier.items():
+            signal.signal(each, handler)

@@ -47,14 +47,14 @@ class RecordFile:
         self._file = file
         #: Where it began, where it can be read again.
         self._start = file.tell() if file.seekable() else None
-        self._beginning = file.read(LOOKED_AT)
+        self._beginning = self._read(LOOKED_AT)
         self.content_type: str = options.from_type or self._guessed()
         self._wanted = _wanted(options)
 
     def chunks(self) -> Iterator[bytes]:
         """All bytes of the file."""
         yield self._beginning
-        while chunk := self._file.read(_CHUNK):
+        while chunk := self._read(_CHUNK):
             yield chunk
 
     def begin_again(self, width: int) -> None:
@@ -65,7 +65,7 @@ class RecordFile:
         """
         assert self._start is not None, "it can be read again"
         self._file.seek(self._start)
-        self._beginning = self._file.read(LOOKED_AT)
+        self._beginning = self._read(LOOKED_AT)
         self._wanted = replace(self._wanted, width=width)
 
     @property
@@ -89,6 +89,12 @@ class RecordFile:
         except UnsupportedMedia as error:
             raise CommandError(f"--from {self.content_type}: {error}") from None
 
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._file.read(size)
+        except OSError as error:
+            raise _unreadable(self.name, error) from None
+
     def _guessed(self) -> str:
         found = type_by_content(self._beginning) or type_by_name(self.name)
         if found is None:
@@ -106,16 +112,19 @@ def opened(options: argparse.Namespace) -> Iterator[RecordFile]:
     Raises:
         CommandError: the file cannot be read, or nobody says what it is.
     """
+    if options.file == STANDARD_INPUT:
+        yield RecordFile(sys.stdin.buffer, options)
+        return
     try:
-        if options.file == STANDARD_INPUT:
-            yield RecordFile(sys.stdin.buffer, options)
-        else:
-            with open(options.file, "rb") as file:  # noqa: PTH123 (a name that may be a pipe's)
-                yield RecordFile(file, options)
+        file = open(options.file, "rb")  # noqa: PTH123, SIM115 (a name that may be a pipe's; closed below)
     except OSError as error:
-        raise CommandError(
-            f"cannot read {error.filename or options.file}: {error.strerror}", status=1
-        ) from None
+        raise _unreadable(options.file, error) from None
+    with file:
+        yield RecordFile(file, options)
+
+
+def _unreadable(name: str, error: OSError) -> CommandError:
+    return CommandError(f"cannot read {name}: {error.strerror}", status=1)
 
 
 def _wanted(options: argparse.Namespace) -> Tabular:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +16,7 @@ import pytest
 from partway.container.cli import conversion, record_flags
 from partway.container.cli.main import main
 from partway.protocol.media import RECORD_TYPES, Tabular, decode
+from tests.container.cli.commands import environment
 
 ROWS = [[1.5, 16.0], [-2.0, 0.25]]
 
@@ -174,6 +179,69 @@ def test_files_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
     target = tmp_path / "b" / "c"
     assert main(["convert", "--to", "text/csv", str(tmp_path / "a"), "-o", str(target)]) == 1
     assert f"cannot write {target}: No such file" in capsys.readouterr().err
+
+
+def ran(csv: Path, stdout: int) -> tuple[int, bytes]:
+    command = [sys.executable, "-m", "partway.container", "convert", "--to", "text/csv", str(csv)]
+    done = subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, env=environment(), check=False
+    )
+    return done.returncode, done.stderr
+
+
+def test_standard_output_that_is_full_and_that_nobody_reads(csv: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        error = b"partway-container: cannot write standard output: No space left on device\n"
+        assert ran(csv, full.fileno()) == (1, error)
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        assert ran(csv, writes) == (0, b"")
+    finally:
+        os.close(writes)
+
+
+def test_a_target_that_is_no_file_stays_what_it_is(
+    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["convert", "--to", "text/csv", str(csv), "-o"]
+    real, link, pipe = tmp_path / "real", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(real)
+    for _ in range(2):
+        assert main([*command, str(link)]) == 0
+        assert link.is_symlink()
+        assert real.read_text() == "1.5,16.0\n-2.0,0.25\n"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert main([*command, str(pipe)]) == 0
+        assert os.read(reader, 100) == real.read_bytes()
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert main([*command, str(tmp_path)]) == 1
+    assert capsys.readouterr().err.endswith(f"cannot write {tmp_path}: Is a directory\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_and_nothing_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+) -> None:  # fmt: skip
+    class Signalling(Pipe):
+        def read(self, size: int | None = -1) -> bytes:
+            if any(tmp_path.iterdir()):  # it has begun to write
+                signal.raise_signal(number)
+            return super().read(size)
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Signalling(b"1\n" * 5000)))
+    earlier = signal.getsignal(number)
+    with pytest.raises(SystemExit) as ended:
+        main(["convert", "--to", "text/csv", "-", "-o", str(tmp_path / "target")])
+    assert ended.value.code == 128 + number
+    assert not any(tmp_path.iterdir())
+    assert capsys.readouterr().err == ""
+    assert signal.getsignal(number) == earlier
 
 
 class Terminal(io.StringIO):
