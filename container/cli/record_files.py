@@ -96,7 +96,9 @@ class RecordFile:
             raise _unreadable(self.name, error) from None
 
     def _guessed(self) -> str:
-        found = type_by_content(self._beginning) or type_by_name(self.name)
+        found = type_by_content(self._beginning)
+        if found in {None, "text/csv"}:  # as which lines are taken that show nothing else
+            found = type_by_name(self.name) or found
         if found is None:
             raise CommandError(
                 f"{self.name} does not look like records of any type: name it with --from, one of "
@@ -135,6 +137,7 @@ def _wanted(options: argparse.Namespace) -> Tabular:
             finite=False,
             index_base=options.index_base,
             max_records=None,
+            said_by="as --width says",
         )
     except ValueError as error:
         raise CommandError(f"--{error}") from None

@@ -27,6 +27,7 @@ class Tabular:
         finite: whether NaN and infinite numbers are refused.
         index_base: the number of the first feature in ``text/libsvm``: 0 or 1.
         max_records: most records of a body; None for any number, which then must not be kept.
+        said_by: who says the width, as faults have it.
     """
 
     width: int | None = None
@@ -34,6 +35,7 @@ class Tabular:
     finite: bool = True
     index_base: int = 0
     max_records: int | None = MAX_RECORDS
+    said_by: str = "as the model takes them"
 
     def __post_init__(self) -> None:
         if self.width is not None and not 1 <= self.width <= MAX_WIDTH:
@@ -107,7 +109,7 @@ class RecordDecoder(ABC):
     @property
     def whose_width(self) -> str:
         """Who says how wide records must be."""
-        return "as record 0 has" if self.wanted.width is None else "as the model takes them"
+        return "as record 0 has" if self.wanted.width is None else self.wanted.said_by
 
     def _built(self, builder: BatchBuilder) -> Iterator[Batch]:
         """The batch of a builder, if it has any record."""

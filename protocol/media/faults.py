@@ -31,6 +31,9 @@ class Malformed(MediaFault):
         reason: what was found and what must be there.
         record: the record's number in the body, from 0; None where no record is to blame.
         line: the number of its line, from 1, in formats that have lines.
+
+    Attributes:
+        line: the same.
     """
 
     status = 400
@@ -40,6 +43,7 @@ class Malformed(MediaFault):
             place = f"record {record}" if line is None else f"record {record} (line {line})"
             reason = f"{place}: {reason}"
         super().__init__(reason)
+        self.line = line
 
 
 class NotAcceptable(MediaFault):

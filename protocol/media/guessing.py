@@ -54,6 +54,9 @@ def type_by_content(beginning: bytes) -> str | None:
     # A bare record begins with the tag of its features and their length.
     if re.search(rb"[\x00-\x08\x0e-\x1f]", beginning):
         return "application/x-recordio-protobuf" if beginning[:1] == b"\x0a" else None
+    # A line that begins so is a comment of LibSVM's; no other format has any.
+    while text.startswith(b"#"):
+        text = text.partition(b"\n")[2].lstrip(b" \t\r\n")
     if not text:
         return None
     return "text/libsvm" if _PAIR.search(text.partition(b"\n")[0]) else "text/csv"

@@ -20,7 +20,6 @@ from partway.protocol.media.encoding import (
 from partway.protocol.media.faults import Malformed, UnsupportedMedia
 from partway.protocol.media.lines import LineDecoder
 from partway.protocol.media.number_text import comma_separated, json_text, number
-from partway.protocol.media.tensors import checked_keys
 
 _TO_COMMAS: Final = bytes.maketrans(b" :\n", b",,,")
 _NOT_SEPARATORS: Final = bytes(set(range(256)) - set(b" :\n"))
@@ -46,7 +45,7 @@ class LibsvmDecoder(LineDecoder):
         self._has_labels: bool | None = None
         self._most = MAX_WIDTH if wanted.width is None else wanted.width
 
-    def _read(self, piece: bytes, line: int) -> Batch:
+    def _read(self, piece: bytes, line: int) -> Batch | None:
         batch = self._at_once(piece)
         return self._one_by_one(piece, line) if batch is None else batch
 
@@ -95,10 +94,12 @@ class LibsvmDecoder(LineDecoder):
 
     # --- As it may be ----------------------------------------------------------------------------
 
-    def _one_by_one(self, piece: bytes, first: int) -> Batch:
+    def _one_by_one(self, piece: bytes, first: int) -> Batch | None:
         builder = BatchBuilder()
         for offset, text in enumerate(piece.split(b"\n")):
-            record, line = self.records + offset, first + offset
+            record, line = self.records + len(builder), first + offset
+            if text.lstrip().startswith(b"#"):
+                continue
             self._refuse_empty(text, record, line)
             try:
                 label, keys, values = self._line(text)
@@ -107,6 +108,8 @@ class LibsvmDecoder(LineDecoder):
             labels = None if label is None else np.array([label])
             self._check_finite(values, keys, record, line, labels=labels)
             builder.add(values, keys, labels=labels)
+        if not builder:
+            return None
         all_keys = np.concatenate([each for each in builder.keys if each is not None])
         return builder.built(self._wide_enough(all_keys), self.records)
 
@@ -130,13 +133,27 @@ class LibsvmDecoder(LineDecoder):
             if not colon or key is None or found is None:
                 raise ValueError(f"pair {place + 1} is not <index>:<value>, two numbers")
             pairs[place] = key, found
-        try:
-            keys = checked_keys(pairs[:, 0] - self.wanted.index_base, self._most)
-        except ValueError as error:
-            raise ValueError(
-                f"{error}, counted from {self.wanted.index_base} in the text"
-            ) from None
+        keys = self._checked_indices(pairs[:, 0])
         return label, keys, np.ascontiguousarray(pairs[:, 1])
+
+    def _checked_indices(self, indices: NDArray[np.float64]) -> NDArray[np.int64]:
+        base = self.wanted.index_base
+        columns = indices - base
+        good = (columns >= 0) & (columns < self._most) & (columns == np.floor(columns))
+        if not good.all():
+            raise ValueError(
+                f"pair {int(good.argmin()) + 1}: the index must be a whole number from {base} to "
+                f"{self._most - 1 + base}"
+            )
+        keys = columns.astype(np.int64)
+        _, places = np.unique(keys, return_index=True)
+        if len(places) < len(keys):
+            again = np.ones(len(keys), np.bool_)
+            again[places] = False
+            raise ValueError(
+                f"pair {int(again.argmax()) + 1}: the index comes twice; it must come once"
+            )
+        return keys
 
     def _wide_enough(self, keys: NDArray[np.int64]) -> int:
         if self.wanted.width is not None:

@@ -33,8 +33,12 @@ class LineDecoder(RecordDecoder):
         self._empty = 0
 
     @abstractmethod
-    def _read(self, piece: bytes, line: int) -> Batch:
-        """Read whole lines, the last one without its end; the first is the body's ``line``-th."""
+    def _read(self, piece: bytes, line: int) -> Batch | None:
+        """Read whole lines, the last one without its end; the first is the body's ``line``-th.
+
+        Returns:
+            Their records; None of lines that have none.
+        """
 
     def feed(self, data: bytes) -> Iterator[Batch]:
         start = 0
@@ -80,8 +84,18 @@ class LineDecoder(RecordDecoder):
             return
         if self._empty:
             self._refuse_empty(b"", self.records, self._lines + 1)
-        batch = self._read(lines, self._lines + 1)
-        self._lines += len(batch)
+        first = self._lines + 1
+        try:
+            batch = self._read(lines, first)
+        except Malformed as fault:
+            good = 0 if fault.line is None else fault.line - first
+            if good:  # the records before it are given first, as when the body is cut there
+                batch = self._read(b"\n".join(lines.split(b"\n", good)[:good]), first)
+                if batch is not None:
+                    yield self._judged(batch)
+            raise
+        self._lines += 1 + lines.count(b"\n")
         # The first of the ends is that of the last line.
         self._empty = max(ends - 1, 0)
-        yield self._judged(batch)
+        if batch is not None:
+            yield self._judged(batch)

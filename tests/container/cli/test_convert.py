@@ -76,6 +76,8 @@ def test_more_records_than_a_request_may_have(
         ("\0", [], 2, "rows does not look like records of any type: name it with --from"),
         ("1,2\n", ["--width", "0"], 2, "--width: 0 was given; it must be from 1 to"),
         ("1,2\n", ["--width", "3"], 1, "it must have 3"),
+        ("0:1", ["--width", "1", "--index-base", "1"], 1, "pair 1: the index must be a whole"),
+        ('{"features": [1]}', ["--width", "3"], 1, "it must have 3, as --width says"),
     ],
 )
 def test_what_cannot_be_done(

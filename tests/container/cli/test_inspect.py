@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from partway.container.cli.main import main
-from partway.protocol.media import Batch, SparseRows, encode
+from partway.protocol.media import AnswerColumns, Batch, SparseRows, encode, encode_answers
 
 RECORDIO = "application/x-recordio-protobuf"
 
@@ -57,6 +57,41 @@ def test_where_it_breaks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert said["type"] == "application/jsonlines"
     assert said["broken"].startswith("record 30000 (line 30001): the line is not JSON: ")
     assert int(said["records"].replace(",", "")) > 20_000
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"features": [1]}\n{"features": [2]}\n{"features": [3}\n', "application/jsonlines"),
+        (b"1\n2\nx\n", "text/csv"),
+        (b"# 0:1\n1 0:1\n1 0:2\nx 0:1\n", "text/libsvm"),
+    ],
+)
+def test_what_was_good_before_it_breaks(
+    body: bytes, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = shown(body, tmp_path, capsys)
+    assert (status, said["type"], said["records"]) == (1, kind, "2")
+    assert said["features"].startswith("1, ")
+    assert said["broken"].startswith("record 2 (line ")
+
+
+def test_an_answer_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {"score": np.ones(2), "label": np.ones(2)}
+    status, said = shown(encode_answers(AnswerColumns(columns), RECORDIO), tmp_path, capsys)
+    assert status == 1
+    assert said["broken"] == (
+        "record 0: it has labels and no features, as a model's answer has; it must have features"
+    )
+
+
+def test_a_name_says_what_lines_do_not_show(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.svm"
+    path.write_text("1\n0 1:5\n")
+    assert main(["inspect", str(path)]) == 0
+    assert "text/libsvm" in capsys.readouterr().out
 
 
 def test_as_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,8 @@ def test_what_we_have_written(media_type):
         (b"1 0:1", "text/libsvm"),
         (b"0:1.5 7:2\n", "text/libsvm"),
         (b"1\n2\n", "text/csv"),
+        (b"# by scikit-learn\r\n#\n# from 0\n1 0:1", "text/libsvm"),
+        (b"# a comment alone", None),
         (b"a,b\n1,2", "text/csv"),
         (bytes.fromhex("0a1e0a0676616c7565731214"), "application/x-recordio-protobuf"),
         (b"", None),

@@ -18,6 +18,7 @@ LIBSVM = "text/libsvm"
         (b"1 0:1.5 3:2 \r\n0 1:-1 \r\n", [[1], [0]], [[1.5, 0, 0, 2], [0, -1, 0, 0]]),
         (b"1\t3:2  0:1.5 # a comment: 7\n-1", [[1], [-1]], [[1.5, 0, 0, 2], [0, 0, 0, 0]]),
         (b"0:1.5 3:2\n1:-1", None, [[1.5, 0, 0, 2], [0, -1, 0, 0]]),
+        (b"# a\n#\n1 3:1.5\n  # 0:7\n0 1:-1\n# b\n", [[1], [0]], [[0, 0, 0, 1.5], [0, -1, 0, 0]]),
         (b"+1 3:.5\n0", [[1], [0]], [[0, 0, 0, 0.5], [0, 0, 0, 0]]),
     ],
 )
@@ -42,10 +43,11 @@ def test_indices_from_1():
         (b"1 0:1 1:a", "record 0 (line 1): pair 2 is not <index>:<value>, two numbers"),
         (b"1 0:1 1", "record 0 (line 1): pair 2 is not <index>:<value>, two numbers"),
         (b"1 0:1:2", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
-        (b"1 4:1", "record 0 (line 1): keys must be whole numbers from 0 to 3"),
-        (b"1 0.5:1", "record 0 (line 1): keys must be whole numbers from 0 to 3"),
-        (b"1 1e300:1", "record 0 (line 1): keys must be whole numbers from 0 to 3"),
-        (b"1 2:1 2:1", "record 0 (line 1): a key comes twice; it must come once, coun"),
+        (b"1 4:1", "record 0 (line 1): pair 1: the index must be a whole number from 0 to 3"),
+        (b"1 0.5:1", "record 0 (line 1): pair 1: the index must be a whole number from 0 to 3"),
+        (b"1 1e300:1", "record 0 (line 1): pair 1: the index must be a whole number from 0 to 3"),
+        (b"1 2:1 2:1", "record 0 (line 1): pair 2: the index comes twice; it must come once"),
+        (b"# a\n1 0:1 # b\n #\n1 9:1", "record 1 (line 4): pair 1: the index must be"),
         (b"1 0:\t1\n", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
         (b"1 0:\r1\n", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
         (b"1,0:1", "record 0 (line 1): pair 1 is not <index>:<value>, two numbers"),
@@ -60,9 +62,13 @@ def test_faults(body, reason):
     assert refused(body, LIBSVM, Tabular(width=4, sparse=True)).startswith(reason)
 
 
+def test_comments_alone_are_no_record():
+    assert refused(b"# a\n# b\n", LIBSVM) == "the body has no record"
+
+
 def test_a_fault_says_how_indices_are_counted():
     reason = refused(b"1 0:1", LIBSVM, Tabular(width=4, index_base=1))
-    assert reason.endswith("from 0 to 3, counted from 1 in the text")
+    assert reason.endswith("pair 1: the index must be a whole number from 1 to 4")
 
 
 def test_dense_records_need_a_width():
