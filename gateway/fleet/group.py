@@ -178,8 +178,9 @@ class Group:
             return
         wanted = [each for each in self.instances if each.is_wanted]
         surplus = len(wanted) - self.variant.instances
-        for each in sorted(wanted, key=_least_missed)[: max(0, surplus)]:
-            each.stop()
+        if surplus > 0:
+            for each in sorted(wanted, key=_least_missed)[:surplus]:
+                each.stop()
         failing = [each for each in self.instances if each.drains_by_itself]
         for each in failing[: -max(1, self.variant.instances)]:
             each.hasten()  # rule 5
