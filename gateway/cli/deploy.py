@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
             config = made["EndpointConfigName"]
             line = f"{name} is being {verb}: model {made['ModelName']}, configuration {config}"
             gone = ", ".join(made.get("Gone", ()))
-            print(f"{line}; it has no more: {gone}" if gone else line)
+            print(f"{line}; it has no more: {gone}" if gone else line, flush=True)
             return 0 if options.no_wait else _wait(asked, config, latest)
     except GatewayNotAsked as error:
         return say_why(_NAME, error)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from partway.gateway.access.principals import Principals, PrincipalsError
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.files import is_file_or_folder
+from partway.gateway.files import is_file_or_folder, is_folder
 from partway.gateway.fleet.endpoints import (
     Attached,
     Containers,
@@ -57,6 +57,10 @@ def _faults(loaded: Settings) -> Iterator[str]:
         yield from _refusals(Trust(loaded.container_ca).context, "container_ca: ")
     for name in sorted(loaded.tls_names):
         yield from _refusals(partial(certificate_name, name), "tls_names: ")
+    for setting in ("local_roots", "local_results"):
+        for folder in getattr(loaded, setting):
+            if not is_folder(folder):
+                yield f"api.{setting}: {folder}: there is no such folder; it must be made"
     for endpoint in loaded.endpoints:
         for variant in endpoint.variants:
             where = f"endpoints.{endpoint.name}"

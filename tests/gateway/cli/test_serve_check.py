@@ -131,5 +131,21 @@ def test_settings_that_are_wrong_are_told_as_without_it(checked):
     ]
 
 
+def test_folders_of_callers_are_there(checked, tmp_path):
+    text = '[api]\nlocal_roots = ["asked"]\nlocal_results = ["answers"]'
+    where, gone = "partway serve: api.", "there is no such folder; it must be made"
+    code, _, errors = checked(text)
+    assert (code, errors) == (
+        2,
+        [
+            f"{where}local_roots: {tmp_path / 'asked'}: {gone}",
+            f"{where}local_results: {tmp_path / 'answers'}: {gone}",
+        ],
+    )
+    (tmp_path / "asked").mkdir(0o700)
+    (tmp_path / "answers").mkdir(0o700)
+    assert checked(text) == (0, [], [])
+
+
 def test_no_endpoint_has_no_line(checked):
     assert checked("") == (0, [], [])
