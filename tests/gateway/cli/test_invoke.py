@@ -495,9 +495,11 @@ def test_the_model_ends_it_cleanly_under_a_flood_of_lines(invoke):
     assert ended == (0, b"", "no part came back\n")
 
 
-@pytest.mark.parametrize("endpoint", ["echo", "scripted"])
-def test_ctrl_c(start, endpoint):
-    process = start(endpoint, "--frames")
+@pytest.mark.parametrize(
+    "asked", [("echo",), ("scripted", "--path", "thinks")], ids=lambda it: it[0]
+)
+def test_ctrl_c(start, asked):
+    process = start(*asked, "--frames")  # neither container ends the stream by itself
     say(process, b"hi\n")
     assert "↑" in hear(process).decode()
     process.send_signal(signal.SIGINT)

@@ -295,4 +295,4 @@ async def test_where_one_must_be_named_nobody_is_asked_without(asking, operation
         assert response.status == 400
         assert response.headers["x-amzn-errortype"] == "ValidationError"
         assert b"pre, model" in response.body
-    assert [call.heads for each in there for call in each.calls] == [[], []]
+    assert not any(call.heads for each in there for call in each.calls)
