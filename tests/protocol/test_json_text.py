@@ -19,7 +19,7 @@ def test_all_numbers_are_floats_unless_another_kind_is_asked_for():
         (b"[-Infinity]", "-Infinity is not a number"),
         (b'{"a": 1, "\\u0061": 2}', "a member twice"),
         (b'["\xff"]', "not UTF-8"),
-        (b"[1,]", "Expecting value"),
+        (b"[1 2]", "Expecting ',' delimiter"),
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
