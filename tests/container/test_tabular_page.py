@@ -14,9 +14,10 @@ import pytest
 from partway import TabularModel
 from partway.container.testing import serving
 from tests.conftest import ROOT
+from tests.container.page_commands import assert_answers, shown
 
 PAGE = (ROOT / "docs" / "how-to" / "from-your-model-to-every-format.md").read_text("utf-8")
-EXAMPLES = re.findall(r"```sh\n(curl .*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = shown(PAGE)
 
 
 @pytest.mark.usefixtures("no_leaks")
@@ -28,13 +29,7 @@ async def test_the_commands(tmp_path: Path) -> None:
     np.save(tmp_path / "weights.npy", np.array(json.loads(saved)))
     assert len(EXAMPLES) == 4
     async with serving(names["Iris"](), tmp_path) as served:
-        for command, output in EXAMPLES:
-            words = shlex.split(command.replace("\\\n", ""))
-            options = list(zip(words[2::2], words[3::2], strict=True))
-            headers = dict(value.split(": ") for option, value in options if option == "-H")
-            (body,) = (value for option, value in options if option == "-d")
-            answer = await served.invoke(body, headers.pop("Content-Type"), **headers)
-            assert answer.body.decode().rstrip("\n") == output.rstrip("\n")
+        await assert_answers(served, EXAMPLES)
         asked = r"partway invoke iris --query (\S+) (.*?)\n```\n\n```\n(.*?)```"
         ((query, messages, outputs),) = re.findall(asked, PAGE, re.DOTALL)
         async with served.stream(query=parse_qsl(query)) as client:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from partway.container.models.linear import Linear
 from partway.container.models.pca import PCA
 from partway.container.testing import serving
 from tests.conftest import ROOT
+from tests.container.page_commands import assert_answers, shown
 
 
 @pytest.mark.usefixtures("no_leaks")
@@ -23,13 +23,7 @@ async def test_the_commands(tmp_path: Path, name: str, model: type[TabularModel]
     (saved,) = re.findall(rf'numpy\.(savez\("model/{name}.npz".*?\))\'', page)
     (tmp_path / "model").mkdir()
     exec(f"numpy.{saved.replace('model/', f'{tmp_path}/model/')}", {"numpy": np})
-    examples = re.findall(r"```sh\n(curl .*?)```\n\n```\n(.*?)```", page, re.DOTALL)
+    examples = shown(page)
     assert len(examples) == 2
     async with serving(model(), tmp_path / "model") as served:
-        for command, output in examples:
-            words = shlex.split(command.replace("\\\n", ""))
-            options = list(zip(words[2::2], words[3::2], strict=True))
-            headers = dict(value.split(": ") for option, value in options if option == "-H")
-            (body,) = (value for option, value in options if option == "-d")
-            answer = await served.invoke(body, headers.pop("Content-Type"), **headers)
-            assert answer.body.decode().rstrip("\n") == output.rstrip("\n")
+        await assert_answers(served, examples)

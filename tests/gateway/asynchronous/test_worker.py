@@ -129,7 +129,7 @@ class Worked:
 
     async def has_ended(self, count=1):
         await eventually(lambda: len(self.places.has) >= count)
-        while await self.written() or self.spool.used:  # noqa: ASYNC110
+        while await self.written() or self.spool.used:  # noqa: ASYNC110 (nothing tells of it)
             await asyncio.sleep(0)
 
     def ended(self, result):
@@ -178,7 +178,7 @@ async def test_what_may_pass_is_tried_again_and_then_given_up(worked):
     ]
     await worked.worker.accept(request, b"body")
     for number in range(1, TRIES):
-        await eventually(lambda: len(worked.tried.tries) == number)  # noqa: B023
+        await eventually(lambda: len(worked.tried.tries) == number)  # noqa: B023 (called in its own round only)
         await worked.pass_time(TRY_PAUSES[number - 1] + LOOK_INTERVAL)
     await worked.has_ended()
     assert len(worked.tried.tries) == TRIES
@@ -209,7 +209,7 @@ async def test_one_that_no_instance_takes_waits_and_has_not_been_tried(worked):
     worked.tried.fails = [NoInstance()] * (TRIES + 1)
     await worked.worker.accept(a_request(), b"body")
     for number in range(1, TRIES + 2):
-        await eventually(lambda: len(worked.tried.tries) == number)  # noqa: B023
+        await eventually(lambda: len(worked.tried.tries) == number)  # noqa: B023 (called in its own round only)
         await worked.pass_time(LOOK_INTERVAL)
     await worked.has_ended()
     assert worked.ended("Completed") == 1
@@ -278,7 +278,7 @@ async def test_an_answer_that_waits_for_its_turn_has_not_been_put_and_waits_on(w
     worked.places.fails = [waits] * (PUT_TRIES + 1)
     await worked.worker.accept(request, b"body")
     for left in range(PUT_TRIES, -1, -1):
-        await eventually(lambda: len(worked.places.fails) == left)  # noqa: B023
+        await eventually(lambda: len(worked.places.fails) == left)  # noqa: B023 (called in its own round only)
         await worked.pass_time(PUT_TURN_INTERVAL)
     await worked.has_ended()
     assert worked.places.has == {request.output: b"answer"}
@@ -309,7 +309,7 @@ async def test_an_end_is_written_with_its_notice(worked):
     await eventually(lambda: bool(worked.told.notices))
     assert [each.name for each in await worked.store.records(NOTICE)] == [request.id]
     worked.endings.notice_is_over(worked.told.notices[0], True)
-    while await worked.store.records(NOTICE):  # noqa: ASYNC110
+    while await worked.store.records(NOTICE):  # noqa: ASYNC110 (nothing tells of it)
         await asyncio.sleep(0)
 
 

@@ -18,9 +18,10 @@ from partway.container.models.kmeans.nearest import GPU_FROM
 from partway.container.testing import serving
 from partway.protocol.limits import MAX_RECORDS
 from tests.conftest import ROOT
+from tests.container.page_commands import assert_answers, shown
 
 PAGE = (ROOT / "docs" / "reference" / "kmeans.md").read_text("utf-8")
-EXAMPLES = re.findall(r"```sh\n(curl .*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = shown(PAGE)
 MIB = 1 << 20
 
 
@@ -30,13 +31,7 @@ async def test_the_commands(tmp_path: Path) -> None:
     (saved,) = re.findall(r"numpy\.array\((\[\[.*?\]\])\)", PAGE)
     np.save(tmp_path / "centroids.npy", np.array(json.loads(saved)))
     async with serving(KMeans(), tmp_path) as served:
-        for command, output in EXAMPLES:
-            words = shlex.split(command.replace("\\\n", ""))
-            options = list(zip(words[2::2], words[3::2], strict=True))
-            headers = dict(value.split(": ") for option, value in options if option == "-H")
-            (body,) = (value for option, value in options if option == "-d")
-            answer = await served.invoke(body, headers.pop("Content-Type"), **headers)
-            assert answer.body.decode().rstrip("\n") == output.rstrip("\n")
+        await assert_answers(served, EXAMPLES)
         block = r"```sh\n[^`]*?partway invoke (.*?)```\n\n```\n(.*?)```"
         (lines,) = re.findall(block, PAGE, re.DOTALL)
         async with served.stream() as client:
