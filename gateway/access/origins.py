@@ -28,12 +28,20 @@ def check_origin(headers: Mapping[str, str], allowed: frozenset[str], *, encrypt
     if origin is None or origin in allowed or "*" in allowed:
         return
     own = "https" if encrypted else "http"
-    if _is_own(origin, own, headers.get("Host") or headers.get(":authority", "")):
+    if _is_own(origin, own, asked_host(headers)):
         return
     raise AccessDenied(
         "pages of this origin may not open streams here; "
         "the gateway's operator can allow it with --allow-origin"
     )
+
+
+def asked_host(headers: Mapping[str, str]) -> str:
+    """The host and port that a request is for, in its client's words; empty if it has none.
+
+    Over HTTP/2 it is in ``:authority`` (RFC 9113 §8.3.1).
+    """
+    return headers.get("Host") or headers.get(":authority", "")
 
 
 def _is_own(origin: str, scheme: str, host: str) -> bool:

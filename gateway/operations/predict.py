@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 import orjson
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.access.origins import asked_host
 from partway.gateway.arns import Arns
 from partway.gateway.fleet.routing import RoutingTable
 from partway.gateway.operations.invocation_headers import NO_PAGE
@@ -130,7 +131,7 @@ class Predict:
         self, exchange: Exchange, identity: Identity, _named: Mapping[str, str]
     ) -> None:
         """Answer as the document has it: the host names the endpoint."""
-        host = exchange.headers.get("Host") or exchange.headers.get(":authority", "")
+        host = asked_host(exchange.headers)
         endpoints = self._table()
         endpoint = endpoint_of_host(host, endpoints)
         if endpoint:  # who may not ask it does not learn whether it is there

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.access.origins import asked_host
 from partway.gateway.fleet.routing import RoutedVariant, Router
 from partway.gateway.operations.predict import check_version
 from partway.gateway.operations.prediction_routes import (
@@ -65,7 +66,7 @@ class PredictionResources:
         name, parent = named["endpoint"], named["parent"]
         self._router.check(name)
         variants = self._router.variants(name)
-        host = exchange.headers.get("Host") or exchange.headers.get(":authority", "")
+        host = asked_host(exchange.headers)
         deployed = [{"id": each.name, "model": model_name(parent, name)} for each in variants]
         found: dict[str, Any] = {
             "name": f"{parent}/endpoints/{name}",
