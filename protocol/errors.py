@@ -158,6 +158,34 @@ class RequestTimeout(ApiError):
     status = 408
 
 
+class UnsupportedMediaType(ApiError):
+    """The request's body is of a type that the operation does not take (RFC 9110 §15.5.16)."""
+
+    name = "UnsupportedMediaTypeException"
+    status = 415
+
+
+class UnsupportedCoding(UnsupportedMediaType):
+    """The request's body has a content coding that is not read here (RFC 9110 §15.5.16)."""
+
+    known: ClassVar[tuple[str, ...]] = ("gzip", "deflate")
+    headers: Mapping[str, str] = MappingProxyType({"Accept-Encoding": ", ".join(known)})
+
+
+class UnsupportedHttpVersion(ApiError):
+    """The operation is not to be had over this HTTP (RFC 9110 §15.6.6)."""
+
+    name = "HTTPVersionNotSupportedException"
+    status = 505
+
+
+class DeadlineExceeded(ApiError):
+    """The time is over in which the client wanted its answer."""
+
+    name = "DeadlineExceededException"
+    status = 504
+
+
 class ContainerError(ApiError):
     """The container refused the stream or could not be reached: AWS's ``ModelError`` (4-3, 4-6).
 

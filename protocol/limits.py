@@ -132,8 +132,7 @@ REQUEST_HEAD_TIMEOUT: Final = 60.0
 LOGGED_CHARACTERS: Final = 300
 
 #: A request's target and each of its headers, name and value (aiohttp: 8,190), and how many headers
-#: it has: an AWS SDK sends about 20. What a head holds before it is whole has a bound of its own
-#: (``partway.bounded_heads``).
+#: it has: an AWS SDK sends about 20.
 MAX_HEADER_LINE: Final = 8190
 MAX_HEADERS: Final = 64
 
@@ -274,6 +273,24 @@ MAX_DENSE_NUMBERS: Final = 1 << 25
 #: Objects and arrays in one another; documented bodies have six.
 MAX_JSON_DEPTH: Final = 64
 
+#: Dimensions of a tensor (TensorRT's ``Dims::MAX_DIMS``). Each may cost an element two brackets
+#: where its request becomes JSON.
+MAX_TENSOR_DIMENSIONS: Final = 8
+
+# --- gRPC ----------------------------------------------------------------------------------------
+
+#: Most bytes of a status's message, on the wire; clients take 8 KiB of metadata unless they are set
+#: otherwise (gRPC core: grpc.max_metadata_size).
+GRPC_STATUS_BYTES: Final = 4 * KIB
+
+#: Levels of arrays and objects in a prediction: an object is three of protobuf's, of which its
+#: readers take 100.
+GRPC_VALUE_DEPTH: Final = 32
+
+#: Most bytes of a chunk in one message of a stream; clients take 4 MiB unless they are set
+#: otherwise (gRPC core: grpc.max_receive_message_length).
+GRPC_CHUNK_BYTES: Final = 2 * MIB
+
 # --- Names and paths (clause 4-7, from AWS's service model) ---------------------------------------
 
 MAX_ENDPOINT_NAME: Final = 63
@@ -299,3 +316,8 @@ ACCOUNT: Final = re.compile(r"[0-9]{12}")
 
 #: An AWS region's name, as far as it is part of a signature's scope.
 REGION: Final = re.compile(r"[a-z0-9](?:-?[a-z0-9]){1,40}")
+
+#: A DNS name of a domain, in the one case that it is compared in (RFC 1035 §2.3.4).
+DNS_NAME: Final = re.compile(
+    r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
+)

@@ -1,5 +1,8 @@
 """Online prediction: ``{"instances": […], "parameters": …}`` there, ``{"predictions": […]}`` back.
 
+TF Serving's columns, ``{"inputs": …}`` there and ``{"outputs": …}`` back, become rows for a
+container, and its predictions columns again.
+
 A body is checked whole and passed on as its bytes: no number in it becomes another one, however
 long it is. What is changed is text: base64 that is not padded, and instances that a container wants
 wrapped. All of it takes time that grows with the body alone.
@@ -9,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -17,20 +20,31 @@ from typing import Any, Final
 import orjson
 
 from partway.protocol.base64_text import decoded, encoded
+from partway.protocol.columns import as_instances
+from partway.protocol.json_places import elements_of, kind_of, members_of, place_of
 from partway.protocol.json_text import NotJson, parsed
 from partway.protocol.limits import MAX_JSON_DEPTH
+from partway.protocol.signatures import (
+    Signature,
+    SignatureFault,
+    TensorSpec,
+    as_b64,
+    check_tensors,
+    is_bytes,
+)
 
 REQUEST: Final = '{"instances": […]}'
 ANSWER: Final = '{"predictions": […]}'
 
 _BOM: Final = b"\xef\xbb\xbf"
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
 #: In valid JSON: a quote behind a brace begins a member's name, and is never inside a string.
 _BINARY: Final = re.compile(rb'(\{\s*"b64"\s*:\s*)"([^"\\]*(?:\\.[^"\\]*)*)"(\s*\})')
-_KINDS: Final = {dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
 
-#: Finds where a value ends. Numbers are looked at by their length alone.
-_VALUES: Final = json.JSONDecoder(parse_int=len, parse_float=len)
+#: Characters of a name that a message repeats.
+_MAX_NAME: Final = 60
+
+#: Digits of a whole number that is read exactly; a longer one fits no type of a tensor.
+_MAX_DIGITS: Final = 24
 
 
 class PredictionFault(ValueError):
@@ -44,57 +58,78 @@ class PredictRequest:
     Attributes:
         body: what the container gets.
         instances: how many there are, one at least.
+        columns: whether they came by columns, and so are to go back.
     """
 
     body: bytes
     instances: int
+    columns: bool = False
 
 
-def read_request(body: bytes, *, wrap: bool = False) -> PredictRequest:
+def read_request(
+    body: bytes,
+    *,
+    wrap: bool = False,
+    signature: Signature | None = None,
+    columns: bool = False,
+) -> PredictRequest:
     """Read a request's body.
 
     Args:
         body: JSON in UTF-8; what ``{"b64": …}`` has is base64, and need not be padded.
         wrap: whether the container wants each instance as ``{"data": …}``; an instance that is such
             an object already stays as it is.
+        signature: what the instances must be; None for anything.
+        columns: whether TF Serving's forms are read: columns, and the name of a signature.
 
     Raises:
-        PredictionFault: it has no instances, or is not JSON, or something in it is no base64.
+        PredictionFault: it has no instances, or is not JSON, or something in it is no base64, or
+            instances are not as the signature says.
     """
     text = body.removeprefix(_BOM)
     members = _members(text, REQUEST)
+    by_columns = columns and "inputs" in members
+    if by_columns:
+        text, members["instances"] = _by_rows(text, members)
     instances = members.get("instances")
     if not isinstance(instances, list) or not instances:
-        found = "missing" if "instances" not in members else _kind(instances)
+        found = "missing" if "instances" not in members else kind_of(instances)
         raise PredictionFault(
             f"instances: {found}; it must be an array of one value at least: {REQUEST}"
         )
+    if signature is not None:
+        if columns:
+            _check_signature_name(members.get("signature_name"), signature)
+        bare = [each["data"] if wrap and _is_wrapped(each) else each for each in instances]
+        _check(signature.inputs, bare, "instances")
     if b'"b64"' in text:
         text = _BINARY.sub(_padded, text)
     if wrap:
         text = _wrapped(text, instances)
-    return PredictRequest(text, len(instances))
+    return PredictRequest(text, len(instances), by_columns)
 
 
-def read_answer(body: bytes, instances: int) -> bytes:
+def read_answer(body: bytes, instances: int, signature: Signature | None = None) -> bytes:
     """Read a container's answer.
 
     Args:
         body: JSON in UTF-8.
         instances: how many were asked with.
+        signature: what the predictions must be; None for anything.
 
     Returns:
-        The predictions, one for each instance in their order: an array's text, as it came.
+        The predictions, one for each instance in their order: an array's text, as it came, but for
+        bytes that the signature has: they are ``{"b64": …}``.
 
     Raises:
         PredictionFault: it has no predictions, or not as many as there were instances, or is not
-            JSON.
+            JSON, or they are not as the signature says.
     """
     text = body.removeprefix(_BOM)
     members = _members(text, ANSWER)
     predictions = members.get("predictions")
     if not isinstance(predictions, list):
-        found = "missing" if "predictions" not in members else _kind(predictions)
+        found = "missing" if "predictions" not in members else kind_of(predictions)
         raise PredictionFault(f"predictions: {found}; it must be an array: {ANSWER}")
     if len(predictions) != instances:
         raise PredictionFault(
@@ -102,8 +137,54 @@ def read_answer(body: bytes, instances: int) -> bytes:
             "one for each"
         )
     decoded_text = text.decode()
-    begin, end = _place(decoded_text, "predictions")
-    return decoded_text[begin:end].encode()
+    begin, end = place_of(decoded_text, "predictions")
+    found_text = decoded_text[begin:end]
+    if signature is not None and signature.outputs:
+        _check(signature.outputs, predictions, "predictions")
+        if any(is_bytes(*each) for each in signature.outputs.items()):
+            found_text = _with_bytes(found_text, predictions, signature.outputs)
+    return found_text.encode()
+
+
+# --- Signatures --------------------------------------------------------------------------------
+
+
+def _check_signature_name(given: object, signature: Signature) -> None:
+    if given not in (None, "", signature.name):
+        found = f"{given[:_MAX_NAME]!r}" if isinstance(given, str) else kind_of(given)
+        raise PredictionFault(
+            f"signature_name: {found}; it must be {signature.name!r}, the only one that there is"
+        )
+
+
+def _by_rows(text: bytes, members: dict[str, Any]) -> tuple[bytes, list[Any]]:
+    try:
+        return as_instances(text, members)
+    except SignatureFault as fault:
+        raise PredictionFault(str(fault)) from None
+
+
+def _check(specs: Mapping[str, TensorSpec], rows: list[Any], what: str) -> None:
+    try:
+        check_tensors(specs, rows, what)
+    except SignatureFault as fault:
+        raise PredictionFault(str(fault)) from None
+
+
+def _with_bytes(text: str, predictions: list[Any], specs: Mapping[str, TensorSpec]) -> str:
+    """Predictions whose bytes are ``{"b64": …}``; of what else there is no character changes."""
+    binary = {alias for alias, spec in specs.items() if is_bytes(alias, spec)}
+
+    def written(element: str, value: Any) -> str:
+        if not isinstance(value, dict) or value.keys() == {"b64"}:
+            return json.dumps(as_b64(value))
+        changed = element
+        for name, begin, end in reversed([*members_of(element)]):
+            if name in binary:
+                changed = changed[:begin] + json.dumps(as_b64(value[name])) + changed[end:]
+        return changed
+
+    return f"[{', '.join(map(written, elements_of(text, 0), predictions))}]"
 
 
 # --- The whole body ------------------------------------------------------------------------------
@@ -116,9 +197,8 @@ def _members(text: bytes, wanted: str) -> dict[str, Any]:
         PredictionFault: it is no object, or no JSON.
     """
     value = _value(text)
-    _check_depth(value)
     if not isinstance(value, dict):
-        raise PredictionFault(f"the body: {_kind(value)}; it must be an object: {wanted}")
+        raise PredictionFault(f"the body: {kind_of(value)}; it must be an object: {wanted}")
     return value
 
 
@@ -126,37 +206,61 @@ def _value(text: bytes) -> object:
     """The body as Python has it, by the library that is fast, where that sees all that is wrong.
 
     Of a member that is there twice it says nothing: it is believed where there are no more colons
-    than the body itself has members, so that no other object has any.
+    than all objects have members, so that each has its own.
     """
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         value = None  # its numbers are bounded too, so this may be JSON all the same
-    if isinstance(value, dict) and text.count(b":") == len(value):
+    if isinstance(value, dict) and text.count(b":") == _count_members(value, text):
         return value
     try:
-        return parsed(text, len)
+        value = parsed(text, _number)
     except NotJson as error:
         at = "" if error.at is None else f" at character {error.at}"
         raise PredictionFault(f"the body is not JSON: {error.why}{at}") from None
+    _count_members(value, text)
+    return value
 
 
-def _check_depth(value: object) -> None:
+def _number(text: str) -> float:
+    """A number's value, near enough to be held to bounds: one of many digits takes no time."""
+    is_whole = len(text) <= _MAX_DIGITS and text.lstrip("-").isdecimal()
+    return int(text) if is_whole else float(text)
+
+
+def _count_members(value: object, text: bytes) -> int:
+    """How many members all objects have together.
+
+    Values that are no arrays and no objects are not looked at, where no array and no object can be
+    left among them: there are as many of both as brackets, or fewer.
+
+    Args:
+        value: the body, as it was read.
+        text: the body.
+
+    Raises:
+        PredictionFault: they are nested too deep.
+    """
+    left = text.count(b"[") + text.count(b"{")
     level: list[Any] = [value]
+    count = 0
     for _ in range(MAX_JSON_DEPTH + 1):
-        level = [each for each in level if type(each) in (list, dict) and each]
+        level = [each for each in level if type(each) in (list, dict)]
+        left -= len(level)
+        level = [each for each in level if each]
         if not level:
-            return
-        level = list(
-            chain.from_iterable(each.values() if type(each) is dict else each for each in level)
+            return count
+        count += sum(len(each) for each in level if type(each) is dict)
+        # Where none is left nothing below is an array or an object.
+        level = (
+            list(
+                chain.from_iterable(each.values() if type(each) is dict else each for each in level)
+            )
+            if left
+            else []
         )
     raise PredictionFault(f"the body is not read: it is nested deeper than {MAX_JSON_DEPTH} levels")
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, list):
-        return "an array was given" if value else "an empty array was given"
-    return f"{_KINDS.get(type(value), 'a number')} was given"
 
 
 # --- Binary values -------------------------------------------------------------------------------
@@ -174,46 +278,15 @@ def _padded(found: re.Match[bytes]) -> bytes:
     return b'%b"%b"%b' % (found[1], canonical.encode(), found[3])
 
 
-# --- Where values are ----------------------------------------------------------------------------
-
-
 def _wrapped(body: bytes, instances: list[Any]) -> bytes:
     text = body.decode()
-    begin, end = _place(text, "instances")
+    begin, end = place_of(text, "instances")
     wrapped = ", ".join(
-        each if isinstance(value, dict) and value.keys() == {"data"} else f'{{"data": {each}}}'
-        for each, value in zip(_elements(text, begin), instances, strict=True)
+        each if _is_wrapped(value) else f'{{"data": {each}}}'
+        for each, value in zip(elements_of(text, begin), instances, strict=True)
     )
     return f"{text[:begin]}[{wrapped}]{text[end:]}".encode()
 
 
-def _place(text: str, wanted: str) -> tuple[int, int]:
-    """Where the value of a member of an object begins and ends.
-
-    Args:
-        text: the object, which is valid JSON and has the member.
-        wanted: the member's name.
-    """
-    at = text.index("{") + 1
-    while True:
-        name, at = _VALUES.raw_decode(text, _behind_space(text, at))
-        begin = _behind_space(text, text.index(":", at) + 1)
-        _, end = _VALUES.raw_decode(text, begin)
-        if name == wanted:
-            return begin, end
-        at = text.index(",", end) + 1
-
-
-def _elements(text: str, begin: int) -> Iterator[str]:
-    """The texts of an array's elements; it is valid JSON, and has one at least."""
-    while text[begin] != "]":
-        begin = _behind_space(text, begin + 1)
-        _, end = _VALUES.raw_decode(text, begin)
-        yield text[begin:end]
-        begin = _behind_space(text, end)
-
-
-def _behind_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None, "it fits nothing too"
-    return found.end()
+def _is_wrapped(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == {"data"}

@@ -39,19 +39,23 @@ Whatever a client may have done wrong is a :class:`MediaFault`, with its ``statu
 
 from __future__ import annotations
 
-from partway.protocol.media.answers import ANSWER_TYPES, AnswerColumns, encode_answers
-from partway.protocol.media.batches import Batch, SparseRows, joined
-from partway.protocol.media.decoding import RecordDecoder, Tabular
-from partway.protocol.media.encoding import CannotWrite, RecordEncoder
-from partway.protocol.media.faults import (
-    Malformed,
-    MediaFault,
-    NotAcceptable,
-    OverLimit,
-    UnsupportedMedia,
-)
-from partway.protocol.media.formats import RECORD_TYPES, decode, decoder_for, encode, format_of
-from partway.protocol.media.negotiation import MediaType, accepted, media_type, preferred
+import importlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from partway.protocol.media.answers import ANSWER_TYPES, AnswerColumns, encode_answers
+    from partway.protocol.media.batches import Batch, SparseRows, joined
+    from partway.protocol.media.decoding import RecordDecoder, Tabular
+    from partway.protocol.media.encoding import CannotWrite, RecordEncoder
+    from partway.protocol.media.faults import (
+        Malformed,
+        MediaFault,
+        NotAcceptable,
+        OverLimit,
+        UnsupportedMedia,
+    )
+    from partway.protocol.media.formats import RECORD_TYPES, decode, decoder_for, encode, format_of
+    from partway.protocol.media.negotiation import MediaType, accepted, media_type, preferred
 
 __all__ = [
     "ANSWER_TYPES",
@@ -79,3 +83,25 @@ __all__ = [
     "media_type",
     "preferred",
 ]
+
+#: Which module has which names. Each is imported when it is first asked for: most need numpy, which
+#: who only cuts records must not wait for.
+_HOMES: Final = {
+    "answers": {"ANSWER_TYPES", "AnswerColumns", "encode_answers"},
+    "batches": {"Batch", "SparseRows", "joined"},
+    "decoding": {"RecordDecoder", "Tabular"},
+    "encoding": {"CannotWrite", "RecordEncoder"},
+    "faults": {"Malformed", "MediaFault", "NotAcceptable", "OverLimit", "UnsupportedMedia"},
+    "formats": {"RECORD_TYPES", "decode", "decoder_for", "encode", "format_of"},
+    "negotiation": {"MediaType", "accepted", "media_type", "preferred"},
+}
+
+
+def __getattr__(name: str) -> object:
+    """Return a name of ``__all__``, from the module that has it (PEP 562)."""
+    for home, names in _HOMES.items():
+        if name in names:
+            value: object = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

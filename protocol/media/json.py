@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from partway.protocol.json_scanner import JsonScanner, TooDeep
 from partway.protocol.json_text import NotJson, parsed
@@ -26,8 +28,8 @@ _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _BOM: Final = b"\xef\xbb\xbf"
 _BODY: Final = f'{{"instances": [{LAYOUTS}, …]}}'
 
-#: Fewer bytes are not worth looking for several records in.
-_SEVERAL: Final = 256
+#: Fewer bytes are not worth being read in another way first.
+_LONG: Final = 256
 #: Between a record's comma and the next one's brace, and before the comma.
 _MOST_SPACE: Final = 64
 #: At the beginning of a record, in one another.
@@ -207,18 +209,12 @@ class JsonDecoder(RecordDecoder):
 
     def _several(self, data: bytes, place: int) -> int:
         """Read as many records as a piece holds, if they are alike; gives the comma after them."""
-        if self._offset + place < self._one_by_one_until or len(data) - place < _SEVERAL:
+        if self._offset + place < self._one_by_one_until or len(data) - place < _LONG:
             return -1
         comma = _last_comma(data, place, min(place + MEDIA_PIECE, len(data)))
         if comma < 0:
             return -1
-        text = data[place:comma]
-        try:
-            # What is JSON in these brackets is a number of whole values: the comma is between two.
-            records = orjson.loads(b"[%b]" % text)
-        except orjson.JSONDecodeError:
-            records = []
-        rows = plain_rows(records, text) if records else None
+        rows = _plain(data[place:comma])
         if rows is None or self._width not in {None, rows.shape[1]}:
             self._one_by_one_until = self._offset + comma
             return -1
@@ -228,6 +224,11 @@ class JsonDecoder(RecordDecoder):
 
     def _one(self, text: bytes, offset: int) -> None:
         record = self.records + len(self._builder)
+        rows = None if len(text) < _LONG else _plain(text)  # one with many features
+        if rows is not None:
+            self._check_width(rows.shape[1], record)
+            self._builder.add(rows[0])
+            return
         try:
             instance = read_instance(text, self._width)
         except NotJson as error:
@@ -307,6 +308,16 @@ class JsonEncoder(RecordEncoder):
         if self._configuration is None:
             return before + b"]}"
         return b'%b], "configuration": %b}' % (before, orjson.dumps(self._configuration))
+
+
+def _plain(text: bytes) -> NDArray[np.float64] | None:
+    """The features of records between commas, if they are alike; None if they are not."""
+    try:
+        # What is JSON in these brackets is a number of whole values: the commas are between them.
+        records = orjson.loads(b"[%b]" % text)
+    except orjson.JSONDecodeError:
+        return None
+    return plain_rows(records, text) if records else None
 
 
 def _last_comma(data: bytes, start: int, stop: int) -> int:

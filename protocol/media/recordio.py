@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from partway.protocol.limits import MAX_RECORD_BYTES, MEDIA_PIECE
 from partway.protocol.media.faults import Malformed, OverLimit
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAGIC: Final = b"\x0a\x23\xd7\xce"
 
@@ -25,7 +26,7 @@ _MAX_LENGTH: Final = (1 << _LENGTH_BITS) - 1
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 
 #: Payloads of equal length, one a row.
-Run = NDArray[np.uint8]
+Run: TypeAlias = "NDArray[np.uint8]"
 
 
 def head_of(length: int) -> bytes:
@@ -44,11 +45,92 @@ def framed(payload: bytes) -> bytes:
     return head_of(len(payload)) + payload + bytes(-len(payload) % 4)
 
 
+class FrameHead(NamedTuple):
+    """What a frame says of itself.
+
+    Attributes:
+        flag: whether it is a whole record, or the first, a middle or the last part of one.
+        length: bytes of its payload.
+    """
+
+    flag: int
+    length: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the frame: head, payload and padding."""
+        return _HEAD.size + self.length + -self.length % 4
+
+    @property
+    def ends(self) -> bool:
+        """Whether its record ends with it."""
+        return self.flag in {_WHOLE, _LAST}
+
+    @property
+    def adds(self) -> int:
+        """Bytes that a record has by it: its payload, and the magic that the next part lacks."""
+        return self.length + (0 if self.ends else len(MAGIC))
+
+
+class FrameHeads:
+    """The heads of frames that follow each other: each must be in its place."""
+
+    def __init__(self) -> None:
+        self._open = False  # a record whose last part is still to come
+
+    def at(
+        self, held: bytes | bytearray | memoryview, place: int, offset: int, record: int
+    ) -> FrameHead | None:
+        """The head at a place of what is held; None if it is not whole yet.
+
+        Args:
+            held: bytes of a body.
+            place: where it begins in them.
+            offset: where these begin in the body, for messages.
+            record: the number of its record, for messages.
+
+        Raises:
+            Malformed: no frame begins there, or one that is out of place.
+        """
+        if len(held) - place < _HEAD.size:
+            return None
+        magic, word = _HEAD.unpack_from(held, place)
+        at = offset + place
+        if magic != MAGIC:
+            raise Malformed(
+                f"a frame must begin at byte {at}, with the bytes 0a 23 d7 ce", record=record
+            )
+        head = FrameHead(word >> _LENGTH_BITS, word & _MAX_LENGTH)
+        if head.flag > _LAST or (head.flag in {_MIDDLE, _LAST}) != self._open:
+            raise Malformed(
+                f"the frame at byte {at} is out of place: parts of a record must be a first one, "
+                "any number of middle ones, and a last one",
+                record=record,
+            )
+        return head
+
+    def passed(self, head: FrameHead) -> None:
+        """Go on behind a frame."""
+        self._open = not head.ends
+
+
+def payload_of(record: memoryview) -> bytes:
+    """The payload of one record, whose frames have been looked at."""
+    parts = []
+    while record:
+        _, word = _HEAD.unpack_from(record)
+        head = FrameHead(word >> _LENGTH_BITS, word & _MAX_LENGTH)
+        parts.append(record[_HEAD.size : _HEAD.size + head.length])
+        record = record[head.size :]
+    return MAGIC.join(parts)
+
+
 class RecordIOReader:
     """Bytes as they come → payloads; those of one length that follow each other come together."""
 
     def __init__(self) -> None:
         self._held = bytearray()
+        self._heads = FrameHeads()
         self._parts: list[bytes] = []
         self._parts_length = 0
         self._offset = 0
@@ -68,20 +150,20 @@ class RecordIOReader:
     def _whole(self) -> Iterator[Run]:
         held = self._held
         place = 0
-        while len(held) - place >= _HEAD.size:
-            flag, length = self._head(held, place)
-            size = _HEAD.size + length + -length % 4
-            if len(held) - place < size:
+        while head := self._heads.at(held, place, self._offset, self._records):
+            self._check_length(head)
+            if len(held) - place < head.size:
                 break
-            if flag == _WHOLE:
-                run = _alike(held, place, size)
+            self._heads.passed(head)
+            if head.flag == _WHOLE:
+                run = _alike(held, place, head.size)
                 self._records += len(run)
-                place += len(run) * size
-                yield run[:, _HEAD.size : _HEAD.size + length]
+                place += len(run) * head.size
+                yield run[:, _HEAD.size : _HEAD.size + head.length]
             else:
-                payload = bytes(held[place + _HEAD.size : place + _HEAD.size + length])
-                place += size
-                yield from self._part(flag, payload)
+                payload = bytes(held[place + _HEAD.size : place + _HEAD.size + head.length])
+                place += head.size
+                yield from self._part(head, payload)
         self._offset += place
         del held[:place]
 
@@ -97,36 +179,29 @@ class RecordIOReader:
                 record=self._records,
             )
 
-    def _head(self, held: bytearray, place: int) -> tuple[int, int]:
-        magic, word = _HEAD.unpack_from(held, place)
-        at = self._offset + place
-        if magic != MAGIC:
-            raise Malformed(
-                f"a frame must begin at byte {at}, with the bytes 0a 23 d7 ce", record=self._records
-            )
-        flag, length = word >> _LENGTH_BITS, word & _MAX_LENGTH
-        if flag > _LAST or (flag in {_MIDDLE, _LAST}) != bool(self._parts):
-            raise Malformed(
-                f"the frame at byte {at} is out of place: parts of a record must be a first one, "
-                "any number of middle ones, and a last one",
-                record=self._records,
-            )
-        if self._parts_length + length > MAX_RECORD_BYTES:
+    def _check_length(self, head: FrameHead) -> None:
+        if self._parts_length + head.length > MAX_RECORD_BYTES:
             raise OverLimit(
                 f"record {self._records} is longer than {MAX_RECORD_BYTES} bytes: "
                 "send a shorter one"
             )
-        return flag, length
 
-    def _part(self, flag: int, payload: bytes) -> Iterator[Run]:
+    def _part(self, head: FrameHead, payload: bytes) -> Iterator[Run]:
         self._parts.append(payload)
         self._parts_length += len(payload) + len(MAGIC)
-        if flag == _LAST:
+        if head.ends:
             whole = MAGIC.join(self._parts)
             self._parts = []
             self._parts_length = 0
             self._records += 1
-            yield np.frombuffer(whole, np.uint8)[None]
+            yield _row(whole)
+
+
+def _row(payload: bytes) -> NDArray[np.uint8]:
+    """One payload as the only row of an array."""
+    import numpy as np  # not for who only cuts records
+
+    return np.frombuffer(payload, np.uint8)[None]
 
 
 def _alike(held: bytearray, place: int, size: int) -> NDArray[np.uint8]:
@@ -134,6 +209,8 @@ def _alike(held: bytearray, place: int, size: int) -> NDArray[np.uint8]:
 
     Looks at twice as many in each step, so that frames of many lengths cost no more than others.
     """
+    import numpy as np  # as above
+
     most = (len(held) - place) // size
     frames = np.frombuffer(held, np.uint8, most * size, place).reshape(most, size)
     count, step = 1, 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 
 import pytest
 
@@ -56,36 +55,55 @@ def test_results_that_depend_on_the_cutting_are_found():
         fuzz([planted(decode)], seconds=20, seed=0)
 
 
-def grow(decode, rounds=1):
+class Cost:
+    """A clock by which a decoder says what it costs: so a busy machine changes nothing of it."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
+
+    def copied(self, count):
+        self.seconds += count * 1e-9
+
+
+def grow(decode, cost):
     """Give the planted decoder inputs that are grown, and then come in one piece."""
     target = planted(decode)
-    for number in (500, 600, 700) * rounds:
+    target.clock = cost
+    for number in (500, 600, 700):
         assert number % decoders.GROWN_EVERY == 0
         target.try_one(0, number)
 
 
 def test_quadratic_time_is_found():
+    cost = Cost()
+
     def decode(pieces):
-        buffer = b""
+        buffer = 0
         for piece in pieces:
-            buffer += piece
-            while len(buffer) > 1:
-                buffer = buffer[2:]  # each step costs a copy of all that follows
-                yield 1
+            buffer += len(piece)
+            while buffer > 1:
+                buffer -= 2
+                cost.copied(buffer)  # as each step does that copies all that follows
+            yield 1
 
     with pytest.raises(Found, match=r"time grows faster than its input"):
-        grow(decode, 5)  # what the machine does besides may hide it
+        grow(decode, cost)
 
 
 def test_linear_time_is_none_of_it():
     """Slow as it may be: four times the bytes take it four times as long."""
+    cost = Cost()
 
     def decode(pieces):
         for piece in pieces:
-            for byte in piece:
-                yield zlib.crc32(bytes([byte]) * 200)
+            cost.copied(1000 * len(piece))
+            yield from piece
 
-    grow(decode)
+    grow(decode, cost)
+    assert cost.seconds > decoders.LEAST_TIME * decoders.GROWTH_OF_TIME
 
 
 def test_mended_messages_reach_what_is_behind_the_checksums():

@@ -21,7 +21,7 @@ _SCALARS = (
     | st.sampled_from(['{"b64": "A"}', "]", "},", ":", '"', "\\", "b64", 0, "", 10**40])
 )
 _BINARY = st.binary(max_size=9).map(lambda data: {"b64": base64.b64encode(data).decode()})
-_VALUES = st.recursive(
+VALUES = st.recursive(
     _SCALARS | _BINARY,
     lambda inner: (
         st.lists(inner, max_size=4)
@@ -29,8 +29,8 @@ _VALUES = st.recursive(
     ),
     max_leaves=12,
 )
-_SEVERAL = st.lists(_VALUES, min_size=1, max_size=5)
-_OTHERS = st.dictionaries(st.sampled_from(["parameters", "signature_name", '"', "{"]), _VALUES)
+_SEVERAL = st.lists(VALUES, min_size=1, max_size=5)
+_OTHERS = st.dictionaries(st.sampled_from(["parameters", "signature_name", '"', "{"]), VALUES)
 
 
 def written(members, spaced, ascii_only):
@@ -65,7 +65,7 @@ def test_a_request_is_what_it_says(instances, others, first, spaced, ascii_only)
         assert json.loads(found.body) == expected
 
 
-@given(st.lists(_VALUES, max_size=5), _OTHERS, st.booleans(), st.booleans(), st.booleans())
+@given(st.lists(VALUES, max_size=5), _OTHERS, st.booleans(), st.booleans(), st.booleans())
 def test_predictions_are_as_they_came(predictions, others, first, spaced, ascii_only):
     of_them = {"predictions": predictions}
     body = written(of_them | others if first else others | of_them, spaced, ascii_only)
@@ -103,8 +103,11 @@ def nested(depth):
 
 
 def test_nesting_has_a_bound():
-    within = b'{"instances": %b}' % nested(MAX_JSON_DEPTH - 1)
-    assert read_request(within).body == within
+    for most in (nested(MAX_JSON_DEPTH - 1), b'[{"k": [":"]}, %b]' % nested(MAX_JSON_DEPTH - 2)):
+        within = b'{"instances": %b}' % most
+        assert read_request(within).body == within
+    with pytest.raises(PredictionFault, match="nested"):
+        read_request(b'{"instances": [[%b]]}' % nested(MAX_JSON_DEPTH - 1).replace(b"[]", b"[1]"))
     for depth in (MAX_JSON_DEPTH + 1, 2000, 300_000):
         with pytest.raises(PredictionFault, match="nested"):
             read_request(b'{"instances": [{"a": %b}]}' % nested(depth))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -122,41 +123,84 @@ def test_any_bytes_are_records_or_a_fault_however_they_are_cut(media_type, data)
     assert outcome([text[i : i + 1] for i in range(len(text))], media_type) == whole
 
 
-@pytest.mark.parametrize(
-    ("media_type", "body"),
-    [
-        ("text/csv", lambda size: b"1.5," * (size // 4)),
-        ("text/csv", lambda size: b"1" * size),
-        ("text/csv", lambda size: b"1\n" * (size // 2)),
-        ("text/libsvm", lambda size: b"1 " * (size // 2)),
-        ("application/json", lambda size: b'{"instances": [' + b"[" * size),
-        ("application/json", lambda size: b'{"instances": [{"features": [' + b"1," * (size // 2)),
-        ("application/json", lambda size: b'{"instances": [{"features": [' + b"1" * size),
-        ("application/json", lambda size: b'{"instances": [' + b'{"data":' * (size // 8)),
-        ("application/json", lambda size: b'{"configuration": "' + b"}, {" * (size // 4)),
-        ("application/jsonlines", lambda size: b'{"features": [' + b"1," * (size // 2)),
-        ("application/jsonlines", lambda size: b"[" * size),
-        ("application/x-recordio-protobuf", lambda size: framed(b"") * (size // 8)),
-        ("application/x-recordio-protobuf", lambda size: framed(b"\x0a" * size)),
-        ("application/x-recordio-protobuf", lambda size: b"\x0a" * size),
-        ("application/x-npy", lambda size: BODIES["application/x-npy"] + bytes(size)),
-    ],
-)  # fmt: skip
+#: Bodies of as many bytes as are asked for: one line, one record, one nesting, one number, and what
+#: else is read as a whole.
+LONG = [
+    ("text/csv", lambda size: b"1.5," * (size // 4) + b"1.5"),
+    ("text/csv", lambda size: b"1" * size),
+    ("text/csv", lambda size: b"1\n" * (size // 2)),
+    ("text/libsvm", lambda size: b"1 " * (size // 2)),
+    ("text/libsvm", lambda size: b" ".join(b"%d:1" % key for key in range(size // 9))),
+    ("application/json", lambda size: b'{"instances": [' + b"[" * size),
+    ("application/json",
+     lambda size: b'{"instances": [{"features": [%b1]}]}' % (b"1," * (size // 2))),
+    ("application/json", lambda size: b'{"instances": [{"features": [%b]}]}' % (b"1" * size)),
+    ("application/json", lambda size: b'{"instances": [' + b'{"data":' * (size // 8)),
+    ("application/json", lambda size: b'{"configuration": "' + b"}, {" * (size // 4)),
+    ("application/jsonlines", lambda size: b'{"features": [%b1]}' % (b"1," * (size // 2))),
+    ("application/jsonlines", lambda size: b'{"features": [%b]}' % (b"1" * size)),
+    ("application/jsonlines", lambda size: b"[" * size),
+    ("application/x-recordio-protobuf", lambda size: framed(b"") * (size // 8)),
+    ("application/x-recordio-protobuf", lambda size: framed(b"\x0a" * size)),
+    ("application/x-recordio-protobuf", lambda size: b"\x0a" * size),
+    ("application/x-recordio-protobuf", lambda size: one_record(size, np.float32)),
+    ("application/x-npy", lambda size: BODIES["application/x-npy"] + bytes(size)),
+    ("application/x-npy", lambda size: one_record(size, np.float64)),
+]  # fmt: skip
+#: One line again, whose last cell is at fault: each is read by itself, which takes long.
+CELL_BY_CELL = ("text/csv", lambda size: b"1.5," * (size // 16))
+LARGE, SMALL = 10_000_000, 2_500_000
+
+
+def one_record(size, kind):
+    media_type = "application/x-npy" if kind is np.float64 else "application/x-recordio-protobuf"
+    return encode(Batch(np.ones((1, size // kind().itemsize), kind)), media_type)
+
+
+def tried(body, media_type, pieces):
+    """Have a body read, and forget what it holds."""
+    step = max(1, len(body) // pieces)
+    decoder = decoder_for(media_type, SPARSE)
+    with suppress(MediaFault):
+        for at in range(0, len(body), step):
+            for _ in decoder.feed(body[at : at + step]):
+                pass
+        for _ in decoder.finish():
+            pass
+
+
+@pytest.mark.parametrize(("media_type", "body"), [*LONG, CELL_BY_CELL])
 def test_time_grows_with_the_length(media_type, body):
-    def cost(size, pieces):
-        data = body(size)
-        step = max(1, len(data) // pieces)
+    large, small = body(LARGE), body(SMALL)
+
+    def cost(data, pieces):
         began = time.process_time()
-        outcome((data[at : at + step] for at in range(0, len(data), step)), media_type)
+        tried(data, media_type, pieces)
         return time.process_time() - began
 
     # A hundredth of a second is lost in what the machine does besides.
-    for pieces in (1, 2000):
+    for pieces in (1, 500):
         for _ in range(3):
-            if cost(4_000_000, 4 * pieces) < 0.05 + 8 * cost(1_000_000, pieces):
+            if cost(large, 4 * pieces) < 0.05 + 8 * cost(small, pieces):
                 break
         else:
             pytest.fail(f"four times the bytes take more than eight times as long ({pieces})")
+
+
+@pytest.mark.parametrize(("media_type", "body"), LONG)
+def test_memory_grows_with_the_length_of_a_record_at_most(media_type, body):
+    def peak_of(data):
+        tracemalloc.start()
+        try:
+            tried(data, media_type, 100)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    tried(body(1000), media_type, 1)  # what is kept for ever is made once
+    most = peak_of(body(LARGE))
+    assert most < 1_000_000 + 6 * peak_of(body(SMALL))
+    assert most < 32 * LARGE
 
 
 def test_types_that_are_not_read():
@@ -228,6 +272,31 @@ def test_labels_are_finite_where_features_are():
     assert refused(b"1,1\nnan,1\n", "text/csv; label_size=1") == reason
     assert refused(b"1 0:1\nnan 0:1\n", "text/libsvm") == reason
     assert np.isnan(read(body, recordio, Tabular(finite=False)).labels[1, 0])
+
+
+@pytest.mark.parametrize("media_type", RECORD_TYPES)
+def test_large_numbers_are_finite_though_their_sum_is_not(media_type):
+    for number in (1.7e308, -1.7e308):
+        body = encode(Batch(np.full((3, 2), number)), media_type)
+        assert read(body, media_type).dense().tolist() == [[number] * 2] * 3
+
+
+@pytest.mark.parametrize("numbers", [[np.inf, -np.inf], [np.nan, 1], [1, -np.inf]])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_what_is_not_finite_is_found(kind, numbers):
+    body = encode(Batch(np.array([[1, 2], numbers], kind)), "application/x-npy")
+    column = int(not np.isinf(numbers[0]) and not np.isnan(numbers[0]))
+    reason = f"record 1: feature {column} is NaN or infinite; it must be a finite number"
+    assert refused(body, "application/x-npy") == reason
+
+
+@pytest.mark.parametrize("media_type", sorted(TEXT))
+@pytest.mark.parametrize("rows", [1, 40])
+def test_who_gets_an_array_of_a_text_may_write_to_it(media_type, rows):
+    body = encode(Batch(np.ones((rows, 3))), media_type)
+    features = read(body, media_type, Tabular(width=3)).features
+    features -= 1
+    assert not features.any()
 
 
 def test_how_many_records_there_may_be():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from partway.protocol.limits import MAX_JSON_DEPTH, MEDIA_PIECE
-from partway.protocol.media import Batch, SparseRows, decoder_for, encode
+from partway.protocol.media import Batch, SparseRows, Tabular, decoder_for, encode
 from tests.protocol.media.cases import SPARSE, read, refused
 
 JSON = "application/json"
@@ -151,6 +151,15 @@ def test_the_one_record_at_fault_among_many(damage, reason):
     assert refused(body, JSON) == f"record 1234: {reason}"
 
 
+@pytest.mark.parametrize("damage", ["true", "false", "null", '"1"', "[1]", "{}", ""])
+def test_what_is_no_number_among_many(damage):
+    records = ['{"features": [1, 2]}'] * 300
+    for at in (0, 123):
+        for bad in (f'{{"features": [3, {damage}]}}', f'{{"features": {damage or 7}}}'):
+            body = f'{{"instances": [{", ".join([*records[:at], bad, *records[at:]])}]}}'
+            assert refused(body.encode(), JSON, Tabular(width=2)).startswith(f"record {at}: ")
+
+
 def test_what_looks_like_the_space_between_records():
     texts = [
         '{"features": [1], "uid": "}, {"}',
@@ -161,6 +170,18 @@ def test_what_looks_like_the_space_between_records():
     assert batch.uid == ["}, {", None] * 40
     assert batch.configurations == [None, {"a": [{}, {}]}] * 40
     assert read(body, JSON, size=100).features.tolist() == batch.features.tolist()
+
+
+def test_many_are_written_as_one_by_one():
+    numbers = np.random.default_rng(1).normal(size=(600, 3))
+    records = ",".join(
+        f'{{"features":{json.dumps(row.tolist(), separators=(",", ":"))}}}' for row in numbers
+    )
+    assert encode(Batch(numbers), JSON).decode() == f'{{"instances": [{records}]}}'
+    integers = Batch(np.arange(-4, 4, dtype=np.int8).reshape(4, 2).T)  # not in the order of rows
+    assert json.loads(encode(integers, JSON)) == {
+        "instances": [{"features": [-4, -2, 0, 2]}, {"features": [-3, -1, 1, 3]}]
+    }
 
 
 def test_writing():

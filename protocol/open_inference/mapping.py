@@ -1,0 +1,308 @@
+"""Tensors for containers that take instances and answer predictions.
+
+The first number of a shape counts instances. Of one tensor an instance is its part of it, as TF
+Serving's and KServe's V1 clients would send it; of several it is an object by their names. What
+comes back is one tensor, or one for each member where predictions are objects.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import accumulate, chain
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+import orjson
+
+from partway.protocol.base64_text import decoded, encoded
+from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
+from partway.protocol.open_inference.requests import InferFault, InferRequest, RequestedOutput
+from partway.protocol.open_inference.tensors import (
+    Tensor,
+    TensorFault,
+    check_finite,
+    from_elements,
+    shown,
+)
+from partway.protocol.prediction import PredictionFault, PredictRequest
+from partway.protocol.signatures import DATATYPES, Signature, TensorSpec
+
+#: The name of an output that has none, unless the request names it: KServe's own.
+OUTPUT: Final = "output-0"
+
+#: A tensor whose name ends so is binary, whatever its bytes are (TF Serving).
+_BINARY_NAME: Final = "_bytes"
+
+#: Instances, and elements, that are written at a time.
+_AT_A_TIME: Final = 256
+_ELEMENTS_AT_A_TIME: Final = 4096
+#: Bytes of a tensor that are worth an array within it.
+_WORTH_AN_ARRAY: Final = 8
+
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
+#: Digits that fit 64 bits, and a sign.
+_WHOLE: Final = 20
+
+
+def instances_of(
+    request: InferRequest, *, named: bool = False, wrap: bool = False
+) -> PredictRequest:
+    """A request's tensors as instances.
+
+    Args:
+        request: what a client asks with.
+        named: whether an instance of one tensor too is an object, by the tensor's name.
+        wrap: whether each instance is wrapped: ``{"data": …}``.
+
+    Raises:
+        InferFault: the tensors do not have as many instances each, or JSON has nothing for an
+            element.
+    """
+    first, *others = request.inputs
+    count = first.shape[0]
+    for each in others:
+        if each.shape[0] != count:
+            raise InferFault(
+                f"tensor {shown(first.name)} has {count} instances and tensor {shown(each.name)} "
+                f"{each.shape[0]}: the first numbers of their shapes must be the same"
+            )
+    try:
+        instances = b",".join(_instances(request.inputs, named=named or bool(others), wrap=wrap))
+    except TensorFault as fault:
+        raise InferFault(str(fault)) from None
+    further = b',"parameters":%b' % orjson.dumps(request.parameters) if request.parameters else b""
+    return PredictRequest(b'{"instances":[%b]%b}' % (instances, further), count)
+
+
+def check_names(request: InferRequest, signature: Signature) -> None:
+    """Refuse inputs that are not those of a signature.
+
+    Raises:
+        InferFault: they are others, or of other datatypes.
+    """
+    wanted = {alias: DATATYPES[spec.type] for alias, spec in signature.inputs.items()}
+    if {each.name: each.datatype for each in request.inputs} != wanted:
+        words = ", ".join(f"{shown(name)} of {datatype}" for name, datatype in wanted.items())
+        raise InferFault(f"inputs: they must be those of the model's signature: {words}")
+
+
+def outputs_of(
+    predictions: bytes,
+    requested: Sequence[RequestedOutput] = (),
+    declared: Mapping[str, TensorSpec] | None = None,
+) -> list[Tensor]:
+    """Predictions as tensors: those that are requested, in that order, or all that there are.
+
+    Args:
+        predictions: an array of JSON that has one at least, and is valid.
+        requested: the outputs that a request names.
+        declared: what a signature says of outputs, by their names; the predictions are so.
+
+    Raises:
+        PredictionFault: the predictions are no tensors.
+        InferFault: there is no such output.
+    """
+    declared = declared or {}
+    columns = _columns(_parsed(predictions))
+    if columns.keys() == {OUTPUT} and len(declared) == 1:
+        columns = {next(iter(declared)): columns[OUTPUT]}
+    elif columns.keys() == {OUTPUT} and len(requested) == 1:
+        columns = {requested[0].name: columns[OUTPUT]}
+    wanted = [each.name for each in requested] or list(columns)
+    for name in wanted:
+        if name not in columns:
+            known = ", ".join(map(shown, columns))
+            raise InferFault(f"output {shown(name)}: the model has no such output; it has {known}")
+    return [_tensor(name, columns[name], declared.get(name)) for name in wanted]
+
+
+# --- To instances --------------------------------------------------------------------------------
+
+
+def _instances(inputs: Sequence[Tensor], *, named: bool, wrap: bool) -> Iterator[bytes]:
+    """The texts of instances, some at a time: each is hundreds of bytes as Python's objects."""
+    names = [each.name for each in inputs]
+    columns = [_column(each) for each in inputs]
+    for begin in range(0, inputs[0].shape[0], _AT_A_TIME):
+        some: Any = [column(begin, begin + _AT_A_TIME) for column in columns]
+        if named:
+            some = [dict(zip(names, row, strict=True)) for row in zip(*some, strict=True)]
+        else:
+            (some,) = some
+        if wrap:
+            some = [{"data": each} for each in some]
+        yield orjson.dumps(some, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+
+
+def _column(tensor: Tensor) -> Callable[[int, int], Any]:
+    """What a tensor has for instances from one to another, as orjson takes it."""
+    sizes = tensor.shape[1:]
+    of_one = math.prod(sizes)
+    write = _writer(tensor)
+    if write is None:
+        rows = tensor.numbers.reshape(tensor.shape)
+        return lambda begin, end: rows[begin:end]
+    count = tensor.shape[0]
+    return lambda begin, end: [
+        orjson.Fragment(_in_arrays(write, place * of_one, sizes))
+        for place in range(begin, min(end, count))
+    ]
+
+
+def _writer(tensor: Tensor) -> Callable[[int, int], list[bytes]] | None:
+    """Writes elements from one to another, each by itself; None where orjson is to write them all.
+
+    For each array within a tensor orjson holds more than a hundred bytes.
+    """
+    if tensor.datatype == "BYTES":
+        text = _string if _is_text(tensor) else _base64
+        return lambda begin, end: list(map(text, tensor.elements[begin:end]))
+    check_finite(tensor)
+    numbers = tensor.numbers
+    arrays = sum(accumulate(tensor.shape[:-1], operator.mul))
+    if arrays * _WORTH_AN_ARRAY <= numbers.nbytes:
+        return None
+    return lambda begin, end: orjson.dumps(numbers[begin:end], option=orjson.OPT_SERIALIZE_NUMPY)[
+        1:-1
+    ].split(b",")
+
+
+def _is_text(tensor: Tensor) -> bool:
+    """Whether all elements are strings of JSON: a container is to find one kind in a tensor."""
+    if tensor.name.endswith(_BINARY_NAME):
+        return False
+    try:
+        for each in tensor.elements:
+            each.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _string(element: bytes) -> bytes:
+    return encode_basestring(element.decode()).encode()
+
+
+def _base64(element: bytes) -> bytes:
+    return b'{"b64":"%b"}' % encoded(element).encode()
+
+
+def _in_arrays(write: Callable[[int, int], list[bytes]], begin: int, sizes: Sequence[int]) -> bytes:
+    """The text of arrays in one another, some elements at a time: a text has forty bytes besides.
+
+    Args:
+        write: writes elements.
+        begin: the first element's place.
+        sizes: of the arrays, the outermost first; of none, it is one element.
+    """
+    if not sizes:
+        return write(begin, begin + 1)[0]
+    count, *within = sizes
+    each = math.prod(within)
+    if each >= _ELEMENTS_AT_A_TIME:
+        parts = [_in_arrays(write, begin + place * each, within) for place in range(count)]
+    else:
+        step = _ELEMENTS_AT_A_TIME // each * each
+        end = begin + count * each
+        parts = [
+            b",".join(_grouped(write(place, min(place + step, end)), within))
+            for place in range(begin, end, step)
+        ]
+    return b"[%b]" % b",".join(parts)
+
+
+def _grouped(texts: list[bytes], sizes: Sequence[int]) -> list[bytes]:
+    for size in reversed(sizes):
+        places = range(0, len(texts), size)
+        texts = [b"[%b]" % b",".join(texts[place : place + size]) for place in places]
+    return texts
+
+
+# --- From predictions ----------------------------------------------------------------------------
+
+
+def _parsed(predictions: bytes) -> Any:
+    """The predictions, whose whole numbers are whole; one that no datatype holds is a Decimal."""
+    if _LONG_NUMBER.search(predictions) is None:
+        try:
+            return orjson.loads(predictions)
+        except orjson.JSONDecodeError:
+            pass  # it is valid, and has a number beyond what orjson reads
+    return json.loads(predictions, parse_int=_whole)
+
+
+def _whole(text: str) -> int | Decimal:
+    return int(text) if len(text) <= _WHOLE else Decimal(text)
+
+
+def _columns(predictions: list[Any]) -> Mapping[str, list[Any]]:
+    """The values of each output, by its name."""
+    objects = [type(each) is dict and each.keys() != {"b64"} for each in predictions]
+    if not any(objects):
+        return {OUTPUT: predictions}
+    first = predictions[0]
+    for place, each in enumerate(predictions):
+        if not objects[place] or not objects[0] or each.keys() != first.keys() or not each:
+            raise PredictionFault(
+                f"prediction {place}: it must be an object with the same members as the others, "
+                "each of which becomes a tensor"
+            )
+    return {name: [each[name] for each in predictions] for name in first}
+
+
+def _tensor(name: str, values: list[Any], spec: TensorSpec | None) -> Tensor:
+    shape, flat = _flattened(name, values)
+    kinds = set(map(type, flat))
+    if dict in kinds:
+        flat = [_binary(name, each) for each in flat]
+        kinds = set(map(type, flat))
+    if kinds and kinds <= {str, bytes}:
+        flat = [each.encode() if type(each) is str else each for each in flat]
+        return from_elements(name, "BYTES", shape, flat)
+    if kinds == {bool}:
+        return from_elements(name, "BOOL", shape, flat)
+    datatype = "FP64" if spec is None else DATATYPES[spec.type]
+    if kinds == {int} and spec is None:
+        datatype = "INT64" if max(flat) < 2**63 else "UINT64"
+    elif not kinds <= {int, float}:
+        raise PredictionFault(
+            f"output {shown(name)}: its elements are of no datatype; they must all be numbers of "
+            '64 bits at most, or strings and {"b64": …}, or true and false'
+        )
+    try:
+        return from_elements(name, datatype, shape, flat)
+    except TensorFault as fault:
+        raise PredictionFault(str(fault)) from None
+
+
+def _flattened(name: str, values: list[Any]) -> tuple[list[int], list[Any]]:
+    """The shape of values that are arrays in one another, and their elements."""
+    shape, level = [len(values)], values
+    while level and list in set(map(type, level)):
+        lengths = {len(each) if type(each) is list else -1 for each in level}
+        if len(lengths) > 1 or len(shape) == MAX_TENSOR_DIMENSIONS:
+            found = ", ".join("no array" if each < 0 else str(each) for each in sorted(lengths))
+            raise PredictionFault(
+                f"output {shown(name)}: its elements are no tensor: in the shape {shape}, lengths "
+                f"of the next arrays are {found}; they must be one number, in at most "
+                f"{MAX_TENSOR_DIMENSIONS} dimensions"
+            )
+        shape.append(lengths.pop())
+        level = list(chain.from_iterable(level))
+    return shape, level
+
+
+def _binary(name: str, value: object) -> object:
+    if isinstance(value, dict):
+        text = value.get("b64")
+        if value.keys() == {"b64"} and isinstance(text, str):
+            try:
+                return decoded(text)
+            except ValueError as error:
+                raise PredictionFault(f'output {shown(name)}: {{"b64": …}}: {error}') from None
+    return value

@@ -1,0 +1,84 @@
+"""The other side of HTTP: a request as a client writes it, and a response as a client reads it.
+
+For a container that speaks the protocol by HTTP alone, asked by a client that speaks something
+else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from partway.protocol.open_inference.requests import (
+    InferFault,
+    InferRequest,
+    object_of,
+    tensors_of,
+)
+from partway.protocol.open_inference.tensors import BINARY_ONLY, Tensor, TensorFault
+from partway.protocol.prediction import PredictionFault
+
+
+class WrittenRequest(NamedTuple):
+    """A request's body.
+
+    Attributes:
+        body: the JSON, and behind it the binary data of inputs, in their order.
+        header_length: how many bytes of it are JSON; None where all are.
+    """
+
+    body: bytes
+    header_length: int | None
+
+
+def write_request(request: InferRequest) -> WrittenRequest:
+    """Write a request: as binary data what came so, and what JSON has no numbers of.
+
+    Args:
+        request: what is asked.
+
+    Raises:
+        TensorFault: JSON has nothing for an element.
+    """
+    binary = request.binary_output or any(each.datatype in BINARY_ONLY for each in request.inputs)
+    pieces: list[bytes] = []
+    inputs: list[dict[str, Any]] = []
+    for each in request.inputs:
+        shown = {"name": each.name, "shape": each.shape, "datatype": each.datatype}
+        if binary:
+            pieces.append(each.binary())
+            inputs.append({**shown, "parameters": {"binary_data_size": len(pieces[-1])}})
+        else:
+            inputs.append({**shown, "data": each.json()})
+    members: dict[str, Any] = {} if request.id is None else {"id": request.id}
+    parameters = dict(request.parameters)
+    if binary:
+        parameters["binary_data_output"] = True
+    if parameters:
+        members["parameters"] = parameters
+    members["inputs"] = inputs
+    if request.outputs:
+        wanted = {"parameters": {"binary_data": True}} if binary else {}
+        members["outputs"] = [{"name": each.name, **wanted} for each in request.outputs]
+    head = orjson.dumps(members, option=orjson.OPT_SERIALIZE_NUMPY)
+    return WrittenRequest(b"".join((head, *pieces)), len(head) if binary else None)
+
+
+def read_response(body: bytes, header_length: int | None) -> list[Tensor]:
+    """Read a container's answer.
+
+    Args:
+        body: the JSON in UTF-8, and the outputs' binary data in their order.
+        header_length: how many bytes of it are JSON; None where all are.
+
+    Raises:
+        PredictionFault: it is no response.
+    """
+    end = len(body) if header_length is None else header_length
+    if end > len(body):
+        raise PredictionFault(f"its JSON should have {end} bytes, and the body has {len(body)}")
+    try:
+        return list(tensors_of(object_of(body[:end]), "outputs", body, end))
+    except (InferFault, TensorFault) as fault:
+        raise PredictionFault(str(fault)) from None

@@ -1,0 +1,260 @@
+"""A request for inference as it comes over HTTP: JSON, and behind it what is binary of it.
+
+"Inference Request JSON Object" of the protocol, and "Binary Tensor Request" of the extension, whose
+header ``Inference-Header-Content-Length`` says where the JSON ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from partway.protocol.json_text import NotJson, parsed
+from partway.protocol.open_inference import HEADER_LENGTH
+from partway.protocol.open_inference.tensors import (
+    Tensor,
+    TensorFault,
+    from_binary,
+    from_json,
+    shown,
+)
+
+#: Whole numbers that fit 64 bits, with a sign or without; none has more characters.
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**64 - 1
+_WHOLE: Final = 20
+
+#: What asks for data to be elsewhere, or for something else than tensors: extensions of Triton's.
+_NOT_HERE: Final = ("shared_memory_region", "classification")
+
+
+class InferFault(ValueError):
+    """A body that is no request for inference; the text says what it must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedOutput:
+    """An output that a request names.
+
+    Attributes:
+        name: the output tensor's.
+        binary: whether it is to come as binary data.
+    """
+
+    name: str
+    binary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InferRequest:
+    """A request for inference.
+
+    Attributes:
+        inputs: one at least, each of another name.
+        outputs: those that are asked for, in this order; all where it names none.
+        id: echoed in the response; None if it has none.
+        parameters: the client's own.
+        binary_output: whether outputs come as binary data, where none is named.
+    """
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[RequestedOutput, ...] = ()
+    id: str | None = None
+    parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    binary_output: bool = False
+
+
+def read_request(body: bytes, header_length: int | None = None) -> InferRequest:
+    """Read a request's body.
+
+    Args:
+        body: the JSON in UTF-8, and the inputs' binary data in their order.
+        header_length: how many bytes of it are JSON; all of them unless it is given.
+
+    Raises:
+        InferFault: it is no request.
+    """
+    end = len(body) if header_length is None else header_length
+    if not 0 < end <= len(body):
+        raise InferFault(
+            f"{HEADER_LENGTH}: {end} was given; it must be the length of the body's JSON, in which "
+            f"inputs have names and shapes; the body has {len(body)} bytes"
+        )
+    members = object_of(body[:end])
+    parameters = _parameters("the request", members)
+    binary = _flag("the request", parameters, "binary_data_output")
+    try:
+        inputs = tuple(tensors_of(members, "inputs", body, end))
+    except TensorFault as fault:
+        raise InferFault(str(fault)) from None
+    given = members.get("id")
+    if given is not None and not isinstance(given, str):
+        raise InferFault("id: it must be a string")
+    return InferRequest(
+        inputs,
+        tuple(_outputs(members, binary)),
+        given,
+        {name: each for name, each in parameters.items() if name != "binary_data_output"},
+        binary,
+    )
+
+
+# --- Inputs and outputs --------------------------------------------------------------------------
+
+
+def tensors_of(members: Mapping[str, Any], key: str, body: bytes, begin: int) -> Iterator[Tensor]:
+    """The tensors of a body, a request's or a response's.
+
+    Args:
+        members: of its JSON.
+        key: ``inputs`` or ``outputs``.
+        body: all of it.
+        begin: where the binary data begin.
+
+    Raises:
+        InferFault: they are not there, or not as they must be.
+        TensorFault: one is no tensor.
+    """
+    for each in _named(members, key):
+        name, datatype, shape = each["name"], each.get("datatype"), each.get("shape")
+        what = f"tensor {shown(name)}"
+        if not isinstance(datatype, str):
+            raise InferFault(f"{what}: datatype must be a string, such as FP32")
+        if not isinstance(shape, list) or not all(type(size) is int for size in shape):
+            raise InferFault(f"{what}: shape must be an array of whole numbers")
+        size = _parameters(what, each).get("binary_data_size")
+        if size is None:
+            if "data" not in each:
+                raise InferFault(f'{what}: it must have data, or "binary_data_size" of them')
+            yield from_json(name, datatype, shape, each["data"])
+            continue
+        if "data" in each:
+            raise InferFault(f"{what}: it has data, and binary data too; it must have one of them")
+        if type(size) is not int or not 0 <= size <= len(body) - begin:
+            raise InferFault(
+                f"{what}: binary_data_size must be a whole number of bytes that follow the JSON, "
+                f"of which {len(body) - begin} are left"
+            )
+        yield from_binary(name, datatype, shape, body[begin : begin + size])
+        begin += size
+    if begin != len(body):
+        raise InferFault(
+            f"{len(body) - begin} bytes follow the last {key[:-1]}'s data; each that is binary "
+            "must have its binary_data_size"
+        )
+
+
+def _outputs(members: Mapping[str, Any], binary: bool) -> Iterator[RequestedOutput]:
+    if members.get("outputs") in (None, []):
+        return
+    for each in _named(members, "outputs"):
+        what = f"output {shown(each['name'])}"
+        wanted = _flag(what, _parameters(what, each), "binary_data", otherwise=binary)
+        yield RequestedOutput(each["name"], wanted)
+
+
+def _named(members: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
+    """The objects of an array, each of another name."""
+    found = members.get(key)
+    if not isinstance(found, list) or not found:
+        raise InferFault(f'{key}: it must be an array of one object at least: {{"name": …}}')
+    names: set[str] = set()
+    for each in found:
+        name = each.get("name") if isinstance(each, dict) else None
+        if not isinstance(name, str) or not name:
+            raise InferFault(f'{key}: each of them must be an object that has a "name"')
+        if name in names:
+            raise InferFault(f"{key}: {shown(name)} is there twice; each must have another name")
+        names.add(name)
+    return found
+
+
+def _parameters(what: str, members: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
+    found = members.get("parameters")
+    return {} if found is None else checked_parameters(what, found)
+
+
+def checked_parameters(what: str, found: object) -> dict[str, str | int | float | bool]:
+    """A client's parameters.
+
+    Args:
+        what: whose they are, for the error's text.
+        found: as they came.
+
+    Raises:
+        InferFault: they are none, or one asks for what is not here.
+    """
+    if not isinstance(found, dict) or not all(map(_is_scalar, found.values())):
+        raise InferFault(
+            f"{what}: parameters must be an object of strings, numbers, true and false"
+        )
+    for name in _NOT_HERE:
+        if name in found:
+            raise InferFault(f"{what}: the parameter {name} is of an extension that is not here")
+    return found
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _flag(what: str, parameters: Mapping[str, Any], name: str, *, otherwise: bool = False) -> bool:
+    found = parameters.get(name, otherwise)
+    if not isinstance(found, bool):
+        raise InferFault(f"{what}: {name} must be true or false")
+    return found
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+
+def object_of(text: bytes) -> dict[str, Any]:
+    """The members of a body's JSON.
+
+    Raises:
+        InferFault: it is no JSON, or no object.
+    """
+    value = _value(text)
+    if not isinstance(value, dict):
+        raise InferFault("the body: it must be an object of JSON")
+    return value
+
+
+def _value(text: bytes) -> object:
+    """The JSON as Python has it, by the library that is fast, where that sees all that is wrong.
+
+    It is silent of a member that is there twice: there is none where there are no more colons than
+    members were found, in the places that a request has objects in.
+    """
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = None  # its numbers are bounded too, so this may be JSON all the same
+    if isinstance(value, dict) and text.count(b":") == _count(value):
+        return value
+    try:
+        value = parsed(text, _number)
+    except NotJson as error:
+        at = "" if error.at is None else f" at character {error.at}"
+        raise InferFault(f"the body is not JSON: {error.why}{at}") from None
+    return value
+
+
+def _count(value: Mapping[str, Any]) -> int:
+    """How many members a request's objects have."""
+    objects = [value, *_objects(value.get("inputs")), *_objects(value.get("outputs"))]
+    found = (each.get("parameters") for each in objects)
+    return sum(map(len, (*objects, *(each for each in found if isinstance(each, dict)))))
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _number(text: str) -> int | float:
+    whole = int(text) if len(text) <= _WHOLE and text.lstrip("-").isdecimal() else None
+    return float(text) if whole is None or not _LEAST <= whole <= _MOST else whole

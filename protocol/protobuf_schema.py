@@ -1,0 +1,109 @@
+"""Classes of protobuf's messages, made at run time of tables.
+
+Each schema has a pool of its own: others' packages register the same names in the default one. And
+generated code would refuse runtimes that are older than it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_Field: Final = descriptor_pb2.FieldDescriptorProto
+
+_SCALARS: Final[Mapping[str, int]] = {
+    "double": _Field.TYPE_DOUBLE,
+    "float": _Field.TYPE_FLOAT,
+    "int64": _Field.TYPE_INT64,
+    "uint64": _Field.TYPE_UINT64,
+    "int32": _Field.TYPE_INT32,
+    "uint32": _Field.TYPE_UINT32,
+    "bool": _Field.TYPE_BOOL,
+    "string": _Field.TYPE_STRING,
+    "bytes": _Field.TYPE_BYTES,
+}
+_NOT_PACKED: Final = frozenset({_Field.TYPE_MESSAGE, _Field.TYPE_BYTES, _Field.TYPE_STRING})
+
+
+class MessageMember(NamedTuple):
+    """A member of a message.
+
+    Attributes:
+        name: its name.
+        number: its number.
+        type: a scalar's, or the full name of a message; ``repeated …`` for many, and ``map …`` for
+            a map from strings.
+        oneof: the choice that it belongs to; empty for none.
+    """
+
+    name: str
+    number: int
+    type: str
+    oneof: str = ""
+
+
+#: Messages by their names.
+Tables = Mapping[str, Iterable[MessageMember]]
+
+
+def message_classes(
+    package: str,
+    tables: Tables,
+    *,
+    syntax: str = "proto3",
+    imports: Iterable[Any] = (),
+) -> dict[str, Any]:
+    """The classes of a package's messages, by their names.
+
+    Args:
+        package: the package's name.
+        tables: its messages.
+        syntax: ``proto2`` or ``proto3``; numbers that are repeated are packed in either.
+        imports: descriptors of files that the tables name messages of.
+    """
+    pool = descriptor_pool.DescriptorPool()
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{package.replace('.', '/')}.proto", package=package, syntax=syntax
+    )
+    for each in imports:
+        pool.AddSerializedFile(each.serialized_pb)
+        file.dependency.append(each.name)
+    for name, members in tables.items():
+        message = file.message_type.add(name=name)
+        for member in members:
+            _add(message, member, f".{package}.{name}")
+    pool.AddSerializedFile(file.SerializeToString())
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
+        for name in tables
+    }
+
+
+def _add(message: Any, member: MessageMember, full_name: str) -> None:
+    kind, _, of = member.type.rpartition(" ")
+    if kind == "map":
+        # As protobuf has it: repeated entries of a nested type.
+        entry = message.nested_type.add(name=f"{_camel(member.name)}Entry")
+        entry.options.map_entry = True
+        _add(entry, MessageMember("key", 1, "string"), full_name)
+        _add(entry, MessageMember("value", 2, of), full_name)
+        of = f"{full_name[1:]}.{entry.name}"
+    field = message.field.add(name=member.name, number=member.number)
+    field.label = _Field.LABEL_REPEATED if kind else _Field.LABEL_OPTIONAL
+    field.type = _SCALARS.get(of, _Field.TYPE_MESSAGE)
+    if field.type == _Field.TYPE_MESSAGE:
+        field.type_name = f".{of}"
+    if kind and field.type not in _NOT_PACKED:
+        field.options.packed = True
+    if member.oneof:
+        names = [each.name for each in message.oneof_decl]
+        if member.oneof not in names:
+            message.oneof_decl.add(name=member.oneof)
+            names.append(member.oneof)
+        field.oneof_index = names.index(member.oneof)
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
