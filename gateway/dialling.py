@@ -37,7 +37,7 @@ HTTPS_PORT: Final = 443
 _NO_ADDRESS: Final = "its host has no address"
 
 #: The system's errors where a process, or its machine, has no file descriptor left.
-_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 #: In how many steps the time for a connection is counted: of asyncio's loop and uvloop's each needs
 #: about five rounds from the kernel's word to a transport.
@@ -233,7 +233,7 @@ def ip_family(host: str) -> socket.AddressFamily | None:
 
 def not_connected(error: OSError) -> Unreachable:
     """What is said of a connection that the system could not make."""
-    if error.errno in _NO_DESCRIPTOR:
+    if error.errno in NO_DESCRIPTOR:
         return OutOfDescriptors(os.strerror(error.errno))
     # Not strerror: asyncio's says "Connect call failed", whatever the reason.
     why = os.strerror(error.errno) if error.errno else str(error) or "the server hung up"
@@ -362,7 +362,7 @@ def without_tls(error: ssl.SSLError) -> Unreachable:
 
 
 def _check_descriptors(error: OSError) -> None:
-    if error.errno in _NO_DESCRIPTOR:
+    if error.errno in NO_DESCRIPTOR:
         raise OutOfDescriptors(os.strerror(error.errno)) from None
 
 

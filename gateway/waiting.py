@@ -5,11 +5,58 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from partway.gateway.clock import Clock
 
 _T = TypeVar("_T")
+
+
+class TimeLimit:
+    """As :func:`asyncio.timeout`, for a fraction of what it costs; entered once, by a task.
+
+    Args:
+        seconds: for what is in the block.
+
+    Raises:
+        TimeoutError: the block took longer; what it awaited is cancelled.
+    """
+
+    __slots__ = ("_cancelling", "_seconds", "_task", "_timer", "expired")
+
+    def __init__(self, seconds: float) -> None:
+        #: Whether the time was over before the block was.
+        self.expired = False
+        self._seconds = seconds
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None, "a block with a time limit is in a task"
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._timer = loop.call_later(self._seconds, self._over)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._timer.cancel()
+        is_ours = self.expired and self._task.uncancel() <= self._cancelling
+        if is_ours and isinstance(error, asyncio.CancelledError):
+            raise TimeoutError from error
+
+    def lift(self) -> None:
+        """Have the block take any time from here on, unless the time is over already."""
+        self._timer.cancel()
+
+    def _over(self) -> None:
+        self.expired = True
+        self._task.cancel()
 
 
 @asynccontextmanager

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import urlsplit
 
+from multidict import istr
+
 from partway.protocol.errors import AccessDenied
+
+_ORIGIN: Final = istr("Origin")
 
 
 def check_origin(headers: Mapping[str, str], allowed: frozenset[str], *, encrypted: bool) -> None:
@@ -24,7 +29,7 @@ def check_origin(headers: Mapping[str, str], allowed: frozenset[str], *, encrypt
     Raises:
         AccessDenied: the origin is neither ours nor allowed.
     """
-    origin = headers.get("Origin")
+    origin = headers.get(_ORIGIN)
     if origin is None or origin in allowed or "*" in allowed:
         return
     own = "https" if encrypted else "http"

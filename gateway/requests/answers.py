@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 
 import httptools
-from multidict import CIMultiDict
+from multidict import CIMultiDict, istr
 
 from partway.gateway.requests.limits import (
     ANSWER_TURN_BYTES,
@@ -23,6 +23,10 @@ from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVE
 
 #: Statuses whose answers have no body (RFC 9110 §6.4.1); to a POST, that is.
 _BODILESS: Final = frozenset({204, 304})
+#: An istr is found among headers in a quarter of a text's time.
+_CODING: Final = istr("Transfer-Encoding")
+_LENGTH: Final = istr("Content-Length")
+
 _STATUSES: Final = range(200, 600)
 
 
@@ -86,6 +90,17 @@ class AnswerParser:
         self._until_end = False
         self._reason = ""
         self._parser = httptools.HttpResponseParser(self)
+
+    def begin_anew(self, whole_chunk: int) -> None:
+        """Read another answer, behind one that has come to its end with nothing behind it.
+
+        Args:
+            whole_chunk: as of this class.
+        """
+        self.head = None
+        self.complete = self._until_end = False
+        self._whole_chunk = whole_chunk
+        self._interim = self._in_vain = 0
 
     def feed(self, data: bytes | memoryview) -> None:
         """Take what the container sent, ANSWER_TURN_BYTES at most where the answer has chunks.
@@ -182,13 +197,13 @@ class AnswerParser:
         version = parser.get_http_version()
         if status not in _STATUSES or version not in ("1.1", "1.0"):
             self._refuse(f"it is not HTTP/1.1: status {status} of HTTP/{version}")
-        codings = headers.getall("Transfer-Encoding", [])
+        codings = headers.getall(_CODING, ())
         if codings and ([each.lower() for each in codings] != ["chunked"] or version != "1.1"):
             self._refuse("its Transfer-Encoding is not chunked alone, of HTTP/1.1")
-        length = headers.get("Content-Length")
+        length = headers.get(_LENGTH)
         if length is not None and int(length) > MAX_ANSWER_LENGTH:  # llhttp takes twice as much
             self._refuse(f"its Content-Length is over {MAX_ANSWER_LENGTH}")
-        self._until_end = not (codings or "Content-Length" in headers or status in _BODILESS)
+        self._until_end = not (codings or length is not None or status in _BODILESS)
         self.head = AnswerHead(status, headers, bool(codings), parser.should_keep_alive())
 
     def on_body(self, data: bytes) -> None:

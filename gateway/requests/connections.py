@@ -10,6 +10,7 @@ from typing import cast
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.dialling import OutOfDescriptors, Unreachable, reach
 from partway.gateway.limits import CONTAINER_TLS_TIMEOUT, INVOCATION_TIMEOUT
+from partway.gateway.requests.answers import AnswerParser
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import (
@@ -29,12 +30,14 @@ class ContainerConnection(asyncio.Protocol):
         answer: the exchange that it has.
         idle_until: when the wait for the next one is over, by the clock of who keeps it.
         idle: looks at that, then or before.
+        parser: what has read its answers; None while it reads one, and before.
     """
 
     def __init__(self) -> None:
         self.answer: ContainerAnswer | None = None
         self.idle_until = 0.0
         self.idle: Timer | None = None
+        self.parser: AnswerParser | None = None
         self._transport: asyncio.Transport
         self._ended = False
         self._full = False
@@ -117,6 +120,9 @@ class ContainerConnection(asyncio.Protocol):
         self._give_room()
         if self.answer is not None:
             self.answer.connection_ended(trouble)
+        elif self.parser is not None:
+            self.parser.close()
+            self.parser = None
 
     def _give_room(self) -> None:
         if self._room is not None and not self._room.done():
@@ -169,6 +175,7 @@ class ContainerExchange:
         finally:
             connection.answer = None
             if good:
+                connection.parser = self.answer.parser
                 self._connections.keep(self._destination, connection)
             else:
                 connection.abort()
@@ -218,7 +225,11 @@ class ContainerConnections:
         """
         head = request.head(destination.authority)
         connection = self._kept(destination) or await self._dialled(destination)
-        answer = connection.answer = ContainerAnswer(connection, self._clock, timeout, whole_chunk)
+        parser, connection.parser = connection.parser, None
+        if parser is not None:
+            parser.begin_anew(whole_chunk)
+        answer = ContainerAnswer(connection, self._clock, timeout, whole_chunk, parser)
+        connection.answer = answer
         answer.send(head, request)
         return ContainerExchange(self, destination, connection, answer)
 

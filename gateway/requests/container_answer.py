@@ -12,7 +12,7 @@ from partway.gateway.clock import Clock
 from partway.gateway.limits import INVOCATION_TIMEOUT
 from partway.gateway.requests.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
 from partway.gateway.requests.container_requests import ContainerRequest
-from partway.gateway.requests.limits import WHOLE_CHUNK_BYTES
+from partway.gateway.requests.limits import ANSWER_TURN_BYTES, WHOLE_CHUNK_BYTES
 from partway.gateway.waiting import time_limit
 from partway.protocol.errors import (
     ContainerBroke,
@@ -20,7 +20,7 @@ from partway.protocol.errors import (
     ContainerLate,
     InputValidationError,
 )
-from partway.protocol.limits import FRAMES_PER_TURN, WRITE_HIGH_WATER, WRITE_LOW_WATER
+from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, WRITE_HIGH_WATER, WRITE_LOW_WATER
 
 _NO_BYTES: Final = memoryview(b"")
 
@@ -55,6 +55,7 @@ class ContainerAnswer:
         clock: measures the times.
         timeout: seconds from the request's end to the answer's head, and of silence in its body.
         whole_chunk: bytes up to which a chunk of the body is one piece.
+        parser: reads the answer, if it has read others on the connection.
 
     Attributes:
         began_at: when the request began to be sent, by :func:`time.monotonic`; None until then.
@@ -67,13 +68,14 @@ class ContainerAnswer:
         clock: Clock,
         timeout: float = INVOCATION_TIMEOUT,
         whole_chunk: int = WHOLE_CHUNK_BYTES,
+        parser: AnswerParser | None = None,
     ) -> None:
         self.began_at: float | None = None
         self.sent_at: float | None = None
         self._wire = wire
         self._clock = clock
         self._timeout = timeout
-        self._parser = AnswerParser(whole_chunk)
+        self._parser = parser or AnswerParser(whole_chunk)
         self._unparsed = _NO_BYTES
         self._paused = False
         self._error: BaseException | None = None
@@ -88,7 +90,11 @@ class ContainerAnswer:
         self.began_at = time.monotonic()
         body = request.body
         if isinstance(body, bytes):
-            self._wire.write(head + body)
+            if len(body) <= JOIN_UP_TO:
+                self._wire.write(head + body)
+            else:  # of which megabytes would be there twice
+                self._wire.write(head)
+                self._wire.write(body)
             self._sent()
         else:
             self._wire.write(head)
@@ -246,8 +252,11 @@ class ContainerAnswer:
         """The container sent bytes."""
         if self._error is not None:
             return
-        self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
-        self._parse()
+        if len(data) <= ANSWER_TURN_BYTES and not self._unparsed and not self._parser.held:
+            self._feed(data)  # as with most answers, it is all there is
+        else:
+            self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
+            self._parse()
         self._wake()
 
     def connection_ended(self, trouble: str = "") -> None:
@@ -271,14 +280,11 @@ class ContainerAnswer:
     def _parse(self, high_water: int | None = WRITE_HIGH_WATER) -> None:
         """Make pieces of what has come, and hold the container back while there are enough."""
         parser = self._parser
-        try:
-            while self._unparsed and (high_water is None or parser.held < high_water):
-                turn = self._unparsed[: parser.turn]
-                self._unparsed = self._unparsed[len(turn) :]
-                parser.feed(turn)
-        except AnswerBroken as broken:
-            self.fail(_broken(str(broken)))
-            return
+        while self._unparsed and (high_water is None or parser.held < high_water):
+            turn = self._unparsed[: parser.turn]
+            self._unparsed = self._unparsed[len(turn) :]
+            if not self._feed(turn):
+                return
         enough = bool(self._unparsed) or parser.held >= WRITE_HIGH_WATER
         if enough != self._paused:
             self._paused = enough
@@ -286,6 +292,15 @@ class ContainerAnswer:
                 self._wire.pause_reading()
             else:
                 self._wire.resume_reading()
+
+    def _feed(self, data: bytes | memoryview) -> bool:
+        """Parse some bytes; whether they are an answer's."""
+        try:
+            self._parser.feed(data)
+        except AnswerBroken as broken:
+            self.fail(_broken(str(broken)))
+            return False
+        return True
 
     # --- The end ---------------------------------------------------------------------------------
 
@@ -320,8 +335,14 @@ class ContainerAnswer:
                 sender.cancel()
                 await asyncio.wait((sender,))
         finally:
-            parser.close()
+            if not good:
+                parser.close()
         return good
+
+    @property
+    def parser(self) -> AnswerParser:
+        """What has read the answer; once that is over in good order, it can read another."""
+        return self._parser
 
 
 def _not_as_stated(length: int) -> InputValidationError:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import AsyncGenerator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from partway.gateway.dialling import HTTPS_PORT, Address
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
 from partway.protocol.errors import InputValidationError
 
 #: Of a header's value: visible ASCII, spaces and tabs (RFC 9110 §5.5, without what is obsolete).
-_VALUE: Final = re.compile(r"[\t -~]*")
+HEADER_VALUE: Final = re.compile(r"[\t -~]*")
 
 
 class Destination(NamedTuple):
@@ -38,19 +38,21 @@ class Destination(NamedTuple):
 
 
 class ContainerRequest(NamedTuple):
-    """What a container is asked; by POST.
+    """What a container is asked.
 
     Attributes:
         target: path and query, on which no client has an influence beyond its patterns.
         headers: those that go along, names and values; what HTTP itself needs comes on top.
         body: whole, or as it comes.
         length: of a body as it comes, where it is known; else it goes in chunks.
+        method: HTTP's; a GET has no body.
     """
 
     target: str
     headers: tuple[tuple[str, str], ...]
     body: bytes | AsyncGenerator[bytes, None]
     length: int | None = None
+    method: Literal["POST", "GET"] = "POST"
 
     @property
     def chunked(self) -> bool:
@@ -66,14 +68,16 @@ class ContainerRequest(NamedTuple):
         Raises:
             InputValidationError: a header's value would be more than a value on the wire.
         """
-        lines = [f"POST {self.target} HTTP/1.1", f"Host: {authority}"]
+        lines = [f"{self.method} {self.target} HTTP/1.1", f"Host: {authority}"]
         for name, value in self.headers:
-            if not _VALUE.fullmatch(value):
+            if not HEADER_VALUE.fullmatch(value):
                 raise InputValidationError(
                     f"the header {name} must be of visible ASCII, spaces and tabs", "InvalidHeader"
                 )
             lines.append(f"{name}: {value}")
-        if isinstance(self.body, bytes):
+        if self.method == "GET":
+            pass  # RFC 9110 §8.6: no length where none is anticipated
+        elif isinstance(self.body, bytes):
             lines.append(f"Content-Length: {len(self.body)}")
         elif self.length is None:
             lines.append("Transfer-Encoding: chunked")

@@ -6,7 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Container, Mapping
+from contextlib import nullcontext
+from functools import lru_cache, partial
 from http import HTTPStatus
+from typing import Final
+
+from multidict import istr
 
 from partway.gateway.access.authentication import (
     ANYBODY,
@@ -32,6 +37,15 @@ from partway.protocol.limits import LOGGED_CHARACTERS, MAX_ENDPOINT_NAME
 from partway.protocol.sigv4 import SignableRequest
 
 log = logging.getLogger("partway.gateway")
+
+#: Requests, by method and a path of so many characters, whose routes are remembered; and
+#: addresses, whose owners are.
+_REMEMBERED_ROUTES: Final = 1024
+_LONGEST_REMEMBERED: Final = 256
+_REMEMBERED_OWNERS: Final = 1024
+
+_TARGET: Final = istr("X-Amz-Target")
+_UNWATCHED: Final = nullcontext()
 
 
 class Dispatcher:
@@ -59,6 +73,10 @@ class Dispatcher:
         gathered: GatheredBytes | None = None,
     ) -> None:
         self._routes = routes
+        # A client asks for the same again and again; whoever does not asks in vain, or for little.
+        self._find_anew = partial(find, routes)
+        self._find = lru_cache(_REMEMBERED_ROUTES)(self._find_anew)
+        self._owners = lru_cache(_REMEMBERED_OWNERS)(self._owners_of)
         self._authenticator = authenticator
         self._arns = arns
         self._allow_origins = allow_origins
@@ -71,28 +89,24 @@ class Dispatcher:
         errors: ErrorDialect = aws_rest_json  # as long as it is not known whose client it is
         measured = exchange.visitor.account.measured
         began = time.thread_time() if measured else 0.0
-        recognised = False
+        recognised, identity = False, ANYBODY
         if self._gathered is not None:
-            is_proxy = exchange.peer in self._proxies
-            owners = () if is_proxy else (f"address {peer_of(exchange.peer)}",)
-            exchange.holding = self._gathered.holding(*owners)
+            exchange.holding = self._gathered.holding(*self._owners(exchange.peer))
         try:
             check_head(exchange)
-            route, named = find(
-                self._routes,
-                exchange.method,
-                exchange.path,
-                exchange.headers.get("x-amz-target", ""),
-            )
+            path = exchange.path
+            find_route = self._find if len(path) <= _LONGEST_REMEMBERED else self._find_anew
+            route, named = find_route(exchange.method, path, exchange.headers.get(_TARGET, ""))
+            route.requires(exchange)
             errors = route.errors
             if not route.reserved:
                 exchange.visitor.admit()
-            with audited(route, exchange) as asked:
-                identity = await self._identify(exchange, route, named)
-                recognised = route.access is not Access.ANYONE
-                if recognised:
+            with audited(route, exchange) if route.watched else _UNWATCHED as asked:
+                if route.access is not Access.ANYONE:
+                    identity = await self._identify(exchange, route, named)
+                    recognised = True
                     exchange.visit.recognised()
-                sender = asked.noting(identity)
+                sender = identity if asked is None else asked.noting(identity)
                 with exchange.visitor.serving():
                     await route.payload.prepare(exchange)
                     await route.operation(exchange, sender, named)
@@ -125,10 +139,8 @@ class Dispatcher:
         self, exchange: Exchange, route: Route, named: Mapping[str, str]
     ) -> Identity:
         """Find out who asks, refusing who may not: by the request, and by its page (clause 3-4)."""
-        if route.access is Access.ANYONE:
-            return ANYBODY
-        headers = tuple(exchange.raw_headers)
         identity = ANYBODY
+        headers = tuple(exchange.raw_headers)
         if self._authenticator.asks:
             identity = await self._authenticator.authenticate(
                 SignableRequest(exchange.method, exchange.path, exchange.query, headers),
@@ -141,6 +153,10 @@ class Dispatcher:
             check_nearness(exchange.peer, exchange.version, headers, self._proxies)
         check_origin(exchange.headers, self._allow_origins, encrypted=exchange.encrypted)
         return identity
+
+    def _owners_of(self, peer: str) -> tuple[str, ...]:
+        """Whose share an address's bodies are of; nobody's where it stands for many."""
+        return () if peer in self._proxies else (f"address {peer_of(peer)}",)
 
     def _needed(self, route: Route, named: Mapping[str, str]) -> tuple[str, str]:
         """Action and resource that the sender must have leave for; empty if the operation asks."""

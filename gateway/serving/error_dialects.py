@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from partway.protocol.errors import ApiError
+from partway.protocol.grpc.metadata import HEAD, Code, status
 from partway.protocol.json_text import NotJson, parsed
 
 
@@ -96,6 +97,35 @@ def prediction_object(error: ApiError) -> ErrorResponse:
 def prediction_text(error: ApiError) -> ErrorResponse:
     """``{"error": "…"}``, as the document has it, and KServe's clients and TF Serving's read it."""
     return _prediction_error(error, _prediction_status(error), _prediction_text(error))
+
+
+# --- gRPC ----------------------------------------------------------------------------------------
+
+#: What gRPC's statuses call an error where that is not what Google's REST calls it, by its name …
+_CALLS: Mapping[str, Code] = {
+    "DeadlineExceededException": Code.DEADLINE_EXCEEDED,
+    "RequestEntityTooLargeException": Code.RESOURCE_EXHAUSTED,
+    "UnknownOperationException": Code.UNIMPLEMENTED,
+}
+
+#: … and by its ErrorCode.
+_CALLS_BY_CODE: Mapping[object, Code] = {
+    "MalformedMessage": Code.INTERNAL,
+    "MessageCount": Code.UNIMPLEMENTED,
+    "UnsupportedEncoding": Code.UNIMPLEMENTED,
+}
+
+
+def grpc_status(error: ApiError) -> ErrorResponse:
+    """A head that is all of the response, and has the call's status (Trailers-Only)."""
+    name = _CODES.get(_prediction_status(error), "UNKNOWN")
+    by_name = _CALLS.get(error.name, Code[name])
+    code = _CALLS_BY_CODE.get(error.members.get("ErrorCode"), by_name)
+    headers = {**HEAD, **status(code, _prediction_text(error)), **error.headers}
+    return ErrorResponse(200, headers, b"")
+
+
+# --- What they share -----------------------------------------------------------------------------
 
 
 def _prediction_status(error: ApiError) -> int:

@@ -11,9 +11,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
-from multidict import CIMultiDict
+from multidict import CIMultiDict, istr
 
 from partway.gateway.limits import REQUEST_BODY_PAUSE, REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.crowd import Visitor, uncounted
@@ -23,6 +23,8 @@ from partway.protocol.connection import Cancellable, FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+_EXPECT: Final = istr("Expect")
 
 #: Statuses whose responses have no body (RFC 9110 §6.4.1).
 _BODILESS = frozenset({204, 304})
@@ -156,6 +158,7 @@ class Exchange(ABC):
         visitor: the client's connection, as the crowd has it; one that nobody counts unless it is
             given.
         encrypted: whether it has TLS, here and not only at a proxy's.
+        head_size: bytes of its head, if they have been counted, as RFC 9113 §6.5.2 does.
         visit: what the request costs as long as it is not known who sends it.
         noted: what the operation has found out and the operator's log says of the exchange besides,
             should it be refused or left; nothing of it is for the client.
@@ -174,12 +177,15 @@ class Exchange(ABC):
         *,
         visitor: Visitor | None = None,
         encrypted: bool = False,
+        headers: Mapping[str, str] | None = None,
+        head_size: int | None = None,
     ) -> None:
         self.method = method
         self.path = path
         self.query = query
         self.raw_headers = raw_headers
-        self.headers = _joined(raw_headers)
+        self.headers = _joined(raw_headers) if headers is None else headers
+        self.head_size = head_size
         self.version = version
         self.peer = peer
         self.request_id = _new_id()
@@ -214,6 +220,12 @@ class Exchange(ABC):
         if self._gathered is None:
             self._check_length(limit)
             self._continue_once()
+            if (all_of_it := self._whole_at_hand()) is not None:
+                if len(all_of_it) > limit:
+                    raise _too_large(limit)
+                self.holding.draw(len(all_of_it))
+                self._gathered = all_of_it
+                return all_of_it
             whole = bytearray()  # a list of what dribbles in would take a multiple of its bytes
             if not self._gather_at_hand(whole, limit):
                 try:
@@ -260,8 +272,7 @@ class Exchange(ABC):
 
     def _check_length(self, limit: int) -> None:
         """Refuse a body whose head says already that it is too large."""
-        stated = self.headers.get("content-length", "")
-        if stated.isascii() and stated.isdecimal() and int(stated) > limit:
+        if (stated := stated_length(self.headers)) is not None and stated > limit:
             raise _too_large(limit)
 
     def _gather_at_hand(self, whole: bytearray, limit: int) -> bool:
@@ -301,10 +312,14 @@ class Exchange(ABC):
 
     def _continue_once(self) -> None:
         """Answer ``Expect: 100-continue``, now that the body is wanted (RFC 9110 §10.1.1)."""
-        expected = self.headers.get("expect", "").lower() == "100-continue"
-        if expected and not self._continued:
+        if self._body_is_held_back():
             self._continued = True
             self._say_continue()
+
+    def _body_is_held_back(self) -> bool:
+        """Whether the client waits for 100 Continue, and may send no body without it."""
+        expected = self.headers.get(_EXPECT, "")
+        return expected.lower() == "100-continue" and not self._continued
 
     @abstractmethod
     async def _read(self) -> bytes:
@@ -314,6 +329,10 @@ class Exchange(ABC):
             InputValidationError: the body is not valid HTTP.
             ClientLeft: the client left in the middle of the body.
         """
+
+    def _whole_at_hand(self) -> bytes | None:
+        """Return all of the body, taken, if all of it has come; else None, and take nothing."""
+        return None
 
     def _at_hand(self) -> bytes | None:
         """Return what :meth:`_read` would without waiting; None where it might have to wait.
@@ -440,6 +459,29 @@ class UpgradableExchange(Exchange):
         """Give the upgraded transport to ``connection``, with any bytes read behind the head."""
 
 
+class TrailingExchange(Exchange):
+    """An exchange whose response may end in trailers (RFC 9113 §8.1): HTTP/2's."""
+
+    @abstractmethod
+    def respond_with_trailers(
+        self, body: bytes, headers: Mapping[str, str], trailers: Mapping[str, str]
+    ) -> None:
+        """Answer 200 with a whole body, and trailers behind it."""
+
+    async def end_with_trailers(self, trailers: Mapping[str, str]) -> None:
+        """End a response in pieces by trailers, which come behind all that was written.
+
+        Raises:
+            ClientLeft: the client has left.
+        """
+        await self._end_with_trailers(trailers)
+        self._unended = False
+
+    @abstractmethod
+    async def _end_with_trailers(self, trailers: Mapping[str, str]) -> None:
+        """See :meth:`end_with_trailers`."""
+
+
 def _too_large(limit: int) -> RequestTooLarge:
     return RequestTooLarge(f"the request's body is over {limit} bytes; it must have at most that")
 
@@ -448,12 +490,29 @@ def _late(how: str) -> RequestTimeout:
     return RequestTimeout(f"the request's body is {how}; send it again, faster")
 
 
+_LENGTH: Final = istr("Content-Length")
+
+
+def stated_length(headers: Mapping[str, str], name: str = _LENGTH) -> int | None:
+    """The length that a head states for its body, by case-insensitive names; None if none."""
+    stated = headers.get(name, "")
+    return int(stated) if stated.isascii() and stated.isdecimal() else None
+
+
 def _new_id() -> str:
     """A random UUID (RFC 9562 §5.4), in a fifth of the time that Python's own takes."""
-    digits = os.urandom(16).hex()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    parts = (digits[:8], digits[8:12], f"4{digits[13:16]}", f"{variant}{digits[17:20]}")
-    return "-".join((*parts, digits[20:]))
+    if not _random:
+        drawn = os.urandom(16 * 64).hex()  # one call of the system's for many
+        _random.extend(drawn[at : at + 32] for at in range(0, len(drawn), 32))
+    digits = _random.pop()
+    variant = _VARIANTS[digits[16]]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+#: Digits that no id has had yet; each is taken out once.
+_random: list[str] = []
+
+_VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def _joined(raw_headers: Sequence[tuple[str, str]]) -> Mapping[str, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from partway.gateway.serving.exchange import Exchange
 from partway.protocol.errors import HeadTooLarge, TargetTooLong
 from partway.protocol.limits import MAX_HEAD_BYTES, MAX_HEADER_LINE, MAX_HEADERS
 
 #: What a header costs beside its bytes (RFC 9113 §6.5.2).
-_OVERHEAD = 32
+HEADER_OVERHEAD: Final = 32
 
 
 def target_too_long() -> TargetTooLong:
@@ -22,7 +24,7 @@ def head_too_large() -> HeadTooLarge:
     return HeadTooLarge(
         f"the request's head is too large; it must have at most {MAX_HEADERS} headers, each with "
         f"its name at most {MAX_HEADER_LINE} bytes, and at most {MAX_HEAD_BYTES} bytes in all, of "
-        f"which each header counts {_OVERHEAD} more than it has"
+        f"which each header counts {HEADER_OVERHEAD} more than it has"
     )
 
 
@@ -34,6 +36,9 @@ def check_head(exchange: Exchange) -> None:
         HeadTooLarge: there are more than MAX_HEADERS headers, one of them is over MAX_HEADER_LINE,
             or all of the head is over MAX_HEAD_BYTES.
     """
+    size = exchange.head_size
+    if size is not None and size <= MAX_HEADER_LINE and len(exchange.raw_headers) <= MAX_HEADERS:
+        return  # no part of it can be over its limit
     target = _size(exchange.path) + _size(exchange.query) + bool(exchange.query)
     if target > MAX_HEADER_LINE:
         raise target_too_long()
@@ -47,7 +52,7 @@ def check_head(exchange: Exchange) -> None:
             size = _size("host" if name == ":authority" else name) + _size(value)
         if size > MAX_HEADER_LINE:
             raise head_too_large()
-        total += size + _OVERHEAD
+        total += size + HEADER_OVERHEAD
     if total > MAX_HEAD_BYTES:
         raise head_too_large()
 

@@ -1,26 +1,21 @@
-"""HTTP/1.1, parsed by aiohttp: each request becomes an Exchange."""
+"""HTTP/1.1, parsed by llhttp: each request becomes an Exchange."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
-from typing import cast
 
-from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
-
-from partway.bounded_heads import bound_head
-from partway.gateway.serving.crowd import Visitor
+from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.http1_connection import Http1Connection
-from partway.gateway.serving.http1_exchange import Http1Exchange, refusal
-from partway.gateway.serving.http1_heads import (
-    MAX_FIELD_LINE,
-    MAX_LINES,
-    MAX_REQUEST_LINE,
-    quiet_logger,
-)
-from partway.protocol.limits import LINGER_TIMEOUT, REQUEST_HEAD_TIMEOUT
+from partway.gateway.serving.http1_exchange import Http1Exchange
+from partway.gateway.serving.http1_parser import RequestBroken
+from partway.gateway.serving.http1_request import Http1Request
+from partway.protocol.errors import InternalServerError
+from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
+
+log = logging.getLogger("partway.http1")
 
 Dispatch = Callable[[Exchange], Awaitable[None]]
 
@@ -30,65 +25,86 @@ class Http1Server:
 
     Args:
         dispatch: answers an exchange.
+
+    Attributes:
+        head_timeout: seconds from when the listener hands a connection on, and from its last
+            response, to the end of the next head. Bytes that dribble in do not move it (slowloris).
+        ending: whether connections end with the response that is under way.
+        tasks: those in which requests are answered.
     """
 
     def __init__(self, dispatch: Dispatch) -> None:
+        self.head_timeout = REQUEST_HEAD_TIMEOUT
+        self.ending = False
+        self.tasks: set[asyncio.Task[None]] = set()
         self._dispatch = dispatch
-        self._server = _Server(
-            self._handle,
-            # aiohttp's one deadline: from when the listener hands a connection on, and from its
-            # last response, to the end of the next head. Bytes that dribble in do not move it
-            # (slowloris).
-            keepalive_timeout=REQUEST_HEAD_TIMEOUT,
-            access_log=None,
-            logger=quiet_logger(),
-            max_line_size=MAX_REQUEST_LINE,
-            max_field_size=MAX_FIELD_LINE,
-            max_headers=MAX_LINES,
-            auto_decompress=False,
-            lingering_time=LINGER_TIMEOUT,
-            # A client that leaves while its container is dialled frees its place at once.
-            handler_cancellation=True,
-        )
+        self._connections: set[Http1Connection] = set()
+        self._none_left = asyncio.Event()
+        self._none_left.set()
 
     def protocol(self, visitor: Visitor | None = None) -> asyncio.Protocol:
         """A protocol for one connection; without a visitor nobody counts it."""
-        protocol = cast("Http1Connection", self._server())
-        protocol.visitor = visitor or protocol.visitor
-        return protocol
+        return Http1Connection(self, visitor or uncounted())
 
     @property
     def open_connections(self) -> int:
         """How many connections are open, upgraded ones included."""
-        return len(self._server.connections)
+        return len(self._connections)
 
     async def shutdown(self, timeout: float) -> None:
         """Close idle connections now, others with their response, or after ``timeout`` seconds."""
-        encrypted = [
-            transport
-            for connection in self._server.connections
-            if (transport := connection.transport) and transport.get_extra_info("sslcontext")
-        ]
-        self._server.pre_shutdown()
-        await self._server.shutdown(timeout)
-        for transport in encrypted:
-            # A client need not answer TLS's close_notify, and the loop may end before it does.
-            transport.abort()
+        self.ending = True
+        for connection in list(self._connections):
+            connection.close_if_idle()
+        try:
+            async with asyncio.timeout(timeout):
+                if self.tasks:
+                    await asyncio.wait(self.tasks)
+                for connection in list(self._connections):
+                    if connection.encrypted:
+                        # A client need not answer TLS's close_notify, and the loop may end before.
+                        connection.abort()
+                await self._none_left.wait()
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
+            for task in self.tasks:
+                task.cancel()
+            if self.tasks:
+                await asyncio.wait(self.tasks)
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        exchange = Http1Exchange(request)
+    # --- From connections ------------------------------------------------------------------------
+
+    def begun(self, connection: Http1Connection) -> None:
+        """A connection has begun."""
+        self._connections.add(connection)
+        self._none_left.clear()
+
+    def over(self, connection: Http1Connection) -> None:
+        """A connection is over."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._none_left.set()
+
+    async def answer(self, connection: Http1Connection, request: Http1Request) -> bool:
+        """Answer a request; returns whether the connection may have another one."""
+        exchange = Http1Exchange(connection, request)
         try:
             await self._dispatch(exchange)
+        except Exception:
+            log.exception("the answer to a request has failed")
+            if exchange.answered:
+                exchange.abort()
+            else:
+                exchange.fail(InternalServerError())
+                exchange.closes = True
         finally:
             exchange.let_go()
-        response = exchange.response or web.Response(status=500)
-        if exchange.visitor.account.overdrawn and not response.prepared:
-            response.force_close()
-        return response
+        return exchange.sent(ending=self.ending)
 
-
-class _Server(web.Server):
-    """aiohttp's server, whose connections are :class:`Http1Connection`."""
-
-    def __call__(self) -> RequestHandler:
-        return bound_head(Http1Connection(self, refusal, loop=self._loop, **self._kwargs))
+    def refuse(self, connection: Http1Connection, broken: RequestBroken) -> None:
+        """Answer what is no request; nothing of it is repeated."""
+        exchange = Http1Exchange(connection, Http1Request.unread())
+        exchange.visit.cost(0.0)
+        exchange.fail(broken.error)
+        exchange.sent(ending=True)

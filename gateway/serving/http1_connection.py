@@ -1,219 +1,504 @@
-"""A connection of HTTP/1.1: aiohttp's protocol, with turns, limits and errors of the gateway's."""
+"""A connection of HTTP/1.1: what it reads in turns, answers in order, and how it ends."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, cast
+import logging
+from collections.abc import Awaitable
+from typing import Protocol, cast
 
-from aiohttp import StreamReader, web
-from aiohttp.http_writer import HttpVersion11
-from aiohttp.web_protocol import RequestHandler
-
-from partway.bounded_heads import BoundedParser
-from partway.gateway.limits import HTTP1_BYTES_PER_TURN, HTTP1_STUCK_BYTES, TLS_READ_HELD
-from partway.gateway.serving.crowd import uncounted
+from partway.gateway.limits import HTTP1_HELD_BYTES, HTTP1_STUCK_BYTES, TLS_READ_HELD
+from partway.gateway.serving.crowd import Visitor
+from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.http1_duplex import Http1Duplex
-from partway.gateway.serving.http1_heads import unreadable
+from partway.gateway.serving.http1_parser import RequestBroken, RequestParser
+from partway.gateway.serving.http1_request import BodyBroken, Http1Request
+from partway.log_lines import LogLine
+from partway.protocol import limits
 from partway.protocol.connection import Cancellable
-from partway.protocol.errors import ApiError, InputValidationError, InternalServerError
-from partway.protocol.limits import LONG_READ, REQUEST_HEAD_TIMEOUT
+from partway.protocol.half_close import half_close
+from partway.protocol.limits import LONG_READ
 from partway.protocol.rounds import rounds
 
-#: Makes the response to a request that aiohttp could not read, or that an error of ours has ended.
-Refuse = Callable[[web.BaseRequest, ApiError], web.StreamResponse]
+log = logging.getLogger("partway.http1")
 
 
-class Http1Connection(RequestHandler):
-    """aiohttp's protocol of a connection; errors are the API's, and quote nothing (clause 4-1).
-
-    A connection parses in turns with others, and gives up a client that takes no response.
-
-    Args:
-        server: aiohttp's.
-        refuse: makes the response to a request that cannot be read, or whose handler failed.
-        options: aiohttp's.
+class RequestServer(Protocol):
+    """Whoever has a connection's requests answered.
 
     Attributes:
-        duplex: what hears of the transport in aiohttp's place, while a response is open both ways.
-        content: the request's body, while an operation reads it.
-        broken: whether what follows in that body is not valid HTTP.
-        waiting: how many tasks wait for the client in an exchange's methods.
+        head_timeout: seconds in which a request's head has to come whole.
+        ending: whether connections end with the response that is under way.
+        tasks: those in which requests are answered.
+    """
+
+    head_timeout: float
+    ending: bool
+    tasks: set[asyncio.Task[None]]
+
+    def begun(self, connection: Http1Connection) -> None:
+        """A connection has begun."""
+
+    def over(self, connection: Http1Connection) -> None:
+        """A connection is over."""
+
+    def answer(self, connection: Http1Connection, request: Http1Request) -> Awaitable[bool]:
+        """Answer a request; returns whether the connection may have another one."""
+
+    def refuse(self, connection: Http1Connection, broken: RequestBroken) -> None:
+        """Answer what is no request."""
+
+
+class Http1Connection(asyncio.Protocol):
+    """One connection. It parses in turns with others, and gives up a client that takes nothing.
+
+    One task answers its requests, one after the other. While it is at one, as much is read of the
+    next as one turn brings.
+
+    Args:
+        server: has its requests answered.
         visitor: the connection, as the crowd has it.
+
+    Attributes:
+        transport: the connection's; None once that is gone.
+        duplex: hears of the transport, while a response is open both ways.
+        visitor: the connection, as the crowd has it.
+        peer: the client's address; empty where it has none.
+        encrypted: whether it has TLS.
+        writing_paused: whether the client takes less than it is sent.
     """
 
     __slots__ = (
+        "_broken",
         "_client_ended",
-        "_encrypted",
+        "_current",
+        "_deaf",
+        "_head_due",
+        "_head_timer",
+        "_idle",
+        "_lingering",
+        "_loop",
         "_not_taken",
-        "_refuse",
+        "_parser",
+        "_paused",
+        "_room",
+        "_server",
+        "_task",
         "_tls_read",
         "_turn",
         "_unparsed",
-        "broken",
-        "content",
+        "_waiting",
+        "_weighed",
         "duplex",
+        "encrypted",
+        "peer",
+        "transport",
         "visitor",
-        "waiting",
+        "writing_paused",
     )
 
-    def __init__(self, server: web.Server, refuse: Refuse, **options: Any) -> None:
-        super().__init__(server, **options)
-        self._refuse = refuse
+    def __init__(self, server: RequestServer, visitor: Visitor) -> None:
+        self.transport: asyncio.Transport | None = None
         self.duplex: Http1Duplex | None = None
-        self.content: StreamReader | None = None
-        self.broken = False
-        self.waiting = 0
-        self.visitor = uncounted()
+        self.visitor = visitor
+        self.peer = ""
+        self.encrypted = False
+        self.writing_paused = False
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._parser = RequestParser()
         self._unparsed = b""
         self._tls_read = 0
+        self._weighed = 0
+        self._paused = False
+        #: Whether what the client still sends is dropped.
+        self._deaf = False
+        #: What has come behind the last request, and is none.
+        self._broken: RequestBroken | None = None
         self._client_ended = False
         self._turn: Cancellable | None = None
+        self._current: Http1Request | None = None
+        self._task: asyncio.Task[None] | None = None
+        #: The task waits by these: for the next request, and for room for more of a response.
+        self._idle: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        #: How many tasks wait for the client in one of the methods here.
+        self._waiting = 0
+        self._head_due = 0.0
+        self._head_timer: asyncio.TimerHandle | None = None
         self._not_taken: asyncio.TimerHandle | None = None
+        self._lingering: asyncio.TimerHandle | None = None
+
+    # --- What the loop says ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._encrypted = transport.get_extra_info("sslcontext") is not None
-        super().connection_made(transport)
+        self.transport = cast("asyncio.Transport", transport)
+        self.encrypted = transport.get_extra_info("sslcontext") is not None
+        peer = transport.get_extra_info("peername")
+        self.peer = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._server.begun(self)
+        self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        self._unparsed += data
-        if self._encrypted:
-            self._tls_read = max(self._tls_read, len(data))
-        if self._turn is not None:
-            self._pause_transport_reading()  # aiohttp has resumed it
-            self._weigh()
+        if self._deaf:
             return
-        if not self.visitor.account.known or (len(data) > LONG_READ and rounds.busy()):
+        self._unparsed = self._unparsed + data if self._unparsed else data
+        if self.encrypted:
+            self._tls_read = max(self._tls_read, len(data))
+        if self._turn is not None or self._is_held_back():
+            self._pause()
+            self._weigh()
+        elif not self.visitor.account.known or (len(data) > LONG_READ and rounds.busy()):
             self._yield_turn()
         else:
             self._take_turn()
 
-    def _take_turn(self) -> None:
-        """Parse some of a read; the rest of it waits while other connections have their turn."""
-        waited = self._turn is not None
-        self._turn = None
-        if (waits := self.visitor.account.has_to_wait(self._take_turn)) is not None:
-            self._pause_transport_reading()
-            self._turn = waits
-            return
-        self._parse(HTTP1_BYTES_PER_TURN)
-        transport = self.transport
-        if transport is None or transport.is_closing():
-            return
-        if self._unparsed:
-            self._yield_turn()
-        elif self._client_ended:
-            if not self._may_be_sent_to():
-                transport.close()
-        elif waited and not self._reading_paused and not self._buffer_paused:
-            transport.resume_reading()
-
-    def _yield_turn(self) -> None:
-        """Let others have the loop: a read may hold tens of thousands of tiny chunks."""
-        self._pause_transport_reading()  # aiohttp may resume it: for one more read, which waits too
-        self._turn = rounds.soon(self._take_turn)
-
-    def parse_rest(self) -> None:
-        """Parse at once what waits behind the head of an upgrade: aiohttp keeps it as it is."""
-        if self._turn is not None:
-            self._turn.cancel()
-            self._turn = None
-            self._parse(len(self._unparsed))
-
-    def _parse(self, size: int) -> None:
-        data, self._unparsed = self._unparsed[:size], self._unparsed[size:]
-        super().data_received(data)
-        self._weigh()
-        if self.duplex is not None and self.body_is_broken(self.duplex.content):
-            self.duplex.request_broken()
-        elif self.content is not None and self.body_is_broken(self.content):
-            self.broken = True
-            self.content.feed_eof()  # it wakes the reader; nothing more of this body is read
-
-    def _weigh(self) -> None:
-        if self._parser is not None:
-            held = len(self._unparsed) + (0 if self._not_taken is None else HTTP1_STUCK_BYTES)
-            held += cast("BoundedParser", self._parser).held + self._tls_read * TLS_READ_HELD
-            self.visitor.holds(held)
-
-    def body_is_broken(self, content: StreamReader) -> bool:
-        """Whether the body of the request that is being answered cannot be read to its end.
-
-        aiohttp queues the error as the next request's, and tells the reader of the body nothing.
-        """
-        return bool(self._messages) and not content.is_eof()
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """Read on, which aiohttp asks for with each piece of a body that is taken."""
-        if self._reading_paused or self._buffer_paused:
-            super().resume_reading(resume_parser)
-
     def pause_writing(self) -> None:
-        super().pause_writing()
+        self.writing_paused = True
         if self.duplex is not None:
             self.duplex.writing_paused()
         elif self.transport is not None:
-            self._not_taken = asyncio.get_running_loop().call_later(
-                REQUEST_HEAD_TIMEOUT, self.transport.abort
-            )
+            self._not_taken = self._loop.call_later(self._server.head_timeout, self.transport.abort)
             self._weigh()
 
     def resume_writing(self) -> None:
-        super().resume_writing()
+        self.writing_paused = False
         if self._not_taken is not None:
             self._not_taken.cancel()
             self._not_taken = None
             self._weigh()
         if self.duplex is not None:
             self.duplex.writing_resumed()
+        self._give_room()
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp has it return nothing
+    def eof_received(self) -> bool:
         self._client_ended = True
-        transport = self.transport
-        if self._turn is None or transport is None:
+        if not self._unparsed or self.transport is None or self.encrypted:
             return self._may_be_sent_to()
-        if not self._encrypted:
-            return True  # what waits may hold the last chunk; TLS cannot be kept open: a cut
-        return self._may_be_sent_to()
+        return True  # what waits may hold the last chunk; TLS cannot be kept open: a cut
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Let go of the transport, which is gone, or somebody else's."""
+        if self.transport is None:
+            return
+        self.transport = None
+        self._deaf = True
+        self._unparsed = b""
+        for each in (self._turn, self._head_timer, self._not_taken, self._lingering):
+            if each is not None:
+                each.cancel()
+        self._turn = self._not_taken = None
+        self.visitor.account.left(encrypted=self.encrypted)
+        self.visitor.leave()
+        self._server.over(self)
+        self._parser.close()
+        if self.duplex is not None:  # its operation sees the stream to its end
+            self.duplex.connection_lost()
+        elif self._idle is not None or self._waiting:
+            self._wake()
+            self._give_room()
+            if self._current is not None:
+                self._current.tell()
+        elif self._task is not None:
+            self._task.cancel()
+
+    # --- Reading ---------------------------------------------------------------------------------
+
+    def _take_turn(self) -> None:
+        """Parse some of a read; the rest of it waits while other connections have their turn."""
+        waited = self._turn is not None
+        self._turn = None
+        account = self.visitor.account
+        if not account.known and (waits := account.has_to_wait(self._take_turn)) is not None:
+            self._pause()
+            self._turn = waits
+            return
+        self._parse()
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        if self._unparsed:
+            if self._is_held_back():
+                self._pause()
+            else:
+                self._yield_turn()
+        elif self._client_ended:
+            if not self._may_be_sent_to():
+                transport.close()
+        elif self._current is not None and self._current.held > HTTP1_HELD_BYTES:
+            self._pause()
+        elif waited:
+            self._resume()
+
+    def _yield_turn(self) -> None:
+        """Let others have the loop: a read may hold tens of thousands of tiny chunks."""
+        self._pause()
+        self._turn = rounds.soon(self._take_turn)
+
+    def _parse(self) -> None:
+        """Parse one turn's bytes, and tell who waits for what they bring."""
+        parser, data = self._parser, self._unparsed
+        size = parser.turn
+        if len(data) > size:
+            data, self._unparsed = data[:size], data[size:]
+        else:
+            self._unparsed = b""
+        try:
+            parser.feed(data)
+        except RequestBroken as broken:
+            self._deaf = True
+            self._unparsed = b""
+            self._break(broken)
+        self._weigh()
+        current = self._current
+        if current is not None and current.news is not None:
+            current.tell()
+        if parser.requests or self._broken is not None:
+            if self._idle is not None:
+                self._wake()
+            elif self._task is None:
+                self._task = self._loop.create_task(self._serve(), name="requests of HTTP/1.1")
+                self._server.tasks.add(self._task)
+                self._task.add_done_callback(self._server.tasks.discard)
+
+    def _break(self, broken: RequestBroken) -> None:
+        """Nothing more is read: the body of the last request is broken, or there is no request."""
+        log.info(LogLine("bad request", peer=self.peer, reason=str(broken)))
+        last = self._parser.last
+        if last is None or last.complete:
+            self._broken = broken
+            return
+        last.broken = True
+        if self.duplex is not None:
+            self.duplex.request_broken()
+
+    def _is_held_back(self) -> bool:
+        """Whether there is enough to do, so that nothing more is parsed."""
+        parser = self._parser
+        if parser.requests or len(parser.tail) > HTTP1_HELD_BYTES:
+            return True
+        return self._current is not None and self._current.held > HTTP1_HELD_BYTES
+
+    def _go_on(self) -> None:
+        """Read on, if that was put off: something has been taken of what there was to do."""
+        if self._paused and self._turn is None and not self._is_held_back():
+            if self._unparsed:
+                self._turn = rounds.soon(self._take_turn)
+            else:
+                self._resume()
+
+    def _pause(self) -> None:
+        if not self._paused and self.transport is not None and not self.transport.is_closing():
+            self._paused = True
+            self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._paused and self.transport is not None and not self.transport.is_closing():
+            self._paused = False
+            self.transport.resume_reading()
+
+    def _weigh(self) -> None:
+        """Say what is held here of what the client has sent, or does not take."""
+        held = len(self._unparsed) + self._parser.held + self._tls_read * TLS_READ_HELD
+        if self._not_taken is not None:
+            held += HTTP1_STUCK_BYTES
+        if held != self._weighed:
+            self._weighed = held
+            self.visitor.holds(held)
+
+    # --- Requests, one after the other -----------------------------------------------------------
+
+    async def _serve(self) -> None:
+        requests, server = self._parser.requests, self._server
+        try:
+            while self.transport is not None and not self.transport.is_closing():
+                if not requests:
+                    if self._broken is not None:
+                        server.refuse(self, self._broken)
+                        break
+                    if server.ending:
+                        break
+                    await self._next()
+                    continue
+                request = self._current = requests.popleft()
+                self._go_on()
+                if not await server.answer(self, request):
+                    break
+                if self.writing_paused:
+                    await self.room()
+                if not request.complete and not await self._skipped(request):
+                    break
+                self._current = None
+        except ClientLeft:
+            pass
+        finally:
+            self._current = self._task = None
+        self._end()
+
+    async def _next(self) -> None:
+        """Wait for the next request."""
+        self._current = None
+        self._await_head()
+        self._idle = self._loop.create_future()
+        try:
+            await self._idle
+        finally:
+            self._idle = None
+
+    async def _skipped(self, request: Http1Request) -> bool:
+        """Drop the rest of a body that nobody wants; whether that has come to its end in time."""
+        request.drop()
+        self._go_on()
+        with_time = self._loop.call_later(limits.LINGER_TIMEOUT, request.tell)
+        ends = self._loop.time() + limits.LINGER_TIMEOUT
+        try:
+            while not request.complete and not request.broken and self._loop.time() < ends:
+                await self._news(request)
+        finally:
+            with_time.cancel()
+        return request.complete
+
+    def _wake(self) -> None:
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    # --- For exchanges ---------------------------------------------------------------------------
+
+    async def read(self, request: Http1Request) -> bytes:
+        """Wait for more of a request's body; empty behind its end.
+
+        Raises:
+            BodyBroken: there is no more that is valid HTTP.
+            ClientLeft: the client has left.
+        """
+        while (data := self.taken(request)) is None:
+            if request.broken:
+                raise BodyBroken
+            await self._news(request)
+        return data
+
+    def taken(self, request: Http1Request) -> bytes | None:
+        """What has come of a request's body; empty behind its end, None where that is not known."""
+        if request.broken or self.transport is None:
+            return None
+        if request.held:
+            data = request.take()
+            if self._paused:
+                self._go_on()
+            return data
+        return b"" if request.complete else None
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; dropped once the transport is gone, or about to be."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(data)
+
+    async def room(self) -> None:
+        """Wait until the client has room for more.
+
+        Raises:
+            ClientLeft: the client has left.
+        """
+        if self.writing_paused and self.transport is not None:
+            self._room = self._loop.create_future()
+            self._waiting += 1
+            try:
+                await self._room
+            finally:
+                self._waiting -= 1
+                self._room = None
+        if self.transport is None:
+            raise ClientLeft
+
+    async def _news(self, request: Http1Request) -> None:
+        if self.transport is None:
+            raise ClientLeft
+        request.news = self._loop.create_future()
+        self._waiting += 1
+        try:
+            await request.news
+        finally:
+            self._waiting -= 1
+            request.news = None
+        if self.transport is None:
+            raise ClientLeft
+
+    def _give_room(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    def set_parser(self, parser: object) -> None:
+        """Hand over what came behind the head of an upgrade; what follows is not read here."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        behind, self._unparsed = self._parser.tail + self._unparsed, b""
+        self._deaf = True
+        if behind:
+            cast("_Collector", parser).feed_data(behind)
+
+    # --- The end ---------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Let go of a transport that is somebody else's by now, or gone."""
+        self.duplex = self._task = None
+        self.connection_lost(None)
+
+    def close_if_idle(self) -> None:
+        """Close, unless a response is under way."""
+        if self._lingering is not None:
+            self.abort()
+        elif self._idle is not None:
+            self._wake()  # the task sees that the server ends
+        elif self._task is None and self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _await_head(self) -> None:
+        """Close unless a whole head has come in time, however its bytes dribble in (slowloris)."""
+        self._head_due = self._loop.time() + self._server.head_timeout
+        if self._head_timer is None:  # else it runs since an earlier wait, and looks
+            self._head_timer = self._loop.call_later(self._server.head_timeout, self._look_for_head)
+
+    def _look_for_head(self) -> None:
+        self._head_timer = None
+        if self._current is not None or self.transport is None:
+            return
+        left = self._head_due - self._loop.time()
+        if left > 0:
+            self._head_timer = self._loop.call_later(left, self._look_for_head)
+        else:
+            self.transport.close()
 
     def _may_be_sent_to(self) -> bool:
         """Whether the client, which sends nothing more, may still be sent to."""
         return self.duplex is not None and self.duplex.half_closed()
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        if self._turn is not None:  # nobody would hear of what waits: who reads the body is told
-            self._turn.cancel()
-            self._turn = None
-            self._unparsed = b""
-        self.visitor.account.left(encrypted=self._encrypted)
-        self.visitor.leave()
-        if self._not_taken is not None:
-            self._not_taken.cancel()
-        if self.duplex is None:
-            if self.waiting:
-                self._task_handler = None  # aiohttp would cancel it; who waits gets ClientLeft
-            super().connection_lost(exc)
-        else:  # aiohttp would cancel the handler, which sees the stream to its end
-            self.duplex.connection_lost()
+    def _end(self) -> None:
+        """Close behind the last response, which what the client still sends must not erase.
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Answer a malformed request (400), or one whose handler failed, and close.
-
-        Raises:
-            ConnectionError: a response has begun.
+        Unread bytes would make TCP send RST. They are dropped for LINGER_TIMEOUT at most.
         """
-        super().handle_error(request, status, exc)  # it logs; what it would answer is dropped
-        error: ApiError
-        if status == InputValidationError.status:
-            # What aiohttp has for a request that it could not read says HTTP/1.0.
-            request._version = HttpVersion11  # noqa: SLF001
-            error = unreadable(exc)
-        else:
-            error = InternalServerError()
-        return self._refuse(request, error)
+        transport = self.transport
+        if transport is None or transport.is_closing() or self.duplex is not None:
+            return
+        last = self._parser.last
+        all_read = last is not None and last.complete and not last.upgrades and not self._deaf
+        if (all_read and not self._unparsed) or not half_close(transport):
+            transport.close()
+            return
+        self._deaf = True
+        self._unparsed = b""
+        self._resume()
+        self._lingering = self._loop.call_later(limits.LINGER_TIMEOUT, transport.abort)
+
+
+class _Collector(Protocol):
+    """Takes what was read behind the head of an upgrade."""
+
+    def feed_data(self, data: bytes) -> object:
+        """Take bytes."""

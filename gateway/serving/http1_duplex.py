@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-
-from aiohttp import StreamReader, web
+from collections.abc import Awaitable, Callable
 
 from partway.gateway.serving.exchange import Duplex, DuplexHandler, Parting
+from partway.gateway.serving.http1_request import BodyBroken, Http1Request
 from partway.protocol.connection import Cancellable
 from partway.protocol.half_close import half_close
 from partway.protocol.lingering import Lingering
@@ -16,22 +15,30 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Http1Duplex(Duplex):
-    """Both bodies of an exchange; aiohttp has parsed the request's head and written the response's.
+    """Both bodies of an exchange, whose heads have been read and written.
 
-    aiohttp goes on parsing the request's chunks; a task of this object's own reads them. Chunks of
-    the response are written to the transport, one for each event and at once (clause 2.7-1). The
-    transport's end is this object's business too: once that has come, :attr:`closed` is set.
+    The connection goes on parsing the request's chunks; a task of this object's own reads them.
+    Chunks of the response are written to the transport, one for each event and at once (clause
+    2.7-1). The transport's end is this object's business too: once that has come, :attr:`closed` is
+    set.
 
     Args:
-        content: the request's body.
+        request: whose body is read.
+        read: waits for more of it, as :meth:`Http1Connection.read` does.
         transport: the connection's transport.
     """
 
     pingable = False
 
-    def __init__(self, content: StreamReader, transport: asyncio.Transport) -> None:
+    def __init__(
+        self,
+        request: Http1Request,
+        read: Callable[[Http1Request], Awaitable[bytes]],
+        transport: asyncio.Transport,
+    ) -> None:
         self.closed = asyncio.Event()
-        self.content = content
+        self._request = request
+        self._read_more = read
         self._transport = transport
         self._handler: DuplexHandler | None = None
         self._call_later: Callable[..., Cancellable]
@@ -123,7 +130,7 @@ class Http1Duplex(Duplex):
 
     def half_closed(self) -> bool:
         """Note that the client sends nothing more; returns whether it may still be sent to."""
-        if self.content.is_eof():  # its last chunk has come, if not yet been delivered
+        if self._request.complete:  # its last chunk has come, if not yet been delivered
             return True
         if self._finishing is None:
             self._transport.abort()  # a cut; closing would wait for what it may never take
@@ -154,16 +161,16 @@ class Http1Duplex(Duplex):
         while True:
             await self._may_read.wait()
             try:
-                data = await self.content.readany()
-            except (ConnectionError, web.RequestPayloadError, ValueError):
-                self.request_broken()  # aiohttp has said what is wrong
+                data = await self._read_more(self._request)
+            except (ConnectionError, BodyBroken):
+                self.request_broken()  # the connection has said what is wrong
                 return
             self._held = len(data)
             await self._may_read.wait()
             self._held = 0
             if self._finishing is None and data:
                 handler.data_received(data)
-            if self.content.at_eof():
+            if self._request.ended:
                 break
         await self._may_read.wait()
         self._request_ended = True

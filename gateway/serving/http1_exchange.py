@@ -6,92 +6,133 @@ import asyncio
 import socket
 import struct
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Final, cast
-
-from aiohttp import StreamReader, web
-from aiohttp.abc import AbstractStreamWriter
+from typing import Final, NamedTuple
 
 from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
 from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, UpgradableExchange
 from partway.gateway.serving.http1_connection import Http1Connection
 from partway.gateway.serving.http1_duplex import Http1Duplex
-from partway.gateway.serving.http1_heads import origin_form
-from partway.protocol.connection import FrameConnection, HttpProtocol, watch_by_tcp
-from partway.protocol.errors import ApiError, InputValidationError
-from partway.protocol.handshake import is_upgrade
+from partway.gateway.serving.http1_request import BodyBroken, Http1Request
+from partway.gateway.serving.http1_response import response_head
+from partway.protocol.connection import FrameConnection, watch_by_tcp
+from partway.protocol.errors import InputValidationError
+from partway.protocol.limits import KIB
 
 #: SO_LINGER of a socket that ends by RST, and not by FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
+#: Up to this a body is copied behind its head, so that both are one write.
+_TOGETHER: Final = 64 * KIB
+
+_CHUNKED: Final = "Transfer-Encoding: chunked\r\n"
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+class _Whole(NamedTuple):
+    """A response that is given whole."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
 
 class Http1Exchange(UpgradableExchange):
-    """An exchange on aiohttp's request."""
+    """An exchange on a request of HTTP/1.1.
 
-    def __init__(self, request: web.BaseRequest) -> None:
-        path, _, query = origin_form(request.raw_path).partition("?")
-        version = f"{request.version.major}.{request.version.minor}"
-        headers = tuple(request.headers.items())
+    Args:
+        connection: the request's.
+        request: as it was read.
+
+    Attributes:
+        closes: whether the connection ends with this response.
+    """
+
+    def __init__(self, connection: Http1Connection, request: Http1Request) -> None:
+        path, _, query = request.target.partition("?")
+        self._protocol = connection
         self._request = request
-        self._protocol = cast("Http1Connection", request.protocol)
         super().__init__(
-            *(request.method, path, query, headers, version, request.remote or ""),
-            visitor=self._protocol.visitor,
-            encrypted=request.secure,
+            *(request.method, path, query, request.raw_headers, request.version, connection.peer),
+            visitor=connection.visitor,
+            encrypted=connection.encrypted,
+            headers=request.headers,
+            head_size=request.head_size,
         )
-        #: What aiohttp writes once the handler has returned; None as long as there is no answer.
-        self.response: web.StreamResponse | None = None
+        self.closes = not request.keeps
+        self._answered = False
+        self._whole: _Whole | None = None
+        self._unsent_head = b""
+        self._chunks = False
         self._handed_over = False
-        self._told = _ToldIfLeft(self._protocol)
 
     # --- The request's body ----------------------------------------------------------------------
 
-    def _begin_to_read(self) -> StreamReader:
-        protocol, content = self._protocol, self._request.content
-        if protocol.content is None:
-            protocol.content = content
-            protocol.broken = protocol.body_is_broken(content)
-        return content
-
     def _at_hand(self) -> bytes | None:
-        content, protocol = self._begin_to_read(), self._protocol
-        if protocol.broken or protocol.transport is None or content.exception() is not None:
-            return None  # read, it says what is wrong
-        chunk = content.read_nowait()
-        return chunk if chunk or content.at_eof() else None
+        return self._protocol.taken(self._request)
+
+    def _whole_at_hand(self) -> bytes | None:
+        return self._protocol.taken(self._request) if self._request.complete else None
 
     async def _read(self) -> bytes:
-        content, protocol = self._begin_to_read(), self._protocol
-        if not protocol.broken:
-            try:
-                with self._told:
-                    chunk = await content.readany()
-            except (web.RequestPayloadError, ValueError):
-                protocol.broken = True  # aiohttp has said what is wrong
-        if protocol.broken:
-            raise _broken_body()
-        return chunk
+        try:
+            return await self._protocol.read(self._request)
+        except BodyBroken:
+            raise _broken_body() from None
 
     def _say_continue(self) -> None:
-        transport = self._protocol.transport
-        if transport is not None:
-            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._protocol.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # --- The response ----------------------------------------------------------------------------
 
     @property
     def answered(self) -> bool:
-        return self.response is not None and self.response.prepared
+        return self._answered
 
     def respond(
         self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
-        response = web.Response(status=status, body=body, headers=self._with_id(headers))
-        if is_upgrade(self.headers) or self.method == "CONNECT" or self._protocol.broken:
-            # What follows a refused upgrade or tunnel is not HTTP: nobody may read it as such. Nor
-            # is what follows in a broken body.
-            response.force_close()
-        self.response = response
+        self._whole = _Whole(status, body, headers)
+
+    def sent(self, *, ending: bool) -> bool:
+        """Send a response that was given whole, and end the exchange.
+
+        Args:
+            ending: whether the server ends.
+
+        Returns:
+            Whether the connection may have another request.
+        """
+        if self._handed_over:
+            return False
+        if not self._answered:
+            account, request = self.visitor.account, self._request
+            self.closes = self.closes or ending or request.broken or account.overdrawn
+            self._close_unless_body_comes()
+            self._send_whole(self._whole or _Whole(500, b"", NO_HEADERS))
+        return not (self.closes or self._request.broken)
+
+    def _send_whole(self, whole: _Whole) -> None:
+        status, body, headers = whole
+        self._answered = True
+        has_body = self._may_have_body(status)
+        # A 204 has no length (RFC 9110 §8.6).
+        framing = "" if status == 204 else f"Content-Length: {len(body)}\r\n"
+        head = self._head(status, headers, framing, typed=bool(body) and has_body)
+        if not has_body:
+            self._protocol.write(head)
+        elif len(body) <= _TOGETHER:
+            self._protocol.write(head + body)
+        else:
+            self._protocol.write(head)
+            self._protocol.write(body)
+
+    def _close_unless_body_comes(self) -> None:
+        """End the connection behind an answer where the client need not send its body any more.
+
+        What it sends next may be a request, which would be read as that body (RFC 9110 §10.1.1).
+        """
+        if not self._request.complete and self._body_is_held_back():
+            self.closes = True
 
     @property
     def unsent_bytes(self) -> int:
@@ -99,59 +140,73 @@ class Http1Exchange(UpgradableExchange):
         return 0 if transport is None else transport.get_write_buffer_size()
 
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
-        self.response = _InPieces(status=status, headers=self._with_id(headers))
-        with self._told:
-            writer = await self.response.prepare(self._request)
-        assert writer is not None, "it has not ended"
+        if self._protocol.transport is None:
+            raise ClientLeft
+        self._close_unless_body_comes()
+        framing = ""
+        if not self._bodiless and not any(name.lower() == "content-length" for name in headers):
+            if self.version == "1.1":
+                self._chunks, framing = True, _CHUNKED
+            else:
+                self.closes = True  # it ends with its connection (RFC 9112 §6.3)
+        self._answered = True
+        self._unsent_head = self._head(status, headers, framing, typed=not self._bodiless)
         # With the first piece, if that is there by now; else by itself, in this turn of the loop.
-        asyncio.get_running_loop().call_soon(_send_head, self._protocol, writer)
+        asyncio.get_running_loop().call_soon(self._send_head)
+
+    def _send_head(self) -> None:
+        """Write a head that is not written yet."""
+        head, self._unsent_head = self._unsent_head, b""
+        if head:
+            self._protocol.write(head)
 
     async def _write(self, piece: bytes) -> None:
-        assert self.response is not None, "it has begun"
-        with self._told:
-            await self.response.write(piece)
+        self._send_piece(piece, b"")
+        await self._protocol.room()
 
     async def _end(self, last: bytes, otherwise: bytes) -> None:
-        assert self.response is not None, "it has begun"
-        with self._told:
-            await self.response.write_eof(last)
+        self._send_piece(last, _LAST_CHUNK if self._chunks else b"")
+        await self._protocol.room()
+
+    def _send_piece(self, piece: bytes, end: bytes) -> None:
+        head, self._unsent_head = self._unsent_head, b""
+        if self._chunks and piece:
+            data = b"%b%x\r\n%b\r\n%b" % (head, len(piece), piece, end)
+        else:
+            data = head + piece + end
+        if data:
+            self._protocol.write(data)
 
     async def upgrade(self, headers: Mapping[str, str]) -> None:
-        self.response = web.StreamResponse(status=101, headers=self._with_id(headers))
-        await self.response.prepare(self._request)
+        self._answered = True
+        self._protocol.write(self._head(101, headers))
 
     async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
-        response = web.StreamResponse(status=status, headers=self._with_id(headers))
-        response.enable_chunked_encoding()
-        response.force_close()
-        protocol = self._protocol
-        if protocol.body_is_broken(self._request.content):
+        protocol, request = self._protocol, self._request
+        if request.broken:
             raise _broken_body()
         # Its client sends the body after this, and might take the response alone for a refusal.
         self._continue_once()
-        self.response = response
-        await response.prepare(self._request)
         if protocol.transport is None:
             raise ConnectionResetError("the client left")
+        self.closes = self._answered = True
+        protocol.write(self._head(status, headers, _CHUNKED))
         # HTTP/1.1 has no ping (clause 1.4-4).
         watch_by_tcp(protocol.transport, CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED)
-        duplex = Http1Duplex(self._request.content, protocol.transport)
-        protocol.duplex = duplex
+        duplex = protocol.duplex = Http1Duplex(request, protocol.read, protocol.transport)
         self._handed_over = True
         return duplex
 
     def hand_over(self, connection: FrameConnection) -> None:
         self._handed_over = True
-        self._protocol.parse_rest()
-        protocol = cast("HttpProtocol", self._request.protocol)
-        # Told of the transport's end at once, aiohttp would cancel us, and we see the stream to
+        # Told of the transport's end at once, the server would cancel us, and we see the stream to
         # its end.
-        connection.take_over_from(protocol, tell_end=False)
+        connection.take_over_from(self._protocol, tell_end=False)
 
     # --- The end ---------------------------------------------------------------------------------
 
     def abort(self) -> None:
-        transport = self._request.transport
+        transport = self._protocol.transport
         if transport is None:
             return
         if self.version == "1.0" and self.answered:
@@ -161,64 +216,30 @@ class Http1Exchange(UpgradableExchange):
         transport.abort()
 
     def let_go(self) -> None:
-        """Note that the exchange is over; tells aiohttp that a transport handed over has ended."""
-        self._protocol.content = None
+        """Have the connection let go of a transport that was handed over, whose time is over."""
         if self._handed_over:
-            self._protocol.duplex = None
-            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+            self._protocol.release()
 
-    def _with_id(self, headers: Mapping[str, str]) -> dict[str, str]:
-        return {**headers, "x-amzn-requestid": self.request_id, "Server": "partway"}
-
-
-class _InPieces(web.StreamResponse):
-    """A response in pieces, whose head is not written by itself where its first piece follows."""
-
-    _send_headers_immediately = False
-
-
-def _send_head(protocol: Http1Connection, writer: AbstractStreamWriter) -> None:
-    """Write a head that is not written yet, unless the client has left."""
-    if protocol.transport is not None and not protocol.transport.is_closing():
-        writer.send_headers()
-
-
-class _ToldIfLeft:
-    """A block in which ClientLeft is raised, and nobody cancelled, if the client leaves.
-
-    Args:
-        protocol: the client's connection.
-    """
-
-    __slots__ = ("_protocol",)
-
-    def __init__(self, protocol: Http1Connection) -> None:
-        self._protocol = protocol
-
-    def __enter__(self) -> None:
-        self._protocol.waiting += 1
-
-    def __exit__(
+    def _head(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._protocol.waiting -= 1
-        if isinstance(error, ConnectionError):
-            raise ClientLeft from error
-        if error is None and self._protocol.transport is None:  # lost since this was woken
-            raise ClientLeft
+        status: int,
+        headers: Mapping[str, str],
+        framing: str = "",
+        *,
+        typed: bool = False,
+    ) -> bytes:
+        """The response's head.
 
-
-def refusal(request: web.BaseRequest, error: ApiError) -> web.StreamResponse:
-    """Make the response to a request that ends its connection."""
-    exchange = Http1Exchange(request)
-    exchange.visit.cost(0.0)
-    exchange.fail(error)
-    assert exchange.response is not None, "it has been answered"
-    exchange.response.force_close()
-    return exchange.response
+        Args:
+            status: the response's.
+            headers: the response's.
+            framing: the line that says where its body ends.
+            typed: whether there is a body, which has a type (RFC 9110 §8.3).
+        """
+        named = {**headers, "x-amzn-requestid": self.request_id, "Server": "partway"}
+        if typed and not any(name.lower() == "content-type" for name in headers):
+            named["Content-Type"] = "application/octet-stream"
+        return response_head(self.version, status, named, framing, keeps=not self.closes)
 
 
 def _broken_body() -> InputValidationError:

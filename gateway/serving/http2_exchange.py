@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from email.utils import formatdate
 
 from partway.gateway.serving.awaited_bodies import AwaitedBodies
 from partway.gateway.serving.crowd import Visitor
-from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, Exchange
+from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, TrailingExchange
 from partway.gateway.serving.http2_stream import Carrier, Http2Stream
+from partway.gateway.serving.http_date import http_date
 
 
-class Http2Exchange(Exchange):
+class Http2Exchange(TrailingExchange):
     """An exchange on an HTTP/2 stream."""
 
     def __init__(
@@ -56,10 +55,13 @@ class Http2Exchange(Exchange):
     ) -> None:
         # A 204 has no length (RFC 9110 §8.6).
         sized = headers if status == 204 else {"content-length": str(len(body)), **headers}
-        self._stream.answered = True
-        self._carrier.send_head(self._stream.stream_id, self._head(status, sized))
-        self._stop_awaiting()
-        self._stream.send_whole(body if self._may_have_body(status) else b"")
+        content = body if self._may_have_body(status) else b""
+        self._respond(self._head(status, sized), content)
+
+    def respond_with_trailers(
+        self, body: bytes, headers: Mapping[str, str], trailers: Mapping[str, str]
+    ) -> None:
+        self._respond(self._head(200, headers), body, _fields(trailers))
 
     @property
     def unsent_bytes(self) -> int:
@@ -80,6 +82,12 @@ class Http2Exchange(Exchange):
             raise ClientLeft
         self._stop_awaiting()
         self._stream.finish(last, otherwise)
+
+    async def _end_with_trailers(self, trailers: Mapping[str, str]) -> None:
+        if self._bodies().left:
+            raise ClientLeft
+        self._stop_awaiting()
+        self._stream.finish_with_trailers(_fields(trailers))
 
     async def open(self, status: int, headers: Mapping[str, str]) -> Duplex:
         self._stream.answered = True
@@ -111,6 +119,20 @@ class Http2Exchange(Exchange):
         if self._stream.task is not None:
             self._stream.task.cancel()
 
+    def _respond(
+        self,
+        head: list[tuple[str, str]],
+        body: bytes,
+        trailers: list[tuple[str, str]] | None = None,
+    ) -> None:
+        self._stream.answered = True
+        self._stop_awaiting()
+        if body or trailers is not None:
+            self._carrier.send_head(self._stream.stream_id, head)
+            self._stream.send_whole(body, trailers)
+        else:
+            self._stream.send_only_head(head)
+
     def _send_head(self, headers: list[tuple[str, str]]) -> None:
         """Send a head now, without waiting for what follows it."""
         self._carrier.send_head(self._stream.stream_id, headers)
@@ -119,11 +141,13 @@ class Http2Exchange(Exchange):
     def _head(self, status: int, headers: Mapping[str, str]) -> list[tuple[str, str]]:
         return [
             (":status", str(status)),
-            (
-                "date",
-                formatdate(time.time(), usegmt=True),
-            ),  # clients set their clocks by it (2.2-1)
+            ("date", http_date()),
             ("server", "partway"),
             ("x-amzn-requestid", self.request_id),
-            *((name.lower(), value) for name, value in headers.items()),
+            *_fields(headers),
         ]
+
+
+def _fields(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Headers or trailers as HTTP/2 has them: names in lower case (RFC 9113 §8.2.1)."""
+    return [(name.lower(), value) for name, value in headers.items()]

@@ -26,8 +26,10 @@ _CREDIT_STEP = HTTP2_OPENING_WINDOW // 2
 class Carrier(Protocol):
     """What a stream needs of its connection."""
 
-    def send_head(self, stream_id: int, headers: list[tuple[str, str]]) -> None:
-        """Send a response's head, together with what follows it."""
+    def send_head(
+        self, stream_id: int, headers: list[tuple[str, str]], *, end: bool = False
+    ) -> None:
+        """Send a response's head, together with what follows it; or what ends it, its trailers."""
 
     def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
         """Send one DATA frame, within the window."""
@@ -99,6 +101,7 @@ class Http2Stream(Duplex):
         self._blocked = False
         self._last: bytes | None = None
         self._otherwise = b""
+        self._trailers: list[tuple[str, str]] | None = None
         self._whole = False  # answered by send_whole
         self._finishing: Cancellable | None = None
         self._over = False
@@ -176,12 +179,27 @@ class Http2Stream(Duplex):
 
     # --- From the exchange -----------------------------------------------------------------------
 
-    def send_whole(self, body: bytes) -> None:
-        """Send a body, and end the response."""
+    def send_whole(self, body: bytes, trailers: list[tuple[str, str]] | None = None) -> None:
+        """Send a body, and end the response: by trailers, if there are any."""
         self._whole = True
+        self._trailers = trailers
         if body:
             self._queue.append(body)
             self._queued += len(body)
+        self.finish(b"", b"")
+
+    def send_only_head(self, headers: list[tuple[str, str]]) -> None:
+        """Send a head that is all of the response."""
+        self._whole = True
+        if not self._over:
+            self._drop_input()
+            self._carrier.send_head(self.stream_id, headers, end=True)
+            self._response_ended()
+
+    def finish_with_trailers(self, trailers: list[tuple[str, str]]) -> None:
+        """End the response by trailers, behind all that was written (RFC 9113 §8.1)."""
+        if self._last is None:
+            self._trailers = trailers
         self.finish(b"", b"")
 
     def break_off(self) -> None:
@@ -236,7 +254,7 @@ class Http2Stream(Duplex):
         data = self._take(self._carrier.window(self.stream_id, whole=self.uses_whole_window))
         if not data:
             return 0
-        ends = not self._queue and self._last == b""
+        ends = not self._queue and self._last == b"" and self._trailers is None
         self._carrier.send_data(self.stream_id, data, end=ends)
         if ends:
             self._response_ended()
@@ -306,6 +324,10 @@ class Http2Stream(Duplex):
     def _send_last(self) -> int:
         """Send the last event, which may use the bytes held back for it, and END_STREAM."""
         last = self._last
+        if self._trailers is not None and last is not None:  # they need no window
+            self._carrier.send_head(self.stream_id, self._trailers, end=True)
+            self._response_ended()
+            return 1
         if last is None or len(last) > self._carrier.window(self.stream_id, whole=True):
             return 0
         self._carrier.send_data(self.stream_id, last, end=True)

@@ -256,10 +256,14 @@ class Http2Streams:
 
     # --- Carrier ---------------------------------------------------------------------------------
 
-    def send_head(self, stream_id: int, headers: list[tuple[str, str]]) -> None:
-        """Send a response's head, together with what follows it."""
+    def send_head(
+        self, stream_id: int, headers: list[tuple[str, str]], *, end: bool = False
+    ) -> None:
+        """Send a response's head, together with what follows it; or what ends it, its trailers."""
         with suppress(ProtocolError):  # the client has reset it; the event that says so follows
-            self._h2.send_headers(stream_id, headers)
+            self._h2.send_headers(stream_id, headers, end_stream=end)
+        if end:
+            self._send_soon()
 
     def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None:
         """Send one DATA frame, within the window."""

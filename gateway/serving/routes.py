@@ -17,6 +17,14 @@ from partway.protocol.sigv4 import SERVICE
 
 _METHOD = re.compile(r"[A-Z]{1,16}")
 
+#: Says what is wrong with a request that no client of an operation's would send.
+Requirement = Callable[[Exchange], None]
+
+
+def _nothing(_exchange: Exchange) -> None:
+    """Every request will do."""
+
+
 #: Answers an exchange, given who asks and what the route's path named.
 Operation = Callable[[Exchange, Identity, Mapping[str, str]], Awaitable[None]]
 
@@ -62,6 +70,8 @@ class Route:
             nobody is asked for their name.
         changes: whether it changes what the gateway has: each request for it is in the audit log.
         granted_with: the operation that a sender must have leave for, where that is another one.
+        requires: raises an error where a request is not one of the operation's clients; it is asked
+            first, and the error is told as to anybody, not in ``errors``.
 
     Raises:
         ValueError: leave is to be had for the path's endpoint, and the path names none; or what
@@ -82,6 +92,7 @@ class Route:
     control: bool = False
     changes: bool = False
     granted_with: str = ""
+    requires: Requirement = _nothing
 
     def __post_init__(self) -> None:
         if self.changes and not self.control:
@@ -93,6 +104,11 @@ class Route:
                 f"the route of {self.name} must name an endpoint in its path, or have "
                 "Leave.OF_OPERATION: else nobody checks who may call it"
             )
+
+    @property
+    def watched(self) -> bool:
+        """Whether it is seen to that leave is asked for, or that what was changed is logged."""
+        return self.changes or self.leave is Leave.OF_OPERATION
 
     @property
     def action(self) -> str:

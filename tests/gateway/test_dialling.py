@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
-import resource
 import socket
 import ssl
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -30,6 +28,7 @@ from partway.gateway.streams.container_leg import dial as dial_container
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.errors import ContainerError, ServiceUnavailable
 from partway.protocol.handshake import ClientHandshake, HandshakeBroken, HandshakeRefused
+from tests.descriptors import no_descriptor_left
 from tests.wire.peers import soon, switching
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -188,19 +187,6 @@ async def test_the_next_address_is_tried(resolves_to, first):
 
 async def test_refused():
     assert "refused" in (await unreachable("127.0.0.1", free_port())).lower()
-
-
-@contextmanager
-def no_descriptor_left() -> Iterator[None]:
-    """This process may open nothing more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest_free = os.dup(0)
-    os.close(lowest_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -6,7 +6,14 @@ import asyncio
 
 import pytest
 
-from partway.gateway.waiting import before, first_of, pause, set_or_over, time_limit
+from partway.gateway.waiting import (
+    TimeLimit,
+    before,
+    first_of,
+    pause,
+    set_or_over,
+    time_limit,
+)
 from tests.gateway.streams.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -191,3 +198,45 @@ async def test_whoever_stops_waiting_for_work_stops_it():
     with pytest.raises(asyncio.CancelledError):
         await working
     assert forever.cancelled()
+
+
+# --- TimeLimit -----------------------------------------------------------------------------------
+
+
+async def test_a_block_that_takes_longer_is_broken_off():
+    limit = TimeLimit(0.01)
+    with pytest.raises(TimeoutError), limit:
+        await asyncio.Event().wait()
+    assert limit.expired
+    assert not asyncio.current_task().cancelling()
+
+
+async def test_a_block_that_is_done_in_time_leaves_no_timer():
+    with TimeLimit(0.01) as limit:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.03)
+    assert not limit.expired
+
+
+async def test_a_limit_that_is_lifted_is_none():
+    with TimeLimit(0.01) as limit:
+        limit.lift()
+        await asyncio.sleep(0.03)
+    assert not limit.expired
+
+
+async def test_who_is_cancelled_by_others_stays_so():
+    async def work():
+        with TimeLimit(60.0):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_error_of_the_block_is_its_own():
+    with pytest.raises(KeyError), TimeLimit(5.0):
+        raise KeyError

@@ -444,7 +444,7 @@ async def opened(gateway, request):
     [
         lambda: botocore_signed(SigV4Auth),
         lambda: botocore_signed(SigV4QueryAuth, expires=300),
-        lambda: botocore_signed(SigV4QueryAuth, f"{STREAM_PATH}?path=a/b&variant=", expires=1),
+        lambda: botocore_signed(SigV4QueryAuth, f"{STREAM_PATH}?path=a/b&variant=", expires=300),
         lambda: upgrade_request(STREAM_PATH, RAW, [f"Authorization: Bearer {TOKEN}"]),
         lambda: upgrade_request(f"{STREAM_PATH}?access_token={TOKEN}", RAW),
     ],

@@ -30,7 +30,7 @@ TOO_LARGE = "RequestEntityTooLargeException"
 LARGE = 16 * MIB
 
 #: What is held of a request that nobody reads: HTTP/2's window, here and on the way; of HTTP/1.1
-#: aiohttp's buffer (twice 64 KiB), and the read that went over it.
+#: HTTP1_HELD_BYTES, and the read that went over it.
 HELD = 512 * KIB + MAX_SOCKET_READ
 
 
@@ -143,9 +143,8 @@ async def test_a_slow_operation_holds_its_client_back(started, version):
         await client.wire.settled()
         assert 0 < LARGE - client.stream.unsent <= HELD
     else:
-        content = exchange._request.content
-        await eventually(lambda: not exchange._request.transport.is_reading())
-        assert content.total_bytes <= HELD
+        await eventually(lambda: not exchange._protocol.transport.is_reading())
+        assert exchange._request.received <= HELD
     gate.opened.set()
     assert await client.answer() == (200, b"%d" % LARGE)
 
@@ -173,7 +172,7 @@ async def test_a_slow_client_holds_its_operation_back(started, version):
         held = WINDOW + WRITE_HIGH_WATER + len(piece)
     else:
         await eventually(lambda: exchange._protocol.writing_paused)
-        held = LARGE - len(piece)  # the kernel's buffers, a few MiB, besides aiohttp's 128 KiB
+        held = LARGE - len(piece)  # the kernel's buffers, a few MiB, besides the transport's
     assert sum(map(len, written)) <= held
     whole = bytearray()
     while (data := await client.data()) is not None:
@@ -435,6 +434,33 @@ async def test_a_body_is_not_asked_for_when_it_is_not_wanted(started):
         http2.begin(path, b"", size, [*EXPECT, ("content-length", str(size))])
         assert (await http2.head())[0] == status
         assert len(http2.stream.heads) == 1
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+async def test_what_comes_behind_a_body_that_was_not_asked_for_is_no_body(started, in_pieces):
+    """Its client may go on to its next request, which would be read as that body."""
+    bench, gateway, _ = await started()
+
+    async def run(exchange):
+        if in_pieces:
+            await exchange.begin(200)
+            await exchange.end(b"done")
+        else:
+            exchange.respond(200, b"done")
+
+    bench.run = run
+    inner = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+    wire = await gateway.connect()
+    wire.send(
+        b"POST /run HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(inner)
+    )
+    assert b"\r\nConnection: close\r\n" in await wire.read_head()
+    wire.send(b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n" + inner)
+    wire.end()
+    rest = await wire.eof()
+    assert b"done" in rest
+    assert b"HTTP/1.1" not in rest
 
 
 # --- Time ----------------------------------------------------------------------------------------

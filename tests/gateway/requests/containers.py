@@ -47,7 +47,7 @@ class Call:
     async def body(self, head: bytes) -> bytes:
         """The body behind a head."""
         if b"Transfer-Encoding: chunked" not in head:
-            length = head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0]
+            length = head.partition(b"\r\nContent-Length: ")[2].partition(b"\r\n")[0]
             return await self.reader.readexactly(int(length))
         body = b""
         while True:

@@ -259,3 +259,37 @@ def test_bytes_behind_the_end_are_seen_and_change_nothing(answer, behind):
         assert parser.trailing
         assert parser.head.status == 200
         assert body(parser) == b"ok"
+
+
+# --- One after the other -------------------------------------------------------------------------
+
+KEPT = [(data, status, said) for data, ends, status, said in ANSWERS if not ends]
+
+
+@pytest.mark.parametrize("first", KEPT, ids=range(len(KEPT)))
+@pytest.mark.parametrize("second", ANSWERS, ids=range(len(ANSWERS)))
+def test_a_parser_reads_one_answer_behind_another(first, second):
+    """Nothing of the first is in the second."""
+    parser = parsed(first[0])
+    assert parser.complete
+    taken(parser)
+    parser.begin_anew(WHOLE)
+    assert (parser.head, parser.complete, parser.held) == (None, False, 0)
+    data, ends, status, said = second
+    parser.feed(data)
+    if ends:
+        parser.feed_end()
+    alone = parsed(data, end=ends)
+    assert parser.head == alone.head
+    assert (parser.head.status, body(parser), parser.complete) == (status, said, True)
+
+
+def test_a_second_answer_may_have_longer_chunks():
+    parser = parsed(ANSWERS[0][0])
+    taken(parser)
+    parser.begin_anew(3 * WHOLE)
+    parser.feed(CHUNKED + b"%x\r\n" % (2 * WHOLE))
+    for _ in range(2):
+        parser.feed(bytes(WHOLE))
+    parser.feed(b"\r\n")
+    assert [piece.ends_chunk for piece in taken(parser)] == [True]

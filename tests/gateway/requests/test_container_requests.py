@@ -45,3 +45,8 @@ def test_a_value_is_one_value_or_refused(value):
 )
 def test_the_host_header(address, tls, authority):
     assert Destination(address, tls=tls).authority == authority
+
+
+def test_a_get_has_no_body_and_no_length():
+    request = ContainerRequest("/execution-parameters", (), b"", method="GET")
+    assert request.head("a:1") == b"GET /execution-parameters HTTP/1.1\r\nHost: a:1\r\n\r\n"

@@ -21,7 +21,12 @@ from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.gathered_bytes import GatheredBytes
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route
-from partway.protocol.errors import AccessDenied, ContainerError, RequestTooLarge
+from partway.protocol.errors import (
+    AccessDenied,
+    ContainerError,
+    RequestTooLarge,
+    UnsupportedMediaType,
+)
 from tests.gateway.serving.test_exchange import Recorded
 
 SOMEBODY = Identity("somebody")
@@ -257,6 +262,18 @@ async def test_errors_are_told_in_the_routes_dialect(error, status, caplog):
     assert (found, body, list(headers)) == (status, b"", ["x-error"])
     plain = await Steps(fail).ask()
     assert "secret" not in json.loads(plain.responses[0][1])["Message"]
+
+
+async def test_what_no_client_of_the_operations_sends_is_refused_as_to_anybody():
+    def require(exchange):
+        steps.taken.append("required")
+        raise UnsupportedMediaType("no")
+
+    steps = Steps(requires=require, errors=lambda _: ErrorResponse(299, {}, b""))
+    exchange = await steps.ask()
+    assert steps.taken == ["required"]
+    assert exchange.responses[0][0] == 415
+    assert steps.refused == ["UnsupportedMediaTypeException"]
 
 
 async def test_an_error_behind_the_head_breaks_the_response_off():

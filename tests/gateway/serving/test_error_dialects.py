@@ -7,14 +7,18 @@ import pytest
 from partway.gateway.serving.error_dialects import (
     aws_rest_json,
     aws_runtime,
+    grpc_status,
     prediction_object,
     prediction_text,
 )
 from partway.protocol.errors import (
     AccessDenied,
     ContainerError,
+    DeadlineExceeded,
     InputValidationError,
     InternalServerError,
+    NotFound,
+    RequestTimeout,
     RequestTooLarge,
     ServiceUnavailable,
     UnknownEndpoint,
@@ -83,6 +87,35 @@ def test_the_runtimes(error, status, name):
     assert members.pop("Message") == "no"
     originals = {"OriginalStatusCode": 403, "OriginalMessage": "who?", "LogStreamArn": ""}
     assert members == (originals if name == "ModelError" else {})
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (InputValidationError("no"), 3, "no"),
+        (InputValidationError("no", "MalformedMessage"), 13, "no"),
+        (InputValidationError("no", "MessageCount"), 12, "no"),
+        (InputValidationError("no", "UnsupportedEncoding"), 12, "no"),
+        (UnknownEndpoint("no"), 5, "no"),
+        (UnrecognizedClient("no"), 16, "no"),
+        (AccessDenied("no"), 7, "no"),
+        (NotFound("no"), 12, "no"),
+        (RequestTooLarge("no"), 8, "no"),
+        (RequestTimeout("no"), 4, "no"),
+        (DeadlineExceeded("no"), 4, "no"),
+        (InternalServerError("no"), 13, "no"),
+        (ServiceUnavailable("no"), 14, "no"),
+        (UpgradeRefused("no", 426, {}), 2, "no"),
+        (ContainerError("no", 500, '{"error": "Divide é"}'), 13, "Divide %C3%A9"),
+    ],
+)
+def test_calls_of_grpc(error, code, text):
+    found = grpc_status(error)
+    assert (found.status, found.body) == (200, b"")
+    assert found.headers["Content-Type"] == "application/grpc"
+    assert found.headers["grpc-accept-encoding"] == "identity,gzip,deflate"
+    assert (found.headers["grpc-status"], found.headers["grpc-message"]) == (str(code), text)
+    assert error.headers.items() <= found.headers.items()
 
 
 @pytest.mark.parametrize(

@@ -74,12 +74,61 @@ async def test_a_whole_response(asked):
 async def test_responses_without_a_body(asked, method, status, sized):
     whole, pieces = asked(method), asked(method)
     whole.exchange.respond(status, b"body")
-    assert (("content-length", "4") in whole.carrier.heads[0]) is sized
+    (head,) = whole.carrier.last_heads
+    assert (("content-length", "4") in head) is sized
+    assert whole.carrier.heads == whole.carrier.sent == []
+    assert whole.carrier.over == [whole.stream]
+    assert whole.exchange.answered
     await pieces.exchange.begin(status)
     await pieces.exchange.write(b"body")
     assert pieces.carrier.sent == []
     await pieces.exchange.end()
-    assert whole.carrier.sent == pieces.carrier.sent == [(b"", True)]
+    assert pieces.carrier.sent == [(b"", True)]
+
+
+async def test_a_whole_response_ends_in_trailers(asked):
+    made = asked()
+    made.exchange.respond_with_trailers(b"body", {"Content-Type": "a/b"}, {"Its-End": "good"})
+    assert made.head == [(":status", "200"), ("content-type", "a/b")]
+    assert made.carrier.sent == [(b"body", False)]
+    assert made.carrier.last_heads == [[("its-end", "good")]]
+    assert made.carrier.over == [made.stream]
+
+
+@pytest.mark.parametrize("pieces", [[], [b"one", b"two"]])
+async def test_a_response_in_pieces_ends_in_trailers(asked, pieces):
+    made = asked()
+    await made.exchange.begin(200)
+    for piece in pieces:
+        await made.exchange.write(piece)
+    await made.exchange.end_with_trailers({"its-end": "good"})
+    made.exchange.operation_over()
+    assert made.carrier.sent == [(piece, False) for piece in pieces]
+    assert made.carrier.last_heads == [[("its-end", "good")]]
+    assert made.carrier.resets == []
+
+
+async def test_trailers_wait_for_what_is_written_and_need_no_window(asked):
+    made = asked(window=3, held_back=0)
+    await made.exchange.begin(200)
+    await made.exchange.write(b"four")
+    await made.exchange.end_with_trailers({"its-end": "good"})
+    assert made.carrier.sent == [(b"fou", False)]
+    assert made.carrier.last_heads == []
+    made.carrier.free = 1
+    made.carrier.wants_to_send(made.stream)
+    assert made.carrier.sent == [(b"fou", False), (b"r", False)]
+    assert made.carrier.last_heads == [[("its-end", "good")]]
+
+
+async def test_no_trailers_are_sent_to_a_client_that_has_left(asked):
+    made = asked()
+    await made.exchange.begin(200)
+    made.stream.lost(Parting.CANCELLED)
+    await asyncio.sleep(0)
+    with pytest.raises(ClientLeft):
+        await made.exchange.end_with_trailers({"its-end": "good"})
+    assert made.carrier.last_heads == []
 
 
 async def test_a_response_in_pieces(asked):

@@ -22,6 +22,8 @@ class FakeCarrier:
         self.held_back = held_back
         self.sent: list[tuple[bytes, bool]] = []
         self.heads: list[list[tuple[str, str]]] = []
+        #: Those that ended the response.
+        self.last_heads: list[list[tuple[str, str]]] = []
         self.credit = 0
         self.resets: list[ErrorCodes] = []
         #: Ends of the request that are waited for: credit owed, and whether its body has not begun.
@@ -29,8 +31,8 @@ class FakeCarrier:
         self.over: list[Http2Stream] = []
         self.pings: list[bytes] = []
 
-    def send_head(self, stream_id, headers):
-        self.heads.append(headers)
+    def send_head(self, stream_id, headers, *, end=False):
+        (self.last_heads if end else self.heads).append(headers)
 
     def send_data(self, stream_id, data, *, end):
         self.free -= len(data)

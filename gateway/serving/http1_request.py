@@ -1,0 +1,125 @@
+"""One request of HTTP/1.1, as its connection has read it so far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+
+class BodyBroken(Exception):
+    """What follows of a request's body is not valid HTTP."""
+
+
+class Http1Request:
+    """A request's head, and what has come of its body and nobody has taken.
+
+    Args:
+        method: as it came.
+        target: from its path on.
+        raw_headers: in their order.
+        headers: the same by case-insensitive name; None where two have the same.
+        version: of HTTP, ``1.0`` or ``1.1``.
+        length: of its body, as stated; None of one in chunks.
+        head_size: of its target and headers, as RFC 9113 §6.5.2 counts.
+        keeps: whether the client keeps its connection for another one.
+
+    Attributes:
+        upgrades: whether it asks for another protocol that is spoken here, or for a tunnel.
+        received: bytes of its body that have come.
+        held: those of them that nobody has taken.
+        complete: whether all of it has come.
+        broken: whether what follows of its body is not valid HTTP, so that there is no more of it.
+        dropped: whether nobody wants the rest of its body.
+        news: done when more has come, for who waits; None while nobody does.
+    """
+
+    __slots__ = (
+        "_first",
+        "_more",
+        "broken",
+        "complete",
+        "dropped",
+        "head_size",
+        "headers",
+        "held",
+        "keeps",
+        "length",
+        "method",
+        "news",
+        "raw_headers",
+        "received",
+        "target",
+        "upgrades",
+        "version",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        raw_headers: Sequence[tuple[str, str]],
+        headers: Mapping[str, str] | None,
+        version: str,
+        length: int | None,
+        head_size: int,
+        *,
+        keeps: bool,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.raw_headers = raw_headers
+        self.headers = headers
+        self.version = version
+        self.length = length
+        self.head_size = head_size
+        self.keeps = keeps
+        self.upgrades = False
+        self.received = 0
+        self.held = 0
+        self.complete = False
+        self.broken = False
+        self.dropped = False
+        self.news: asyncio.Future[None] | None = None
+        self._first = b""
+        self._more = bytearray()  # a list of what dribbles in would take a multiple of its bytes
+
+    @classmethod
+    def unread(cls) -> Http1Request:
+        """What could not be read as a request, and is answered all the same."""
+        request = cls("", "/", (), None, "1.1", 0, 0, keeps=False)
+        request.complete = True
+        return request
+
+    def add(self, data: bytes) -> None:
+        """Some of its body has come."""
+        self.received += len(data)
+        if self.dropped:
+            return
+        if self.held:
+            self._more += data
+        else:
+            self._first = data
+        self.held += len(data)
+
+    def take(self) -> bytes:
+        """Return what has come and was not taken."""
+        data, self._first, self.held = self._first, b"", 0
+        if self._more:
+            data += self._more
+            self._more = bytearray()
+        return data
+
+    def drop(self) -> None:
+        """Let go of what has come, and of what comes."""
+        self.dropped = True
+        self.take()
+
+    def tell(self) -> None:
+        """Wake who waits for more of it."""
+        if self.news is not None and not self.news.done():
+            self.news.set_result(None)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of its body has come, and been taken."""
+        return self.complete and not self.held

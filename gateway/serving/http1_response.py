@@ -1,0 +1,40 @@
+"""The head of a response of HTTP/1.1, as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+from partway.gateway.serving.http_date import http_date
+
+_REASONS: Final = {int(status): status.phrase for status in HTTPStatus}
+
+
+def response_head(
+    version: str, status: int, headers: Mapping[str, str], framing: str = "", *, keeps: bool
+) -> bytes:
+    """The head of a response.
+
+    Args:
+        version: that of the request.
+        status: of three digits.
+        headers: in their order.
+        framing: the line that says where the body ends, with its line's end; empty for none.
+        keeps: whether the connection is kept for another request (RFC 9112 §9.3).
+
+    Raises:
+        ValueError: a header would be more than one line.
+    """
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
+        raise ValueError("a header of a response must be one line")
+    if keeps:
+        connection = "Connection: keep-alive\r\n" if version == "1.0" else ""
+    else:
+        connection = "Connection: close\r\n" if version == "1.1" and status != 101 else ""
+    head = (
+        f"HTTP/{version} {status} {_REASONS.get(status, '')}\r\n"
+        f"{lines}{framing}Date: {http_date()}\r\n{connection}\r\n"
+    )
+    return head.encode("utf-8", "surrogateescape")

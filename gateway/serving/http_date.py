@@ -1,0 +1,17 @@
+"""The Date of a response, which clients set their clocks by (clause 2.2-1)."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from functools import lru_cache
+
+
+def http_date() -> str:
+    """The time now, as RFC 9110 §5.6.7 has it."""
+    return _text(int(time.time()))
+
+
+@lru_cache(maxsize=1)
+def _text(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)

@@ -1,0 +1,21 @@
+"""The Date of a response."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.gateway.serving import http_date as http_date_module
+from partway.gateway.serving.http_date import http_date
+
+
+@pytest.mark.parametrize(
+    ("now", "text"),
+    [
+        (0.9, "Thu, 01 Jan 1970 00:00:00 GMT"),
+        (1.0, "Thu, 01 Jan 1970 00:00:01 GMT"),
+        (784111777.5, "Sun, 06 Nov 1994 08:49:37 GMT"),  # RFC 9110's own
+    ],
+)
+def test_a_date(monkeypatch, now, text):
+    monkeypatch.setattr(http_date_module.time, "time", lambda: now)
+    assert http_date() == text
