@@ -55,7 +55,7 @@ class AsyncRules:
             raise ValidationException("The OutputConfig has no S3OutputPath; it must have one.")
         for name in _PLACES:
             if output.get(name):
-                self._check_place(name, output[name])
+                self.check_place(name, output[name])
                 # Of all that is below it.
                 folder = in_iams_words(output[name].removesuffix("/"))
                 identity.check("s3:PutObject", f"{folder}/*")
@@ -69,7 +69,16 @@ class AsyncRules:
                     )
                 identity.check("sns:Publish", topic)
 
-    def _check_place(self, name: str, location: str) -> None:
+    def check_place(self, name: str, location: str) -> None:
+        """Go on if answers can be put at a place.
+
+        Args:
+            name: of the member that names it.
+            location: the place.
+
+        Raises:
+            ValidationException: they cannot; the message says why.
+        """
         if not location.isascii() or not location.isprintable():
             raise ValidationException(f"The {name} must be of visible ASCII: clients are told it.")
         if is_local(location):
@@ -85,7 +94,8 @@ class AsyncRules:
             return
         if not location.startswith("s3://"):
             raise ValidationException(
-                f"The {name} {location!r} cannot be written to; it must be s3://BUCKET/PREFIX."
+                f"The {name} {location!r} cannot be written to; it must be s3://BUCKET/PREFIX, or "
+                "a path below one of the local_results under [api] in the gateway's settings."
             )
         try:
             _, prefix = split_url(location)

@@ -25,6 +25,7 @@ NOUNS: Final[Mapping[Kind, str]] = {
     "model": "model",
     "endpoint-config": "endpoint configuration",
     "endpoint": "endpoint",
+    "transform-job": "transform job",
 }
 
 _NOTHING: Final[Mapping[str, Any]] = {}

@@ -167,6 +167,40 @@ _ASYNC_OUTPUT: Final[Mapping[str, Covered]] = {
     ),
 }
 
+_TRANSFORM_INPUT: Final[Mapping[str, Covered]] = {
+    **_below(
+        "DataSource",
+        _below(
+            "S3DataSource",
+            {
+                "S3DataType": Covered(
+                    Handling.DONE, "S3Prefix and ManifestFile; others are refused by name"
+                ),
+                "S3Uri": Covered(Handling.DONE, "at s3://, or below local_roots"),
+            },
+        ),
+    ),
+    "ContentType": _DONE,
+    "CompressionType": _DONE,
+    "SplitType": _DONE,
+}
+
+_TRANSFORM_OUTPUT: Final[Mapping[str, Covered]] = {
+    "S3OutputPath": Covered(Handling.DONE, "at s3://, or below local_results"),
+    "Accept": _DONE,
+    "AssembleWith": _DONE,
+    "KmsKeyId": _KEY,
+}
+
+_TRANSFORM_RESOURCES: Final[Mapping[str, Covered]] = {
+    "InstanceType": Covered(
+        Handling.DONE, "ml.g* and ml.p* ask for a GPU where there is one; else without effect"
+    ),
+    "InstanceCount": _DONE,
+    "VolumeKmsKeyId": _KEY,
+    "TransformAmiVersion": _no_effect("instances are processes and containers of this machine"),
+}
+
 _LIST: Final = dict.fromkeys(
     (
         "NameContains", "SortBy", "SortOrder", "MaxResults", "NextToken", "CreationTimeBefore",
@@ -253,6 +287,35 @@ COVERAGE: Final[Mapping[str, Mapping[str, Covered]]] = {
         ),
     },
     "DeleteEndpoint": {"EndpointName": _DONE},
+    "CreateTransformJob": {
+        "TransformJobName": _DONE,
+        "ModelName": _DONE,
+        "MaxConcurrentTransforms": _DONE,
+        **_below(
+            "ModelClientConfig",
+            {"InvocationsTimeoutInSeconds": _DONE, "InvocationsMaxRetries": _DONE},
+        ),
+        "MaxPayloadInMB": _DONE,
+        "BatchStrategy": _DONE,
+        "Environment": _DONE,
+        **_below("TransformInput", _TRANSFORM_INPUT),
+        **_below("TransformOutput", _TRANSFORM_OUTPUT),
+        "DataCaptureConfig": _refused("requests are not captured"),
+        **_below("TransformResources", _TRANSFORM_RESOURCES),
+        **_below(
+            "DataProcessing", {"InputFilter": _DONE, "OutputFilter": _DONE, "JoinSource": _DONE}
+        ),
+        "Tags": _DONE,
+        "ExperimentConfig": _no_effect("there are no experiments; it is described as it was given"),
+    },
+    "DescribeTransformJob": {"TransformJobName": _DONE},
+    "ListTransformJobs": {
+        **_LIST,
+        "LastModifiedTimeBefore": _DONE,
+        "LastModifiedTimeAfter": _DONE,
+        "StatusEquals": _DONE,
+    },
+    "StopTransformJob": {"TransformJobName": _DONE},
     "AddTags": {"ResourceArn": _DONE, "Tags": _DONE},
     "ListTags": {"ResourceArn": _DONE, "NextToken": _DONE, "MaxResults": _DONE},
     "DeleteTags": {"ResourceArn": _DONE, "TagKeys": _DONE},

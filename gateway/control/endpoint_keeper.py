@@ -38,6 +38,8 @@ class EndpointKeeper:
 
     Attributes:
         planning: says what the fleet is to run, by the settings of now.
+        on_change: told the name of an endpoint when it has changed, or what is known of it.
+        on_other_settings: called when other settings are taken, behind what they have changed.
 
     Args:
         resources: where they are written down.
@@ -72,6 +74,8 @@ class EndpointKeeper:
         self._restoring: asyncio.Task[None] | None = None
         #: Why endpoints of another gateway's cannot be run; other settings may change that.
         self._not_planned: dict[str, str] = {}
+        self.on_change: Callable[[str], object] = lambda _: None
+        self.on_other_settings: Callable[[], object] = lambda: None
         self._notes = Notes(self._note, clock)
         fleet.on_change = self._note_later
 
@@ -285,6 +289,7 @@ class EndpointKeeper:
         names = self._to_run_again | self._not_planned.keys() | self._given_up()
         self._to_run_again = set()
         await self._restore(sorted(names))
+        self.on_other_settings()
 
     async def aclose(self) -> None:
         """Note nothing more; to be called once the fleet has stopped."""
@@ -358,9 +363,14 @@ class EndpointKeeper:
     def _note_later(self, name: str) -> None:
         if self._resources.find(_KIND, name) is not None:
             self._notes.add(name)
+        self.on_change(name)
 
     async def _note(self, name: str) -> None:
         """Write down what has come of a change."""
+        await self._note_change(name)
+        self.on_change(name)
+
+    async def _note_change(self, name: str) -> None:
         resource = self.find(name)
         if resource is None:
             return

@@ -33,6 +33,13 @@ class ResourceLimitExceeded(ApiError):
     status = 400
 
 
+class ResourceInUse(ApiError):
+    """There is one of its name already, of a kind whose names are never used again."""
+
+    name = "ResourceInUse"
+    status = 400
+
+
 class NotWrittenDown(InternalServerError):
     """What is asked for cannot be written down, so it is not done.
 

@@ -39,6 +39,12 @@ LIST_PAGE: Final = 10
 #: Characters of a list's NextToken: those that are made have 300.
 MAX_PAGE_TOKEN: Final = 1024
 
+#: Transform jobs that wait or run; each has a task, and its record with its model in memory.
+MAX_JOBS_UNDER_WAY: Final = 256
+
+#: Of those so many run at a time, unless the settings say otherwise: each starts instances.
+JOBS_AT_ONCE: Final = 4
+
 #: Endpoints that are planned at a time when a gateway starts; each may look at a file system, on
 #: one of the 256 threads for files.
 PLANS_AT_ONCE: Final = 64

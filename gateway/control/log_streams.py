@@ -1,4 +1,4 @@
-"""Log groups, one for each endpoint, and their streams, one for each container that has printed."""
+"""Log groups of endpoints and of jobs, and their streams, one a container that has printed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from partway.gateway.arns import Arns
 from partway.gateway.control.log_inputs import NoSuchLog
-from partway.gateway.fleet.log_names import GROUPS, container_of, log_arn, stream_name
+from partway.gateway.fleet.log_names import container_of, group_of, log_arn, stream_name
 from partway.gateway.fleet.printed import Printed, printed_instances
 from partway.gateway.fleet.printed_files import INSTANCE_ID
 from partway.gateway.fleet.states import OVER
@@ -46,10 +46,10 @@ class LogStreams:
 
     def groups(self) -> dict[str, int | None]:
         """The names of all log groups, and when each began, as far as that is known."""
-        began: dict[str, int | None] = {GROUPS + name: None for name in self.endpoints}
+        began: dict[str, int | None] = {group_of(name): None for name in self.endpoints}
         for instance, endpoint in self._printed().items():
             found = self.times(instance)
-            group = GROUPS + endpoint
+            group = group_of(endpoint)
             if found is not None:
                 began[group] = min(found[0], began.get(group) or found[0])
         return began
@@ -60,13 +60,12 @@ class LogStreams:
         Raises:
             NoSuchLog: there is no such group.
         """
-        wanted = group.removeprefix(GROUPS)
         found = {
             stream_name(endpoint, instance): instance
             for instance, endpoint in {**self.living, **self._printed()}.items()
-            if GROUPS + endpoint == group
+            if group_of(endpoint) == group
         }
-        if not found and (wanted == group or wanted not in self.endpoints):
+        if not found and group not in map(group_of, self.endpoints):
             raise NoSuchLog("group")
         return found
 
@@ -95,7 +94,7 @@ class LogStreams:
             printed, over = self.opened(instance)
             if printed is not None:
                 endpoint = printed.endpoint
-                if GROUPS + endpoint == group and stream_name(endpoint, instance) == name:
+                if group_of(endpoint) == group and stream_name(endpoint, instance) == name:
                     return printed, over
                 printed.close()
         if name in self.streams(group):

@@ -134,6 +134,37 @@ class ControlPlane:
         """
         checked = await self._inputs_of_operator.checked(operation, members)
         check_covered(operation, checked)
+        return await self._ask(operation, checked, identity, kept)
+
+    async def ask_for_callers(
+        self,
+        operation: str,
+        members: Mapping[str, Any],
+        identity: Identity,
+        kept: Mapping[str, Any],
+    ) -> Answer:
+        """Answer a call of the gateway's own, for what callers have asked for in another way.
+
+        Its input may say what theirs may. Called inside of what :meth:`whole` runs.
+
+        Args:
+            operation: as of :meth:`ask_as_operator`.
+            members: likewise.
+            identity: likewise.
+            kept: likewise.
+
+        Raises:
+            ApiError: as where the API is asked.
+        """
+        return await self._ask(operation, await self.checked(operation, members), identity, kept)
+
+    async def _ask(
+        self,
+        operation: str,
+        checked: Mapping[str, Any],
+        identity: Identity,
+        kept: Mapping[str, Any],
+    ) -> Answer:
         match operation:
             case "CreateModel":
                 return await self._models.make(checked, identity, kept)

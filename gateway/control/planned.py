@@ -7,7 +7,7 @@ refuse what they can see by themselves; here is refused what takes both, or this
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from partway.gateway.control.environments import EVERY_VARIABLE, environment_of
 from partway.gateway.control.errors import ValidationException
 from partway.gateway.control.local_paths import LocalRoots, is_local
 from partway.gateway.control.operator_models import command_of
+from partway.gateway.control.vertex_models import vertex_of, without_what_it_says
 from partway.gateway.fleet.endpoints import (
     Containers,
     Endpoint,
@@ -161,7 +162,7 @@ def planned(name: str, plan: DeploymentPlan, around: ApiSurroundings) -> Endpoin
         )
     variants = tuple(_variant_of(plan, each, around) for each in plan.variants)
     _check_containers(plan)
-    return Endpoint(name, around.policy, variants)
+    return Endpoint(name, around.policy, variants, config=plan.config_name)
 
 
 def _variant_of(plan: DeploymentPlan, variant: Members, around: ApiSurroundings) -> Variant:
@@ -179,7 +180,7 @@ def _variant_of(plan: DeploymentPlan, variant: Members, around: ApiSurroundings)
         instances=_checked_count(variant["VariantName"], plan.instances_of(variant)),
         weight=plan.weight_of(variant),
         gpus=min(1, around.gpus) if _has_gpu(variant) else 0,
-        times=_times_of(variant, around.times),
+        times=_times_of(variant, containers, around.times),
     )
     if len(containers) > 1 or execution == "direct":
         return several
@@ -197,12 +198,15 @@ def _container_of(
 ) -> OneContainer:
     source = command_of(of_operator or {}) or _source_of(model, container, around)
     model_data = model_data_of(container, around.roots)
+    if (vertex := vertex_of(container)) is not None:
+        container = without_what_it_says(container)
     return OneContainer(
         hostname=container.get("ContainerHostname") or f"container-{number}",
         source=source,
         model_data=model_data,
         pinned=None if of_operator is not None else _pinned(model_data),
         environment=environment_of(model, container, source, around.environment),
+        vertex=vertex,
     )
 
 
@@ -245,7 +249,11 @@ def _has_gpu(variant: Members) -> bool:
     return kind.startswith(_WITH_GPUS)
 
 
-def _times_of(variant: Members, times: InstanceTimes) -> InstanceTimes:
+def _times_of(
+    variant: Members, containers: Iterable[OneContainer], times: InstanceTimes
+) -> InstanceTimes:
+    if all(each.vertex is not None for each in containers):
+        times = times.of_vertex
     startup = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", times.startup_timeout)
     download = variant.get("ModelDataDownloadTimeoutInSeconds", times.download_timeout)
     return dataclasses.replace(times, startup_timeout=startup, download_timeout=download)
@@ -306,6 +314,7 @@ def _place(location: str, roots: LocalRoots) -> str:
             raise ValidationException(f"{error}.") from None
     if not location.startswith("s3://"):
         raise ValidationException(
-            f"{location!r} cannot be downloaded; model data must be at s3://BUCKET/KEY."
+            f"{location!r} cannot be downloaded; model data must be at s3://BUCKET/KEY, or at a "
+            "path below one of the local_roots under [api] in the gateway's settings."
         )
     return location

@@ -1,12 +1,12 @@
-"""Models, endpoint configurations and endpoints as values, kept in memory and in a store."""
+"""Models, endpoint configurations, endpoints and jobs as values, kept in memory and in a store."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, TypeAlias
 
 from partway.gateway.clock import Clock
 from partway.gateway.control.limits import CHANGE_WAIT_TIMEOUT
@@ -14,9 +14,9 @@ from partway.gateway.store.store import Record, Removal, Store, StoreError
 from partway.gateway.waiting import time_limit
 
 #: What there is of resources, as it is in their ARNs.
-Kind: TypeAlias = Literal["model", "endpoint-config", "endpoint"]
+Kind: TypeAlias = Literal["model", "endpoint-config", "endpoint", "transform-job"]
 
-KINDS: tuple[Kind, ...] = ("model", "endpoint-config", "endpoint")
+KINDS: tuple[Kind, ...] = ("model", "endpoint-config", "endpoint", "transform-job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,10 @@ class Resource:
     kept: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
+#: Of a resource, what a record's body has.
+_MEMBERS: Final = frozenset({each.name for each in fields(Resource)} - {"kind", "name"})
+
+
 class Resources:
     """All resources of a gateway.
 
@@ -62,7 +66,7 @@ class Resources:
         """Read what the store has; called once, before anything else.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: it cannot be read, or a newer version of the gateway has written to it.
         """
         for kind in KINDS:
             for record in await self._store.records(kind):
@@ -131,4 +135,12 @@ def _record_of(resource: Resource) -> Record:
 
 
 def _resource_of(kind: Kind, record: Record) -> Resource:
+    unknown = record.body.keys() - _MEMBERS
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        raise StoreError(
+            f"the {kind} {record.name!r} in the store has what this version of partway does not "
+            f"know ({names}): a newer one has written it, and must be started again; nothing was "
+            "changed"
+        )
     return Resource(kind, record.name, **record.body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any, Final
 
 from partway.gateway.control.errors import SerializationException, ValidationException
@@ -14,6 +15,12 @@ from partway.gateway.plain_text import cut, safe
 #: Characters of a value that an error repeats, and faults that one error names.
 _SHOWN: Final = 1024
 _FAULTS: Final = 100
+
+#: Values of those that a member may have, some hundreds, that an error names.
+_VALUES_SHOWN: Final = 8
+
+#: Members whose places are written to.
+_WRITTEN: Final = frozenset({"s3OutputPath", "s3FailurePath"})
 
 #: Epoch seconds of the years 1 to 9999, as Python and botocore have times.
 _EARLIEST: Final = -62_135_596_800
@@ -123,7 +130,7 @@ class _Walk:
             case "map":
                 return self._map(shape, value, path)
         for broken in self._broken(shape, value):
-            self._fault(path, broken, f"'{_shown(value)}'")
+            self._fault(path, broken + _hint(shape, value, path), f"'{_shown(value)}'")
         return int(value) if shape.form == "integer" else value
 
     def _list(self, shape: Shape, values: list[Any], path: str) -> list[Any]:
@@ -175,15 +182,9 @@ class _Walk:
         if shape.form == "string":
             yield from _out_of_range(shape, len(value), "length")
             if shape.values and value not in shape.values:
-                yield _one_of(shape)
+                yield _one_of(shape, value)
             if shape.pattern is not None and not self._matches(shape, value):
-                hint = ""
-                if shape.is_location and value.startswith(("/", "file:")):
-                    hint = (
-                        " (a path must be below one of the local_roots under [api], or of the "
-                        "local_results what is written, and lead to nothing of the gateway's own)"
-                    )
-                yield _as_written(shape) + hint
+                yield _as_written(shape)
         elif shape.form in ("integer", "number"):
             yield from _out_of_range(shape, value, "value")
 
@@ -278,8 +279,31 @@ def _at_most(most: float, what: str) -> str:
     return f"Member must have {what} less than or equal to {most:g}"
 
 
-def _one_of(shape: Shape) -> str:
-    return f"Member must satisfy enum value set: [{', '.join(shape.values)}]"
+def _one_of(shape: Shape, value: str = "") -> str:
+    """What a value must be one of; of very many those that begin most like it."""
+    shown = list(shape.values)
+    more = len(shown) - _VALUES_SHOWN
+    if more > 0:
+        shown.sort(key=lambda each: -_common(each, value))
+        shown[_VALUES_SHOWN:] = [f"and {more} more"]
+    return f"Member must satisfy enum value set: [{', '.join(shown)}]"
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _hint(shape: Shape, value: Any, path: str) -> str:
+    """What a path of this machine must be, if one was given where a place in S3 is asked for."""
+    if not shape.is_location or ("://" in value and not value.startswith("file:")):
+        return ""
+    name = path.rpartition(".")[2]
+    setting = "local_results" if name in _WRITTEN else "local_roots"
+    return (
+        f" (a path must be below one of the {setting} under [api] in the "
+        "gateway's settings, and lead to nothing of the gateway's own)"
+    )
 
 
 def _as_written(shape: Shape) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from partway.gateway.control.log_inputs import NoSuchLog
 from partway.gateway.control.log_streams import LogStreams
-from partway.gateway.fleet.log_names import GROUPS
+from partway.gateway.fleet.log_names import GROUPS, JOBS_GROUP, OF_JOBS
 from partway.gateway.fleet.printed_files import PrintedFiles
 from partway.gateway.fleet.states import InstanceState
 from tests.gateway.fleet.statuses import a_variant, an_endpoint, an_instance
@@ -75,3 +75,22 @@ def test_no_other_name_opens_one(there, group, name):
 def test_times(there):
     assert there.times(OLD) == (7, 7)
     assert there.times(NEW) is None
+
+
+def test_all_jobs_have_one_group(tmp_path):
+    new, old = "job-transform-11111111", "old-transform-22222222"
+    PrintedFiles(tmp_path, old, f"{OF_JOBS}old").append(b"x\n", 7)
+    running = an_endpoint(f"{OF_JOBS}job", a_variant(an_instance(new)))
+    there = LogStreams.of(tmp_path, (running, an_endpoint("job")))
+    assert there.groups() == {JOBS_GROUP: 7, f"{GROUPS}job": None}
+    assert there.streams(JOBS_GROUP) == {f"job/{new}": new, f"old/{old}": old}
+    assert not any("transform" in each for each in there.streams(f"{GROUPS}job"))
+    printed, over = there.stream(JOBS_GROUP, f"old/{old}")
+    with printed:
+        assert over
+    assert there.stream(JOBS_GROUP, f"job/{new}") == (None, False)
+    for group, name in ((f"{GROUPS}job", f"job/{new}"), (f"{GROUPS}{OF_JOBS}old", f"old/{old}")):
+        with pytest.raises(NoSuchLog):
+            there.stream(group, name)
+    with pytest.raises(NoSuchLog):
+        LogStreams.of(tmp_path / "none", ()).streams(JOBS_GROUP)

@@ -9,7 +9,7 @@ import pytest
 from partway.gateway.control.limits import CHANGE_WAIT_TIMEOUT
 from partway.gateway.control.resources import Resource, Resources
 from partway.gateway.store.memory import MemoryStore
-from partway.gateway.store.store import StoreError
+from partway.gateway.store.store import Record, StoreError
 from tests.gateway.streams.fakes import FakeClock
 from tests.wire.peers import eventually
 
@@ -76,3 +76,14 @@ async def test_a_change_waits_for_those_before_it_for_so_long():
             await later
     await change()
     assert list(resources.all("model")) == [MODEL]
+
+
+async def test_what_a_newer_version_has_written_is_said_and_stays_as_it_is():
+    store = MemoryStore()
+    body = {"created": 1.0, "modified": 1.0, "members": {}, "shared": True, "owner": "a"}
+    record = Record("endpoint", "chat", body)
+    await store.write(record)
+    said = r"the endpoint 'chat' in the store has .* \(owner, shared\): a newer one has written it"
+    with pytest.raises(StoreError, match=said):
+        await resources_of(store)
+    assert list(await store.records("endpoint")) == [record]

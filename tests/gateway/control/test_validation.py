@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import math
 import re
 import string
@@ -78,6 +79,38 @@ def test_one_of_a_few_values():
         "1 validation error detected: Value 'up' at 'sortOrder' failed to satisfy constraint: "
         "Member must satisfy enum value set: [Ascending, Descending]"
     )
+
+
+def test_one_of_very_many_values():
+    variant = {"VariantName": "a", "ModelName": "b", "InstanceType": "ml.g5.xlagre"}
+    said = faults(
+        "CreateEndpointConfig", {"EndpointConfigName": "c", "ProductionVariants": [variant]}
+    )
+    assert "'ml.g5.xlagre' at 'productionVariants.1.member.instanceType'" in said
+    values = re.search(r"enum value set: \[(.*)\]", said)[1].split(", ")
+    assert values[0] == "ml.g5.xlarge"
+    assert len(values) == 9
+    assert re.fullmatch(r"and [0-9]+ more", values[-1])
+
+
+@pytest.mark.parametrize(
+    ("operation", "members", "setting", "other"),
+    [
+        ("CreateModel",
+         {"ModelName": "a", "PrimaryContainer": {"Image": "e", "ModelDataUrl": "WHERE"}},
+         "local_roots", "local_results"),
+        ("CreateEndpointConfig",
+         {"EndpointConfigName": "c",
+          "ProductionVariants": [{"VariantName": "a", "ModelName": "b"}],
+          "AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": "WHERE"}}},
+         "local_results", "local_roots"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("where", ["/etc/model", "file:///etc/model", "model.tar.gz"])
+def test_the_setting_is_named_that_allows_a_path(operation, members, setting, other, where):
+    said = faults(operation, json.loads(json.dumps(members).replace("WHERE", where)))
+    assert f"must be below one of the {setting} under [api] in" in said
+    assert other not in said
 
 
 def test_values_of_lists_and_maps_are_named_together():

@@ -1,0 +1,353 @@
+"""``partway transform``: files of records asked of a model, answers beside them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from partway.documentation import page
+from partway.gateway.cli.environment import region
+from partway.gateway.cli.process import INTERRUPTED, run_loop, stop_on_signals
+from partway.gateway.clock import LoopClock
+from partway.gateway.plain_text import safe_lines
+from partway.gateway.waiting import before
+
+if TYPE_CHECKING:
+    from partway.gateway.cli.transform_shown import TransformShown
+    from partway.gateway.fleet.endpoints import OneSource
+    from partway.gateway.transform.fleet_model import FleetModel
+    from partway.gateway.transform.gateway_model import GatewayModel
+    from partway.gateway.transform.job import TransformJob
+    from partway.gateway.transform.options import TransformOptions
+
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_NAME: Final = "partway transform"
+
+_EXAMPLES: Final = """\
+examples:
+  partway transform --image kmeans --input data/ --output answers/ --content-type text/csv \\
+      --split Line --assemble Line --accept application/jsonlines
+  partway transform --url http://127.0.0.1:8080 --input s3://bucket/in/ --output s3://bucket/out/ \\
+      --content-type application/x-recordio-protobuf --split RecordIO --concurrency 4
+  partway transform --endpoint echo --input photos/ --output tags/ --content-type image/jpeg
+"""
+
+#: Flags by what the API calls them, for messages.
+_FLAGS: Final = {
+    "SplitType": "--split",
+    "AssembleWith": "--assemble",
+    "BatchStrategy": "--strategy",
+    "CompressionType": "--compression",
+    "MaxPayloadInMB": "--max-payload-mb",
+    "MaxConcurrentTransforms": "--concurrency",
+    "InvocationsTimeoutInSeconds": "--timeout",
+    "InvocationsMaxRetries": "--retries",
+    "ContentType": "--content-type",
+    "Accept": "--accept",
+    "InputFilter": "--input-filter",
+    "OutputFilter": "--output-filter",
+    "JoinSource": "--join",
+}
+
+
+class TransformAskedWrongly(Exception):
+    """The command cannot be run as it was given; the message says why."""
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "transform",
+        help="ask a model for the records of files",
+        description=(
+            "Ask a model for each record of files, and write its answers beside each other: for "
+            f"DIR/a.csv there is OUT/a.csv.out. See {page('how-to/transform.md')}"
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument(
+        "--endpoint", metavar="NAME", help="an endpoint of the gateway that runs (PARTWAY_URL)"
+    )
+    model.add_argument("--url", metavar="CONTAINER", help="a container that runs, http://HOST:PORT")
+    model.add_argument(
+        "--image", help="an image, of which containers are started; or a model that ships"
+    )
+    model.add_argument(
+        "--command", dest="entrypoint", metavar="COMMAND", help="a command that starts a container"
+    )
+    parser.add_argument(
+        "--input",
+        required=True,
+        metavar="PATH",
+        help="a file, a folder, s3://BUCKET/PREFIX, or a FILE.manifest that names files",
+    )
+    parser.add_argument(
+        "--output", required=True, metavar="PATH", help="a folder, or s3://BUCKET/PREFIX"
+    )
+    parser.add_argument("--content-type", required=True, metavar="TYPE", help="of the records")
+    parser.add_argument("--accept", default="", metavar="TYPE", help="of the answers")
+    _add_api(parser)
+    parser.add_argument(
+        "--instances",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how many containers to start, for --image or --command (%(default)s)",
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_api(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that CreateTransformJob has members for."""
+    parser.add_argument(
+        "--split",
+        choices=("None", "Line", "RecordIO", "TFRecord"),
+        default="None",
+        help="how files are cut (None)",
+    )
+    parser.add_argument(
+        "--assemble",
+        choices=("None", "Line"),
+        default="None",
+        help="Line has each answer end with one newline (None)",
+    )
+    parser.add_argument(
+        "--strategy",
+        choices=("MultiRecord", "SingleRecord"),
+        help="as many records in a request as fit, or one (the container's, or MultiRecord)",
+    )
+    parser.add_argument(
+        "--compression", choices=("None", "Gzip"), default="None", help="of the files (None)"
+    )
+    parser.add_argument(
+        "--max-payload-mb",
+        type=int,
+        metavar="N",
+        help="of a request, 2^20 bytes each; 0 for no limit, in chunks (the container's, or 6)",
+    )
+    parser.add_argument(
+        "--concurrency",
+        type=int,
+        metavar="N",
+        help="requests at a time, of each container (the container's, or 1)",
+    )
+    parser.add_argument(
+        "--timeout", type=int, default=600, metavar="S", help="for an answer (%(default)s)"
+    )
+    parser.add_argument(
+        "--retries",
+        type=int,
+        default=3,
+        metavar="N",
+        help="of a request, where the container answers 5xx or breaks off (%(default)s)",
+    )
+    parser.add_argument(
+        "--input-filter", default="$", metavar="P", help="what of a record is asked, JSONPath ($)"
+    )
+    parser.add_argument(
+        "--output-filter",
+        default="$",
+        metavar="P",
+        help="what of an answer, joined or not, is written, JSONPath ($)",
+    )
+    parser.add_argument(
+        "--join",
+        choices=("None", "Input"),
+        default="None",
+        help="Input joins each answer with its record (None)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0 when every file is whole, 1 if one failed, 2 on bad usage."""
+    from partway.gateway.transform.model import ModelGone
+    from partway.gateway.transform.options import OptionsError
+    from partway.gateway.transform.storage import StorageFailed
+
+    try:
+        return run_loop(transform(options))
+    except OptionsError as error:
+        flag = _FLAGS.get(error.member)
+        return _say_why(f"{flag} ({error})" if flag else str(error), 2)
+    except (TransformAskedWrongly, ValueError) as error:
+        return _say_why(str(error), 2)
+    except ModelGone as error:
+        return _say_why(f"--url {options.url}: {error}" if options.url else str(error), 1)
+    except StorageFailed as error:
+        return _say_why(str(error), 1)
+
+
+async def transform(options: argparse.Namespace) -> int:
+    """Do all of the job that is not done yet; returns the exit status."""
+    asked = _asked(options)
+    hasten: list[FleetModel] = []
+
+    def again() -> None:
+        for each in hasten:
+            each.fleet.hasten()
+
+    stop = stop_on_signals(again)
+    status = await before(stop, _transform(options, asked, hasten))
+    if status is None:
+        _say_why("interrupted: what is there is whole; the same command again does the rest", 0)
+        return INTERRUPTED
+    return status
+
+
+async def _transform(
+    options: argparse.Namespace, asked: TransformOptions, hasten: list[FleetModel]
+) -> int:
+    from partway.gateway.cli.transform_shown import TransformShown, summary
+    from partway.gateway.transform.execution_parameters import settled
+
+    clock = LoopClock()
+    job = _job(options, asked, clock)
+    shown = TransformShown(job.progress, clock)
+    if await job.look():
+        async with _model(options, asked, clock, hasten, shown) as model:
+            plan = settled(asked, await model.parameters())
+            shown.say(
+                f"{plan.strategy}, bodies of "
+                f"{'any size' if plan.unlimited else f'{plan.payload_mb} MB at most'}, "
+                f"{plan.concurrent * model.instances} at a time"
+            )
+            with shown.running():
+                await job.run(model, plan)
+    shown.end()
+    print(summary(job.progress, shown.seconds))
+    return 1 if job.progress.failures else 0
+
+
+def _asked(options: argparse.Namespace) -> TransformOptions:
+    """What the flags ask for.
+
+    Raises:
+        OptionsError: a value is none that the API takes, or two do not go together.
+        TransformAskedWrongly: likewise, of what the API has not.
+    """
+    from partway.gateway.fleet.limits import MAX_INSTANCES
+    from partway.gateway.transform.options import TransformOptions
+
+    if not 1 <= options.instances <= MAX_INSTANCES:
+        raise TransformAskedWrongly(
+            f"--instances: {options.instances} was given; it must be from 1 to {MAX_INSTANCES}"
+        )
+    if options.instances > 1 and not (options.image or options.entrypoint):
+        raise TransformAskedWrongly(
+            "--instances is for --image and --command, of which they are started"
+        )
+    if options.endpoint and options.max_payload_mb == 0:
+        raise TransformAskedWrongly(
+            "--max-payload-mb: 0 was given; with --endpoint it must be from 1 to 100, since the "
+            "gateway takes bodies up to its max_invocation_body"
+        )
+    return TransformOptions(
+        content_type=options.content_type,
+        accept=options.accept,
+        split_type=options.split,
+        assemble_with=options.assemble,
+        compression_type=options.compression,
+        batch_strategy=options.strategy,
+        max_payload_mb=options.max_payload_mb,
+        max_concurrent=options.concurrency,
+        invocation_timeout=options.timeout,
+        max_retries=options.retries,
+        input_filter=options.input_filter,
+        output_filter=options.output_filter,
+        join_source=options.join,
+    )
+
+
+def _job(options: argparse.Namespace, asked: TransformOptions, clock: LoopClock) -> TransformJob:
+    """The job; how its records are processed is said before anything is looked up."""
+    from partway.gateway.transform.data_processing import processing_of
+    from partway.gateway.transform.job import TransformJob
+    from partway.gateway.transform.places import MANIFEST, places
+
+    processing = processing_of(asked) if asked.processes else None
+    inputs, outputs = places(
+        *(options.input, options.output, asked.accept, clock),
+        manifest=options.input.endswith(MANIFEST),
+    )
+    return TransformJob(asked, inputs, outputs, clock, processing)
+
+
+@asynccontextmanager
+async def _model(
+    options: argparse.Namespace,
+    asked: TransformOptions,
+    clock: LoopClock,
+    hasten: list[FleetModel],
+    shown: TransformShown,
+) -> AsyncIterator[FleetModel | GatewayModel]:
+    """Whoever is asked, for as long as the block lasts."""
+    if options.endpoint:
+        from partway.gateway.transform.gateway_model import GatewayModel
+
+        url = os.environ.get("PARTWAY_URL", "http://127.0.0.1:8090")
+        there = GatewayModel(url, options.endpoint, region(), os.environ, asked, clock)
+        async with there as gateway:
+            yield gateway
+        return
+    from partway.gateway.fleet.endpoints import UNWATCHED, InstanceTimes, Variant
+    from partway.gateway.fleet.provisions import Provisions
+    from partway.gateway.transform.fleet_model import FleetModel
+    from partway.log_lines import start_logging
+
+    start_logging("warning", "text")
+    times = UNWATCHED if options.url else InstanceTimes()
+    variant = Variant(source=_source(options), instances=options.instances, times=times)
+    provisions = Provisions(clock)
+    try:
+        async with FleetModel(variant, asked, provisions.means, clock) as model:
+            hasten.append(model)
+            if not options.url:
+                number = options.instances
+                shown.say(f"starting {number} container{'s' if number > 1 else ''}")
+            await model.started()
+            yield model
+    finally:
+        await provisions.aclose()
+
+
+def _source(options: argparse.Namespace) -> OneSource:
+    """What the containers are.
+
+    Raises:
+        TransformAskedWrongly: nothing can be started so, or asked there.
+    """
+    from partway.gateway.fleet.commands import command_words, program_of
+    from partway.gateway.fleet.endpoints import Attached, container_address, is_tls
+    from partway.gateway.fleet.images import is_image, resolve_image
+    from partway.gateway.tls.trust import Trust
+
+    try:
+        if options.url:
+            tls = Trust() if is_tls(options.url) else None
+            return Attached((container_address(options.url, tls=True),), tls)
+        if options.entrypoint:
+            return program_of(command_words(options.entrypoint), Path.cwd())
+    except ValueError as error:
+        flag = "--url" if options.url else "--command"
+        raise TransformAskedWrongly(f"{flag}: {error}") from None
+    if not is_image(options.image):
+        raise TransformAskedWrongly(
+            f"--image: {options.image!r} was given; it must be an image's name, such as chat:1"
+        )
+    return resolve_image(options.image, {})
+
+
+def _say_why(why: str, status: int) -> int:
+    for line in safe_lines(why):
+        print(f"{_NAME}: {line}", file=sys.stderr)
+    return status

@@ -1,0 +1,1 @@
+"""Batch transform: files of records asked of a model, record by record, answers beside them."""

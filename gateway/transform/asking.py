@@ -1,0 +1,87 @@
+"""One request of a job: asked, and asked again where that may help."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from partway.gateway.clock import Clock
+from partway.gateway.transform.limits import ANSWER_BYTES, RETRY_FACTOR, RETRY_PAUSE
+from partway.gateway.transform.model import (
+    AskFailed,
+    ModelAnswer,
+    NoInstanceNow,
+    RequestBody,
+    TransformModel,
+)
+from partway.gateway.transform.options import TransformOptions
+from partway.gateway.waiting import pause
+
+_T = TypeVar("_T")
+
+
+class Requests:
+    """Asks a model as a job's ``ModelClientConfig`` says.
+
+    Args:
+        model: who is asked.
+        options: of the job.
+        clock: measures the times.
+    """
+
+    def __init__(self, model: TransformModel, options: TransformOptions, clock: Clock) -> None:
+        self._model = model
+        self._retries = options.max_retries
+        self._clock = clock
+
+    async def whole(self, body: RequestBody) -> bytes:
+        """Ask, and return the whole answer.
+
+        Raises:
+            AskFailed: there is none, also not of the last try.
+            ModelGone: nobody is there any more.
+        """
+        return await self.answered(body, _whole)
+
+    async def answered(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:
+        """Ask, and have each answer taken, until one was whole.
+
+        Args:
+            body: of the request.
+            take: takes an answer; what it took of one that broke off before is to be dropped.
+
+        Returns:
+            What ``take`` returned.
+
+        Raises:
+            AskFailed: there is none, also not of the last try.
+            ModelGone: nobody is there any more.
+        """
+        tried = 0
+        while True:
+            try:
+                return await self._model.ask(body, take)
+            except NoInstanceNow:
+                await self._model.there()
+            except AskFailed as error:
+                if not error.passing or tried == self._retries:
+                    raise AskFailed(f"{error}{_tries(tried)}") from None
+                await pause(self._clock, RETRY_PAUSE * RETRY_FACTOR**tried)
+                tried += 1
+
+
+async def _whole(answer: ModelAnswer) -> bytes:
+    said = await answer.read()
+    if not (more := await answer.read()):
+        return said  # nearly always
+    pieces, size = [said, more], len(said) + len(more)
+    while more := await answer.read():
+        pieces.append(more)
+        size += len(more)
+        if size > ANSWER_BYTES:
+            raise AskFailed(f"the container's answer has more than {ANSWER_BYTES} bytes")
+    return b"".join(pieces)
+
+
+def _tries(tried: int) -> str:
+    return f" (the last of {tried + 1} tries)" if tried else ""

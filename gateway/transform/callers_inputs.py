@@ -1,0 +1,204 @@
+"""What jobs of the API read: what their callers may name, looked at file by file.
+
+A path is held to its folders whenever it is touched, and opened by no link: who may put files below
+a root must not have the gateway read another. What is at ``s3://`` the gateway reads with its own
+credentials, so of each object it is asked whether the caller may have it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+
+from partway.gateway.asynchronous import local_files
+from partway.gateway.asynchronous.local_files import LocalFile
+from partway.gateway.asynchronous.locations import in_iams_words
+from partway.gateway.clock import Clock
+from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
+from partway.gateway.fleet.file_work import Wanted
+from partway.gateway.object_files import SCHEME
+from partway.gateway.transform.limits import MAX_FILES
+from partway.gateway.transform.local_storage import FileThreads
+from partway.gateway.transform.manifests import ManifestInputs
+from partway.gateway.transform.storage import (
+    InputPlace,
+    LocalInput,
+    StorageFailed,
+    TransformInput,
+    checked_name,
+)
+
+
+class CallersLocalInputs:
+    """A file below a root, the files of a folder and of those in it, or those that begin alike.
+
+    Args:
+        location: which: a path, or ``file://`` and one.
+        roots: below which it must be.
+        threads: by which they are read.
+    """
+
+    def __init__(self, location: str, roots: LocalRoots, threads: FileThreads) -> None:
+        self._location = location
+        self._roots = roots
+        self._threads = threads
+
+    async def files(self) -> list[TransformInput]:
+        """All of them; see :class:`~.storage.InputPlace`."""
+        try:
+            path = Path(plain_path(self._location.rstrip("/") or "/"))
+            return await self._threads.run(path, partial(self._listed, path))
+        except ValueError as error:
+            raise StorageFailed(str(error)) from None
+
+    async def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
+        """The bytes of one; see :class:`~.storage.InputPlace`."""
+        async with aclosing(_callers_pieces(file, self._threads)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _listed(self, path: Path, wanted: Wanted) -> list[TransformInput]:
+        found = []
+        whole = self._location.endswith("/")
+        folder, begins = (path, "") if whole or path.is_dir() else (path.parent, path.name)
+        for each, name in _below(folder, wanted):
+            if name.startswith(begins):
+                known = local_files.looked_up(self._roots, str(each), wanted)
+                place = LocalInput(str(known.path), known.identity)
+                found.append(TransformInput(checked_name(name, str(each)), known.size, place))
+            if len(found) > MAX_FILES:
+                raise StorageFailed(
+                    f"{path} has more than {MAX_FILES} files; name a folder with fewer"
+                )
+        if not found:
+            raise StorageFailed(f"{path}: there must be a file, or a folder with files")
+        return sorted(found, key=lambda each: each.name)
+
+
+async def _callers_pieces(
+    file: TransformInput, threads: FileThreads
+) -> AsyncGenerator[bytes, None]:
+    """The bytes of a file of this machine, as it was looked up.
+
+    Raises:
+        StorageFailed: it cannot be read, or is another one now.
+    """
+    assert isinstance(file.file, LocalInput), "it was looked up on this machine"
+    known = LocalFile(Path(file.file.path), file.size, file.file.identity)
+    at = 0
+    while at < known.size:
+        try:
+            piece = await threads.run(known.path, partial(local_files.piece, known, at))
+        except ValueError as error:
+            raise StorageFailed(str(error)) from None
+        at += len(piece)
+        yield piece
+
+
+def _below(folder: Path, wanted: Wanted) -> Iterator[tuple[Path, str]]:
+    """The files of a folder and of those in it, with their names; hidden ones are passed over."""
+
+    def fails(error: OSError) -> None:
+        raise error
+
+    for parent, folders, names in os.walk(folder, onerror=fails):
+        wanted.check()
+        folders[:] = [each for each in folders if not each.startswith(".")]
+        for each in names:
+            path = Path(parent, each)
+            if not each.startswith(".") and path.is_file():
+                yield path, path.relative_to(folder).as_posix()
+
+
+class AllowedInputs:
+    """The files of a place, each of which its caller may have.
+
+    Args:
+        inputs: the place.
+        location: of a file, by its name.
+        may: whether somebody may do something: an action, and a resource's ARN.
+    """
+
+    def __init__(
+        self,
+        inputs: InputPlace,
+        location: Callable[[TransformInput], str],
+        may: Callable[[str, str], bool],
+    ) -> None:
+        self._inputs = inputs
+        self._location = location
+        self._may = may
+        self.pieces = inputs.pieces
+
+    async def files(self) -> list[TransformInput]:
+        """All of them; see :class:`~.storage.InputPlace`."""
+        found = await self._inputs.files()
+        for each in found:
+            _check_leave(self._location(each), self._may)
+        return found
+
+
+def _check_leave(location: str, may: Callable[[str, str], bool]) -> None:
+    """Go on if somebody may read what is at a location.
+
+    Raises:
+        StorageFailed: they may not, or it is written in another way than leave is asked for.
+    """
+    try:
+        resource = in_iams_words(location)
+    except ValueError as error:
+        raise StorageFailed(str(error)) from None
+    if not may("s3:GetObject", resource):
+        raise StorageFailed(f"who has made the job has no leave for s3:GetObject on {resource}")
+
+
+class CallersManifest(ManifestInputs):
+    """The files that a manifest of a caller's names.
+
+    Args:
+        location: of the manifest, for messages.
+        manifest: has the manifest as its one file.
+        roots: below which files of this machine must be.
+        may: whether the caller may do something: an action, and a resource's ARN.
+        threads: by which files of this machine are read.
+        clock: measures the times.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        manifest: InputPlace,
+        roots: LocalRoots,
+        may: Callable[[str, str], bool],
+        threads: FileThreads,
+        clock: Clock,
+    ) -> None:
+        super().__init__(location, manifest, threads, clock)
+        self._roots = roots
+        self._may = may
+
+    def check(self, locations: Sequence[str]) -> None:
+        """Go on if the caller may read all of them."""
+        for each in locations:
+            if not is_local(each) and not each.startswith(SCHEME):
+                raise StorageFailed(f"{each}: a manifest must name s3://BUCKET/PREFIX, or a path")
+            _check_leave(each, self._may)
+
+    def looked_up(self, path: str, name: str, wanted: Wanted) -> TransformInput:
+        """Look a file of this machine up."""
+        try:
+            known = local_files.looked_up(self._roots, path, wanted)
+        except ValueError as error:
+            raise StorageFailed(str(error)) from None
+        return TransformInput(name, known.size, LocalInput(str(known.path), known.identity))
+
+    async def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
+        """The bytes of one; see :class:`~.storage.InputPlace`."""
+        local = isinstance(file.file, LocalInput)
+        found = _callers_pieces(file, self._threads) if local else super().pieces(file)
+        async with aclosing(found) as pieces:
+            async for piece in pieces:
+                yield piece

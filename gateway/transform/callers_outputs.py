@@ -1,0 +1,130 @@
+"""Where jobs of the API put their output: below a folder of results, by no link, and each once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from partway.gateway.asynchronous import local_files
+from partway.gateway.asynchronous.limits import PUT_BYTES_PER_SECOND
+from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.transform.finished_files import FinishedFiles
+from partway.gateway.transform.limits import FILE_TIMEOUT
+from partway.gateway.transform.local_storage import FileThreads, PartFile
+from partway.gateway.transform.storage import (
+    OutputFile,
+    OutputPlace,
+    StorageFailed,
+    output_name,
+)
+
+
+class CallersLocalOutputs:
+    """A folder below a root of results; an output is gathered elsewhere and put there whole.
+
+    Args:
+        location: which.
+        results: below which it must be.
+        threads: by which it is written.
+    """
+
+    def __init__(self, location: str, results: LocalRoots, threads: FileThreads) -> None:
+        self._location = location.rstrip("/")
+        self._results = results
+        self._threads = threads
+
+    async def present(self, names: Collection[str]) -> set[str]:
+        """None: a job of the API's writes anew what others have written."""
+        return set()
+
+    @asynccontextmanager
+    async def output(self, name: str) -> AsyncIterator[OutputFile]:
+        """One output; see :class:`~.storage.OutputPlace`."""
+        async with AsyncExitStack() as held:
+            folder = Path(tempfile.gettempdir())
+            gathered = await self._threads.run(folder, lambda _: tempfile.TemporaryDirectory())
+            held.callback(gathered.cleanup)
+            path = Path(gathered.name, "output")
+            part = await self._threads.run(path, lambda _: PartFile(path, self._threads))
+            held.callback(part.leave)
+            yield _LocalOutput(
+                part, f"{self._location}/{output_name(name)}", self._results, self._threads
+            )
+
+
+class _LocalOutput:
+    """An output on its way to a folder of results.
+
+    Args:
+        part: where it is gathered.
+        location: where it belongs.
+        results: below which that must be.
+        threads: by which it is put there.
+    """
+
+    def __init__(
+        self, part: PartFile, location: str, results: LocalRoots, threads: FileThreads
+    ) -> None:
+        self.write = part.write
+        self.restart = part.restart
+        self._part = part
+        self._location = location
+        self._results = results
+        self._threads = threads
+
+    async def finish(self) -> None:
+        """Have it appear; see :class:`~.storage.OutputFile`."""
+        part = self._part.part
+        size = await self._threads.run(part, lambda _: part.stat().st_size)
+        work = partial(local_files.put, self._results, self._location, part)
+        seconds = FILE_TIMEOUT + size / PUT_BYTES_PER_SECOND
+        try:
+            await self._threads.run(Path(self._location), work, seconds)
+        except ValueError as error:
+            raise StorageFailed(str(error)) from None
+
+
+class UnfinishedOutputs:
+    """The outputs of a place, of which those that the job has finished before are left alone.
+
+    Args:
+        outputs: the place.
+        finished: the files of those.
+    """
+
+    def __init__(self, outputs: OutputPlace, finished: FinishedFiles) -> None:
+        self._outputs = outputs
+        self._finished = finished
+
+    async def present(self, names: Collection[str]) -> set[str]:
+        """Which outputs the job has finished before."""
+        return self._finished.names.intersection(names)
+
+    @asynccontextmanager
+    async def output(self, name: str) -> AsyncIterator[OutputFile]:
+        """One output; see :class:`~.storage.OutputPlace`."""
+        async with self._outputs.output(name) as output:
+            yield _Noted(output, partial(self._finished.add, name))
+
+
+class _Noted:
+    """An output whose end is noted.
+
+    Args:
+        output: which.
+        note: notes that it is finished.
+    """
+
+    def __init__(self, output: OutputFile, note: Callable[[], Awaitable[None]]) -> None:
+        self.write = output.write
+        self.restart = output.restart
+        self._output = output
+        self._note = note
+
+    async def finish(self) -> None:
+        """Have it appear; see :class:`~.storage.OutputFile`."""
+        await self._output.finish()
+        await self._note()

@@ -1,0 +1,71 @@
+"""Which files a job has finished, written down beside its record: a job may have 100,000."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from partway.gateway.files import open_regular
+from partway.log_lines import LogLine
+
+log = logging.getLogger("partway.transform")
+
+
+class FinishedFiles:
+    """The names of the files whose outputs are there, whatever becomes of the process.
+
+    Attributes:
+        names: the names.
+
+    Args:
+        path: where they are written, a line each; None to keep them in memory alone.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.names: set[str] = set()
+        self._path = path
+
+    async def read(self) -> None:
+        """Find those that another gateway has finished; what is cut or lost is done again."""
+        if self._path is not None:
+            self.names |= await asyncio.to_thread(_names_in, self._path)
+
+    async def add(self, name: str) -> None:
+        """Note that a file is finished; if that cannot be written it may be done again."""
+        self.names.add(name)
+        if self._path is None:
+            return
+        try:
+            await asyncio.to_thread(_append, self._path, json.dumps(name).encode() + b"\n")
+        except OSError as error:
+            line = "that a file of a transform job is finished is not noted"
+            log.warning(LogLine(line, file=name, reason=error.strerror or str(error)))
+
+    async def forget(self) -> None:
+        """Write nothing more, and leave nothing."""
+        if self._path is not None:
+            with suppress(OSError):  # the next gateway removes it
+                await asyncio.to_thread(self._path.unlink, True)
+
+
+def _names_in(path: Path) -> set[str]:
+    names = set()
+    with suppress(OSError), open_regular(path, follows=False) as file:
+        for line in file:
+            with suppress(ValueError):  # cut where a process was killed
+                name = json.loads(line)
+                names.add(str(name))
+    return names
+
+
+def _append(path: Path, line: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(descriptor, line)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
