@@ -1,0 +1,192 @@
+"""``partway kubeconfig``: the file by which kubectl finds the gateway."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from partway.documentation import page
+from partway.gateway.kubernetes.kinds import PREFIX
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+_NAME: Final = "partway kubeconfig"
+
+#: RFC 6750 §2.1: what an Authorization header can carry.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+
+#: Bytes of a file of roots that is read; all roots of a system have 230 KB.
+_MAX_CA: Final = 4 * 1024 * 1024
+
+_EXAMPLES: Final = """\
+examples:
+  partway kubeconfig --output kubeconfig
+  PARTWAY_TOKEN=… partway kubeconfig --url https://localhost:8443 --output kubeconfig
+  kubectl --kubeconfig kubeconfig get deployedmodels,endpoints
+"""
+
+
+class _Unusable(Exception):
+    """What is asked for cannot be written; the message says why.
+
+    Attributes:
+        status: what the command exits with.
+    """
+
+    def __init__(self, why: str, status: int = 2) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def add_to(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "kubeconfig",
+        help="write the file by which kubectl finds the gateway",
+        description=(
+            "Print, or write, the kubeconfig by which kubectl applies, gets and watches "
+            f"DeployedModel and Endpoint objects. See {page('how-to/kubectl.md')}"
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--url",
+        default=os.environ.get("PARTWAY_URL", "http://127.0.0.1:8090"),
+        help="the gateway's URL (%(default)s)",
+    )
+    parser.add_argument(
+        "--ca",
+        type=Path,
+        metavar="FILE",
+        help="roots to trust on https://, PEM (this user's local CA, where there is one)",
+    )
+    parser.add_argument(
+        "--token", help="bearer token of a principal; better in PARTWAY_TOKEN, others see this"
+    )
+    parser.add_argument(
+        "--namespace",
+        default="default",
+        metavar="NAME",
+        help="what kubectl means where none is named (%(default)s)",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write it, for nobody else to read (stdout)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns 0, 1 when a file cannot be read or written, 2 on bad usage."""
+    try:
+        token = options.token or os.environ.get("PARTWAY_TOKEN") or None
+        text = kubeconfig(options.url, _roots(options), token, options.namespace)
+        if options.output is None:
+            sys.stdout.write(text)
+        else:
+            _write(options.output, text)
+    except _Unusable as error:
+        print(f"{_NAME}: {error}", file=sys.stderr)
+        return error.status
+    return 0
+
+
+def kubeconfig(url: str, roots: bytes | None, token: str | None, namespace: str) -> str:
+    """The file's text, as YAML.
+
+    Args:
+        url: the gateway's.
+        roots: whom to trust, PEM; None for the system's.
+        token: a principal's; None where the gateway asks nobody.
+        namespace: which is meant where none is named.
+
+    Raises:
+        _Unusable: kubectl could not use it.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # a number that a port may have, or an error
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise _Unusable(f"--url: {url!r} was given; it must be http://HOST:PORT or https://…")
+    if token is not None and parts.scheme != "https":
+        raise _Unusable(
+            "--token: kubectl sends a token over TLS alone; --url must be https://, as with "
+            "partway serve --tls-port, or the token be left out"
+        )
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise _Unusable("--token: it must be letters, digits and . _ ~ + / - with = at its end")
+    if not _NAMESPACE.fullmatch(namespace):
+        raise _Unusable(f"--namespace: {namespace!r} was given; it must be a DNS label (RFC 1123)")
+    server = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}{PREFIX}"
+    trusted = ""
+    if roots is not None and parts.scheme == "https":
+        trusted = f"\n    certificate-authority-data: {base64.b64encode(roots).decode()}"
+    user = " {}" if token is None else f"\n    token: {json.dumps(token)}"
+    return f"""\
+apiVersion: v1
+kind: Config
+clusters:
+- name: partway
+  cluster:
+    server: {json.dumps(server)}{trusted}
+contexts:
+- name: partway
+  context:
+    cluster: partway
+    namespace: {json.dumps(namespace)}
+    user: partway
+current-context: partway
+users:
+- name: partway
+  user:{user}
+"""
+
+
+def _roots(options: argparse.Namespace) -> bytes | None:
+    """The roots that are named; else those of the local CA; None where there is neither."""
+    named: Path | None = options.ca
+    if named is None:
+        if not options.url.startswith("https:"):
+            return None
+        from partway.gateway.tls.local_ca import default_directory
+
+        named = default_directory(os.environ) / "ca.pem"
+        if not named.exists():
+            return None
+    try:
+        with named.open("rb") as file:
+            roots = file.read(_MAX_CA + 1)
+    except OSError as error:
+        raise _Unusable(f"--ca: {named}: {error.strerror}", 1) from None
+    if len(roots) > _MAX_CA or b"-----BEGIN CERTIFICATE-----" not in roots:
+        raise _Unusable(f"--ca: {named} must have certificates in PEM, of 4 MiB at most", 1)
+    return roots
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a file where it is to be, whole, for its owner alone."""
+    if not path.name:
+        raise _Unusable(f"--output: {str(path)!r} was given; it must be a file's path")
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):  # it may not have been begun
+            beside.unlink()
+        raise _Unusable(f"--output: {path}: {error.strerror}", 1) from None

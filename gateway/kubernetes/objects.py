@@ -1,0 +1,157 @@
+"""All objects, kept in memory and in the store, and the order of all changes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from partway.gateway.clock import Clock
+from partway.gateway.control.errors import NotWrittenDown
+from partway.gateway.control.limits import CHANGE_WAIT_TIMEOUT
+from partway.gateway.kubernetes.custom_object import CustomObject
+from partway.gateway.kubernetes.errors import InvalidObject, TooManyRequests
+from partway.gateway.kubernetes.history import History
+from partway.gateway.kubernetes.kinds import KINDS, CustomKind
+from partway.gateway.kubernetes.limits import MAX_OBJECT_BYTES, MAX_OBJECTS
+from partway.gateway.store.store import Record, Removal, Store, StoreError
+from partway.gateway.waiting import time_limit
+
+#: What a record's kind begins with.
+_RECORDS: Final = "kubernetes-"
+
+
+class CustomObjects:
+    """All objects of a gateway.
+
+    What it says is what the store has: a change is written down before it is seen.
+
+    Attributes:
+        history: the last changes, in their order.
+        on_change: told each object that has been changed or is gone, and what it was before.
+
+    Args:
+        store: where they are written down.
+        clock: measures how long a change waits for those before it.
+        wall_clock: returns epoch seconds: versions go on from there, so that none comes twice.
+    """
+
+    def __init__(self, store: Store, clock: Clock, wall_clock: Callable[[], float]) -> None:
+        self.history = History(int(wall_clock() * 1000))
+        self.on_change: Callable[[CustomObject, CustomObject | None], object] = lambda *_: None
+        self._store = store
+        self._clock = clock
+        self._known: dict[CustomKind, dict[tuple[str, str], CustomObject]] = {
+            kind: {} for kind in KINDS
+        }
+        self._changing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Read what the store has; called once, before anything else.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        latest = self.history.latest
+        for kind in KINDS:
+            for record in await self._store.records(_RECORDS + kind.kind):
+                body = dict(record.body)
+                found = CustomObject(kind, **{**body, "managed": tuple(body["managed"])})
+                self._known[kind][found.key] = found
+                latest = max(latest, found.version)
+        self.history.begin(latest)
+
+    def find(self, kind: CustomKind, namespace: str, name: str) -> CustomObject | None:
+        """The object of that kind and name, if there is one."""
+        return self._known[kind].get((namespace, name))
+
+    def all(self, kind: CustomKind) -> Iterable[CustomObject]:
+        """All objects of a kind, in no particular order."""
+        return self._known[kind].values()
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[None]:
+        """Keep others from changing anything meanwhile.
+
+        Raises:
+            NotWrittenDown: it is not its turn in time: a disk hangs, on which others write.
+        """
+        try:
+            async with time_limit(self._clock, CHANGE_WAIT_TIMEOUT):
+                await self._changing.acquire()
+        except TimeoutError:
+            raise NotWrittenDown(
+                f"the changes before this one have not been written for {CHANGE_WAIT_TIMEOUT:g} s"
+            ) from None
+        try:
+            yield
+        finally:
+            self._changing.release()
+
+    def check_room(self, made: CustomObject) -> None:
+        """Refuse an object that is too large, or one too many.
+
+        Raises:
+            InvalidObject: it is too large.
+            TooManyRequests: there are as many as there may be.
+        """
+        size = len(json.dumps(made.shown()))
+        if size > MAX_OBJECT_BYTES:
+            raise InvalidObject(
+                f"{made.kind.kind} {made.name} has {size} bytes as JSON, with its annotations; it "
+                f"must have at most {MAX_OBJECT_BYTES}"
+            )
+        known = self._known[made.kind]
+        if made.key not in known and len(known) >= MAX_OBJECTS:
+            raise TooManyRequests(
+                f"there are {MAX_OBJECTS} objects of the kind {made.kind.kind}, as many as there "
+                "may be; delete what is not needed any more"
+            )
+
+    async def put(self, changed: CustomObject) -> CustomObject:
+        """Write an object down, with the version of this change, and return it.
+
+        Called inside :meth:`changing`.
+
+        Raises:
+            NotWrittenDown: it cannot be written; what was there before is still there.
+        """
+        before = self.find(changed.kind, *changed.key)
+        made = dataclasses.replace(changed, version=self.history.latest + 1)
+        await self._write(_record_of(made))
+        self._known[made.kind][made.key] = made
+        self.history.add("ADDED" if before is None else "MODIFIED", made, before)
+        self.on_change(made, before)
+        return made
+
+    async def remove(self, gone: CustomObject) -> CustomObject:
+        """Remove an object, and return it with the version of this change.
+
+        Called inside :meth:`changing`.
+
+        Raises:
+            NotWrittenDown: that cannot be written; it is still there.
+        """
+        await self._write(Removal(_RECORDS + gone.kind.kind, "/".join(gone.key)))
+        self._known[gone.kind].pop(gone.key, None)
+        last = dataclasses.replace(gone, version=self.history.latest + 1)
+        self.history.add("DELETED", last, gone)
+        self.on_change(last, gone)
+        return last
+
+    async def _write(self, change: Record | Removal) -> None:
+        try:
+            await self._store.write(change)
+        except StoreError as error:
+            raise NotWrittenDown(str(error)) from error
+
+
+def _record_of(made: CustomObject) -> Record:
+    body = {each.name: getattr(made, each.name) for each in dataclasses.fields(made)}
+    del body["kind"]
+    return Record(
+        _RECORDS + made.kind.kind, "/".join(made.key), {**body, "managed": list(made.managed)}
+    )

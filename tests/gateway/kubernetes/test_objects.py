@@ -1,0 +1,36 @@
+"""All objects of a gateway: versions that go on, and room that ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from partway.gateway.kubernetes import objects as module
+from tests.gateway.fleet.fakes import turns
+from tests.gateway.kubernetes.served import MODELS, a_model
+
+pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
+
+
+async def test_no_version_comes_twice_though_the_clock_stands_still(gateway):
+    await gateway.make(a_model("first"), a_model("second"))
+    await turns(100)
+    last = int((await gateway.get(MODELS))["metadata"]["resourceVersion"])
+    after = await gateway.again()
+    try:
+        made = await after.make(a_model("third"))
+        assert int(made["metadata"]["resourceVersion"]) > last
+        status, said = await after.ask("GET", f"{MODELS}?watch=1&resourceVersion={last - 1}")
+        assert (status, said["reason"]) == (410, "Expired")
+    finally:
+        await after.aclose()
+
+
+async def test_there_are_only_so_many(gateway, monkeypatch):
+    monkeypatch.setattr(module, "MAX_OBJECTS", 1)
+    await gateway.make(a_model())
+    status, said = await gateway.ask("POST", MODELS, a_model("another"))
+    assert (status, said["reason"]) == (429, "TooManyRequests")
+    assert "delete what is not needed" in said["message"]
+    label = {"metadata": {"labels": {"a": "b"}}}
+    merge = "application/merge-patch+json"
+    assert (await gateway.ask("PATCH", f"{MODELS}/my-tf-model", label, merge))[0] == 200
