@@ -7,13 +7,17 @@ from typing import Final
 
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.log_names import AskedNow
-from partway.gateway.operations.invocation_headers import CUSTOM_ATTRIBUTES, handed_back
+from partway.gateway.operations.invocation_headers import (
+    CONTENT_TYPE,
+    CUSTOM_ATTRIBUTES,
+    handed_back,
+)
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.protocol.errors import ContainerError, InputValidationError
 
 #: Of a container's answer, and so of the next one's request.
-_HANDED_ON: Final = {name: name for name in ("Content-Type", CUSTOM_ATTRIBUTES)}
+_HANDED_ON: Final[Mapping[str, str]] = {name: name for name in (CONTENT_TYPE, CUSTOM_ATTRIBUTES)}
 
 _NO_SUCH: Final = "ContainerNotFound"
 

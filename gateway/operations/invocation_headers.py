@@ -11,33 +11,36 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from multidict import CIMultiDict
+from multidict import CIMultiDict, istr
 
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import is_name
 
-CUSTOM_ATTRIBUTES: Final = "X-Amzn-SageMaker-Custom-Attributes"
-TARGET_MODEL: Final = "X-Amzn-SageMaker-Target-Model"
-TARGET_VARIANT: Final = "X-Amzn-SageMaker-Target-Variant"
-TARGET_CONTAINER: Final = "X-Amzn-SageMaker-Target-Container-Hostname"
-INFERENCE_ID: Final = "X-Amzn-SageMaker-Inference-Id"
-EXPLANATIONS: Final = "X-Amzn-SageMaker-Enable-Explanations"
-INFERENCE_COMPONENT: Final = "X-Amzn-SageMaker-Inference-Component"
-SESSION: Final = "X-Amzn-SageMaker-Session-Id"
-PREFIX_AWARE: Final = "X-Amzn-SageMaker-Prefix-Aware-Id"
-NEW_SESSION: Final = "X-Amzn-SageMaker-New-Session-Id"
-CLOSED_SESSION: Final = "X-Amzn-SageMaker-Closed-Session-Id"
+#: Looked up for each request: an istr is found among headers in a quarter of a text's time.
+CUSTOM_ATTRIBUTES: Final = istr("X-Amzn-SageMaker-Custom-Attributes")
+TARGET_MODEL: Final = istr("X-Amzn-SageMaker-Target-Model")
+TARGET_VARIANT: Final = istr("X-Amzn-SageMaker-Target-Variant")
+TARGET_CONTAINER: Final = istr("X-Amzn-SageMaker-Target-Container-Hostname")
+INFERENCE_ID: Final = istr("X-Amzn-SageMaker-Inference-Id")
+EXPLANATIONS: Final = istr("X-Amzn-SageMaker-Enable-Explanations")
+INFERENCE_COMPONENT: Final = istr("X-Amzn-SageMaker-Inference-Component")
+SESSION: Final = istr("X-Amzn-SageMaker-Session-Id")
+PREFIX_AWARE: Final = istr("X-Amzn-SageMaker-Prefix-Aware-Id")
+NEW_SESSION: Final = istr("X-Amzn-SageMaker-New-Session-Id")
+CLOSED_SESSION: Final = istr("X-Amzn-SageMaker-Closed-Session-Id")
+
+CONTENT_TYPE: Final = istr("Content-Type")
 
 #: Of InvokeEndpointAsync alone.
-INPUT_LOCATION: Final = "X-Amzn-SageMaker-InputLocation"
-OUTPUT_EXTENSION: Final = "X-Amzn-SageMaker-S3OutputPathExtension"
-FILENAME: Final = "X-Amzn-SageMaker-Filename"
-TTL: Final = "X-Amzn-SageMaker-RequestTTLSeconds"
-INVOCATION_TIMEOUT: Final = "X-Amzn-SageMaker-InvocationTimeoutSeconds"
+INPUT_LOCATION: Final = istr("X-Amzn-SageMaker-InputLocation")
+OUTPUT_EXTENSION: Final = istr("X-Amzn-SageMaker-S3OutputPathExtension")
+FILENAME: Final = istr("X-Amzn-SageMaker-Filename")
+TTL: Final = istr("X-Amzn-SageMaker-RequestTTLSeconds")
+INVOCATION_TIMEOUT: Final = istr("X-Amzn-SageMaker-InvocationTimeoutSeconds")
 
 #: What HTTP calls Accept and Content-Type, of an answer that does not come as this response.
-ACCEPT: Final = "X-Amzn-SageMaker-Accept"
-PAYLOAD_TYPE: Final = "X-Amzn-SageMaker-Content-Type"
+ACCEPT: Final = istr("X-Amzn-SageMaker-Accept")
+PAYLOAD_TYPE: Final = istr("X-Amzn-SageMaker-Content-Type")
 
 #: In place of a session's id: begin one.
 BEGIN_SESSION: Final = "NEW_SESSION"
@@ -87,8 +90,8 @@ _ASCII_WORDS: Final = "of visible ASCII, spaces and tabs"
 
 #: Those of InvokeEndpoint, in the order in which a container gets them.
 INVOKE_HEADERS: Final[Mapping[str, _Rule]] = {
-    "Content-Type": _text("ContentType", _LONG, _ASCII, _ASCII_WORDS),
-    "Accept": _text("Accept", _LONG, _ASCII, _ASCII_WORDS),
+    CONTENT_TYPE: _text("ContentType", _LONG, _ASCII, _ASCII_WORDS),
+    istr("Accept"): _text("Accept", _LONG, _ASCII, _ASCII_WORDS),
     CUSTOM_ATTRIBUTES: _text("CustomAttributes", _LONG, _ASCII, _ASCII_WORDS),
     TARGET_MODEL: _text("TargetModel", _LONG, _PRINTED, _PRINTED_WORDS),
     TARGET_VARIANT: _name("TargetVariant"),
@@ -103,6 +106,16 @@ INVOKE_HEADERS: Final[Mapping[str, _Rule]] = {
 }
 
 
+#: Those of the Open Inference Protocol, for a container that speaks it itself.
+OPEN_INFERENCE_HEADERS: Final[Mapping[str, _Rule]] = {
+    name: _text(name, _LONG, _ASCII, _ASCII_WORDS)
+    for name in (
+        *("Content-Type", "Accept", "Content-Encoding", "Accept-Encoding"),
+        "Inference-Header-Content-Length",
+    )
+}
+
+
 def _whole(member: str, least: int, most: int) -> _Rule:
     return _Rule(
         member,
@@ -113,7 +126,7 @@ def _whole(member: str, least: int, most: int) -> _Rule:
 
 #: Those of InvokeEndpointAsync.
 ASYNC_HEADERS: Final[Mapping[str, _Rule]] = {
-    PAYLOAD_TYPE: INVOKE_HEADERS["Content-Type"],
+    PAYLOAD_TYPE: INVOKE_HEADERS[CONTENT_TYPE],
     ACCEPT: INVOKE_HEADERS["Accept"],
     CUSTOM_ATTRIBUTES: INVOKE_HEADERS[CUSTOM_ATTRIBUTES],
     INFERENCE_ID: INVOKE_HEADERS[INFERENCE_ID],

@@ -6,7 +6,6 @@ become the error that its clients know (clause 4-5).
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import (
@@ -37,10 +36,11 @@ from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
-from partway.gateway.requests.prediction import INVOCATIONS
 from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.crowd import Visitor
+from partway.gateway.serving.exchange import stated_length
 from partway.gateway.serving.peers import peer_of
+from partway.gateway.waiting import TimeLimit
 from partway.protocol.errors import (
     ApiError,
     ContainerBroke,
@@ -53,6 +53,8 @@ from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
 
 #: Tells a container which request it is.
 REQUEST_ID: Final = "X-Amzn-SageMaker-Request-Id"
+
+_NOTHING: Final = nullcontext()
 
 #: An unsigned body that is stated to be no longer than this goes along in one piece.
 _AT_ONCE: Final = 64 * KIB
@@ -98,14 +100,18 @@ class _Along(NamedTuple):
     """What goes to each container of an instance.
 
     Attributes:
-        target: the path at which it is asked.
+        target: the path at which it is asked; None for the container's own.
         headers: those of the request, checked.
         most_bytes: of the request's body.
     """
 
-    target: str
+    target: str | None
     headers: Mapping[str, str]
     most_bytes: int
+
+    def at(self, place: Place) -> str:
+        """The path at which a container is asked."""
+        return place.surface.requests if self.target is None else self.target
 
 
 class Invoked(NamedTuple):
@@ -162,7 +168,7 @@ class Invocations:
         session: str = "",
         as_stream: bool = False,
         admitted: AdmittedAlready | None = None,
-        target: str = INVOCATIONS,
+        target: str | None = None,
         most_bytes: int | None = None,
     ) -> AsyncIterator[Invoked]:
         """Ask an instance, and have its answer for as long as the block lasts.
@@ -178,7 +184,7 @@ class Invocations:
                 ends is the caller's, and a chunk of the answer is one piece, up to MAX_PART_BYTES.
             admitted: given by a caller that has requests of its own under way, with bounds of their
                 own.
-            target: the path at which its containers are asked.
+            target: the path at which its containers are asked; None for where each takes requests.
             most_bytes: of the request's body; None for those of all requests.
 
         Raises:
@@ -191,7 +197,7 @@ class Invocations:
         key = session_key(identity, session)
         counts = not as_stream and admitted is None
         with (
-            self._admitted(exchange, identity) if counts else nullcontext(),
+            self._admitted(exchange, identity) if counts else _NOTHING,
             self._leased(endpoint, variant, key, is_stream=as_stream) as lease,
         ):
             exchange.noted["endpoint"] = endpoint
@@ -199,30 +205,28 @@ class Invocations:
             policy = lease.place.policy
             longest = policy.request_lifetime if admitted is None else admitted.within
             along = _Along(target, headers, self._most_bytes(admitted, most_bytes))
-            lifetime = asyncio.timeout(longest)
+            lifetime = TimeLimit(longest)
             try:
-                async with (
-                    lifetime,
-                    await self._asked(exchange, lease, along, admitted, now) as first,
-                    AsyncExitStack() if now.further else nullcontext() as held,
-                ):
-                    answer, head = first, await _good(first, now)
-                    while now.further:
-                        assert held is not None, "more than one is asked"
-                        answer = await held.enter_async_context(
-                            await self._asked_next(
-                                *(exchange, lease, along, admitted, now, answer, head)
-                            )
-                        )
-                        head = await _good(answer, now)
-                    lease.answered()
-                    exchange.let_go_of_body()  # the connection has it
-                    if as_stream:
-                        lifetime.reschedule(None)
-                    yield Invoked(lease, head, answer)
+                with lifetime:
+                    async with await self._asked(exchange, lease, along, admitted, now) as first:
+                        answer, head = first, await _good(first, now)
+                        async with AsyncExitStack() if now.further else _NOTHING as held:
+                            while now.further:
+                                assert held is not None, "more than one is asked"
+                                answer = await held.enter_async_context(
+                                    await self._asked_next(
+                                        *(exchange, lease, along, admitted, now, answer, head)
+                                    )
+                                )
+                                head = await _good(answer, now)
+                            lease.answered()
+                            exchange.let_go_of_body()  # the connection has it
+                            if as_stream:
+                                lifetime.lift()
+                            yield Invoked(lease, head, answer)
                 status = 200
             except TimeoutError:
-                if not lifetime.expired():
+                if not lifetime.expired:
                     raise
                 error = self._for_clients(_too_long(longest), lease, now)
                 status = error.status
@@ -273,7 +277,7 @@ class Invocations:
 
     @staticmethod
     async def _request(
-        exchange: Asking, sent: _Along, headers: Mapping[str, str]
+        exchange: Asking, sent: _Along, place: Place, headers: Mapping[str, str]
     ) -> ContainerRequest:
         """What a container is asked: headers, the id, and the body in one piece or as it comes."""
         along = (*headers.items(), (REQUEST_ID, exchange.request_id))
@@ -281,8 +285,8 @@ class Invocations:
         length = stated_length(exchange.headers)
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
         if exchange.gathered or at_once:  # or too large, which is said before a container hears
-            return ContainerRequest(sent.target, along, await exchange.body(most_bytes))
-        return ContainerRequest(sent.target, along, exchange.chunks(most_bytes), length)
+            return ContainerRequest(sent.at(place), along, await exchange.body(most_bytes))
+        return ContainerRequest(sent.at(place), along, exchange.chunks(most_bytes), length)
 
     async def _asked(
         self,
@@ -296,13 +300,14 @@ class Invocations:
         target = sent.headers.get(TARGET_CONTAINER, "")
         place, *now.further = containers_asked(lease.place, target)
         along = first_headers(sent.headers) if now.further else sent.headers
-        request = await self._request(exchange, sent, along)
+        request = await self._request(exchange, sent, place, along)
         try:
             return await self._ask(exchange, lease, request, admitted, now, place)
         except ContainerUnreachable:
             if not lease.move():
                 raise
         place, *now.further = containers_asked(lease.place, target)
+        request = request._replace(target=sent.at(place))
         return await self._ask(exchange, lease, request, admitted, now, place)
 
     async def _asked_next(
@@ -322,11 +327,11 @@ class Invocations:
         along = (*handed.items(), (REQUEST_ID, exchange.request_id))
         first = await answer.read()
         if answer.ended:
-            request = ContainerRequest(sent.target, along, first)
+            request = ContainerRequest(sent.at(place), along, first)
         else:
             length = None if head.chunked else stated_length(head.headers)
             body = handed_on(first, answer, before, now)
-            request = ContainerRequest(sent.target, along, body, length)
+            request = ContainerRequest(sent.at(place), along, body, length)
         try:
             return await self._ask(exchange, lease, request, admitted, now, place)
         except ContainerUnreachable:  # no other instance has what this one has answered so far
@@ -353,12 +358,6 @@ class Invocations:
         asked = await self._connections.ask(there, request, timeout, whole_chunk)
         lease.ends_by(lambda: asked.answer.fail(_stopped()))
         return asked
-
-
-def stated_length(headers: Mapping[str, str]) -> int | None:
-    """The length that a head states for its body, by case-insensitive names; None if none."""
-    stated = headers.get("content-length", "")
-    return int(stated) if stated.isascii() and stated.isdecimal() else None
 
 
 def session_key(identity: Identity, session: str) -> StickySession:

@@ -11,6 +11,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.operations.invocation_headers import (
     BEGIN_SESSION,
     CLOSED_SESSION,
+    CONTENT_TYPE,
     CUSTOM_ATTRIBUTES,
     NEW_SESSION,
     NO_PAGE,
@@ -26,10 +27,9 @@ from partway.gateway.operations.invocations import (
     Invoked,
     answer_too_large,
     session_key,
-    stated_length,
 )
 from partway.gateway.serving.error_dialects import aws_runtime
-from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.exchange import Exchange, stated_length
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
 
@@ -40,8 +40,8 @@ OPERATION: Final = "InvokeEndpoint"
 PATH: Final = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations")
 
 #: Of a container's answer, as the client knows them too.
-_HANDED_BACK: Final = {
-    name: name for name in ("Content-Type", CUSTOM_ATTRIBUTES, NEW_SESSION, CLOSED_SESSION)
+_HANDED_BACK: Final[Mapping[str, str]] = {
+    name: name for name in (CONTENT_TYPE, CUSTOM_ATTRIBUTES, NEW_SESSION, CLOSED_SESSION)
 }
 
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 import orjson
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.access.origins import asked_host
 from partway.gateway.arns import Arns
-from partway.gateway.fleet.routing import RoutingTable
+from partway.gateway.fleet.routing import RoutedVariant, RoutingTable
 from partway.gateway.operations.invocation_headers import NO_PAGE
-from partway.gateway.operations.invocations import (
-    Invocations,
-    Invoked,
-    answer_too_large,
-    model_error,
-)
+from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.prediction_routes import (
     GRANTED_WITH,
     HOST_PREDICT,
     JSON,
+    MODEL_OTHER,
     MODEL_PREDICT,
     VERSION,
     answer_headers,
@@ -30,14 +25,14 @@ from partway.gateway.operations.prediction_routes import (
     model_name,
     of_endpoint,
 )
-from partway.gateway.operations.prepared_body import PreparedBody
+from partway.gateway.operations.predictions import Predicted, Predictions, beside
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.error_dialects import prediction_object, prediction_text
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route
-from partway.protocol.errors import InputValidationError, UnknownEndpoint
-from partway.protocol.limits import KIB
+from partway.protocol.columns import as_outputs
+from partway.protocol.errors import InputValidationError, NotFound, UnknownEndpoint
 from partway.protocol.prediction import (
     PredictionFault,
     PredictRequest,
@@ -50,24 +45,6 @@ OPERATION: Final = "Predict"
 _T = TypeVar("_T")
 
 _POST: Final = frozenset({"POST"})
-_TO_CONTAINER: Final = {**JSON, "Accept": "application/json"}
-
-#: A longer body is read on a thread: that takes milliseconds.
-_AT_ONCE: Final = 64 * KIB
-
-
-class _Predicted(NamedTuple):
-    """What a container has answered.
-
-    Attributes:
-        predictions: an array's text.
-        variant: the name of the variant that has answered.
-        headers: what the response says of it.
-    """
-
-    predictions: bytes
-    variant: str
-    headers: Mapping[str, str]
 
 
 class Predict:
@@ -89,7 +66,7 @@ class Predict:
         arns: Arns,
         most_bytes: int,
     ) -> None:
-        self._invocations = invocations
+        self._predictions = Predictions(invocations, most_bytes)
         self._table = table
         self._policy_of = policy_of
         self._arns = arns
@@ -115,6 +92,11 @@ class Predict:
                 errors=prediction_text,
                 granted_with=GRANTED_WITH,
             ),
+            Route(
+                *("PredictOtherwise", _POST, MODEL_OTHER, self.of_model_otherwise, access, payload),
+                errors=prediction_text,
+                granted_with=GRANTED_WITH,
+            ),
         )
 
     async def of_endpoint(
@@ -122,10 +104,11 @@ class Predict:
     ) -> None:
         """Answer as the platform does, by whose name of the endpoint it is asked."""
         parent, endpoint = named["parent"], named["endpoint"]
-        found = await self._predicted(exchange, identity, endpoint, parent)
+        found = await self._predicted(exchange, identity, endpoint)
         model = orjson.dumps(model_name(parent, endpoint))
         further = _deployed(found) + b', "model": %b' % model
-        exchange.respond(200, _body(found, further), {**JSON, **NO_PAGE, **found.headers})
+        headers = {**JSON, **NO_PAGE, **answer_headers(parent, found.invoked)}
+        exchange.respond(200, _body(found, further), headers)
 
     async def of_host(
         self, exchange: Exchange, identity: Identity, _named: Mapping[str, str]
@@ -148,37 +131,91 @@ class Predict:
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
         """Answer as KServe and TF Serving do."""
-        check_version(named)
-        found = await self._predicted(exchange, identity, named["endpoint"])
-        exchange.respond(200, _body(found), {**JSON, **NO_PAGE})
+        endpoint = named["endpoint"]
+        there = self._table()  # an endpoint that is not there is refused where it is asked
+        label = checked_label(named, there[endpoint]) if endpoint in there else ""
+        request = await self._request(endpoint, await exchange.body(self._most_bytes), columns=True)
+        made = as_outputs if request.columns else _as_they_are
+        found = await self._asked(exchange, identity, endpoint, request, made, label)
+        if request.columns:
+            exchange.respond(200, b'{"outputs": %b}' % found.predictions, {**JSON, **NO_PAGE})
+        else:
+            exchange.respond(200, _body(found), {**JSON, **NO_PAGE})
+
+    async def of_model_otherwise(
+        self, _exchange: Exchange, _identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Refuse TF Serving's and KServe's other operations by their names."""
+        raise NotFound(
+            f"models are not asked to {named['verb']} here; it must be :predict, which takes "
+            "instances of any form"
+        )
 
     # --- To the container, and back --------------------------------------------------------------
 
-    async def _predicted(
-        self, exchange: Exchange, identity: Identity, endpoint: str, parent: str = ""
-    ) -> _Predicted:
-        policy = self._policy_of(endpoint)
-        request = await self._request(exchange, policy)
-        async with self._invocations.answered(
-            *(PreparedBody(exchange, request.body), identity, endpoint, _TO_CONTAINER),
-            target=policy.route,
-            most_bytes=self._most_bytes,
-        ) as invoked:
-            answer = await whole_answer(exchange, invoked, self._most_bytes)
-            try:
-                predictions = await _read(answer, read_answer, request.instances)
-            except PredictionFault as fault:
-                raise model_error(0, f"the container's answer: {fault}", retries=False) from None
-            headers = answer_headers(parent, invoked)
-            return _Predicted(predictions, invoked.lease.variant, headers)
+    async def predicted(
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        endpoint: str,
+        body: bytes,
+        made: Callable[[bytes], _T],
+    ) -> Predicted[_T]:
+        """Ask an endpoint with a body, as it is set for the endpoint.
 
-    async def _request(self, exchange: Exchange, policy: PredictionPolicy) -> PredictRequest:
+        Args:
+            exchange: the client's.
+            identity: who asks, and may.
+            endpoint: the endpoint's name.
+            body: ``{"instances": […]}``.
+            made: makes of the predictions, an array's text, what is wanted of them.
+
+        Raises:
+            InputValidationError: the body is not what it must be.
+            ApiError: as of :meth:`Predictions.asked`.
+        """
+        request = await self._request(endpoint, body)
+        return await self._asked(exchange, identity, endpoint, request, made)
+
+    async def _predicted(
+        self, exchange: Exchange, identity: Identity, endpoint: str
+    ) -> Predicted[bytes]:
         body = await exchange.body(self._most_bytes)
-        wraps = policy.wrap == "data"
+        return await self.predicted(exchange, identity, endpoint, body, _as_they_are)
+
+    async def _asked(
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        endpoint: str,
+        request: PredictRequest,
+        made: Callable[[bytes], _T],
+        variant: str = "",
+    ) -> Predicted[_T]:
+        policy = self._policy_of(endpoint)
+
+        def read(answer: bytes, instances: int) -> _T:
+            return made(read_answer(answer, instances, policy.signature))
+
+        return await self._predictions.asked(
+            exchange, identity, endpoint, request, policy.route, read, variant
+        )
+
+    async def _request(
+        self, endpoint: str, body: bytes, *, columns: bool = False
+    ) -> PredictRequest:
+        policy = self._policy_of(endpoint)
+        wraps, signature = policy.wrap == "data", policy.signature
         try:
-            return await _read(body, lambda text, _: read_request(text, wrap=wraps), 0)
+            return await beside(
+                len(body), read_request, body, wrap=wraps, signature=signature, columns=columns
+            )
         except PredictionFault as fault:
             raise InputValidationError(str(fault), "InvalidInstances") from None
+
+
+def _as_they_are(predictions: bytes) -> bytes:
+    return predictions
 
 
 def check_version(named: Mapping[str, str]) -> None:
@@ -191,32 +228,30 @@ def check_version(named: Mapping[str, str]) -> None:
         raise UnknownEndpoint(f"the model has no version {named['version']}; it has {VERSION}")
 
 
-async def whole_answer(exchange: Exchange, invoked: Invoked, most_bytes: int) -> bytes:
-    """A container's answer, all of it; what of it is held counts as the request's.
+def checked_label(named: Mapping[str, str], variants: Iterable[RoutedVariant]) -> str:
+    """The variant that a path names as a version's label; empty where it names none.
+
+    Args:
+        named: the path's.
+        variants: those that there are.
 
     Raises:
-        ContainerError: it does not come, or not whole, or has more bytes.
-        ServiceUnavailable: the gateway has no room for it.
+        UnknownEndpoint: the model has no such version, or no such label.
     """
-    whole = bytearray()
-    while piece := await invoked.answer.read():
-        if len(whole) + len(piece) > most_bytes:
-            raise answer_too_large(most_bytes)
-        exchange.holding.draw(len(piece))
-        whole += piece
-    return bytes(whole)
+    check_version(named)
+    label = named["label"]
+    labels = [each.name for each in variants]
+    if label and label not in labels:
+        raise UnknownEndpoint(
+            f"the model has no version of the label {label!r}; it must be a variant's name: "
+            f"{' or '.join(labels)}"
+        )
+    return label
 
 
-async def _read(body: bytes, read: Callable[[bytes, int], _T], instances: int) -> _T:
-    """Read a body; a long one on a thread, so that nobody else waits for it."""
-    if len(body) <= _AT_ONCE:
-        return read(body, instances)
-    return await asyncio.to_thread(read, body, instances)
+def _deployed(found: Predicted[bytes]) -> bytes:
+    return b', "deployedModelId": %b' % orjson.dumps(found.invoked.lease.variant)
 
 
-def _deployed(found: _Predicted) -> bytes:
-    return b', "deployedModelId": %b' % orjson.dumps(found.variant)
-
-
-def _body(found: _Predicted, further: bytes = b"") -> bytes:
+def _body(found: Predicted[bytes], further: bytes = b"") -> bytes:
     return b'{"predictions": %b%b}' % (found.predictions, further)

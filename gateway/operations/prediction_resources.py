@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -11,20 +11,25 @@ import orjson
 from partway.gateway.access.authentication import Identity
 from partway.gateway.access.origins import asked_host
 from partway.gateway.fleet.routing import RoutedVariant, Router
-from partway.gateway.operations.predict import check_version
+from partway.gateway.operations.predict import checked_label
 from partway.gateway.operations.prediction_routes import (
     ENDPOINT,
     GRANTED_WITH,
     JSON,
     MODEL,
+    MODEL_METADATA,
     ROOT,
     VERSION,
     model_name,
 )
+from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.error_dialects import prediction_object, prediction_text
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.routes import READING, Access, Route
 from partway.protocol.errors import NotFound
+from partway.protocol.signatures import metadata
+
+OPERATION: Final = "GetPredictionEndpoint"
 
 _ALIVE: Final = orjson.dumps({"status": "alive"})
 
@@ -35,10 +40,14 @@ class PredictionResources:
     Args:
         router: knows the endpoints.
         created: when the gateway began, in epoch seconds: no endpoint is older to its clients.
+        policy_of: what is declared of an endpoint's predictions.
     """
 
-    def __init__(self, router: Router, created: float) -> None:
+    def __init__(
+        self, router: Router, created: float, policy_of: Callable[[str], PredictionPolicy]
+    ) -> None:
         self._router = router
+        self._policy_of = policy_of
         self._created = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @property
@@ -47,12 +56,17 @@ class PredictionResources:
         access = Access.SIGNED_OR_BEARER
         return (
             Route(
-                *("GetPredictionEndpoint", READING, ENDPOINT, self.endpoint, access),
+                *(OPERATION, READING, ENDPOINT, self.endpoint, access),
                 errors=prediction_object,
                 granted_with=GRANTED_WITH,
             ),
             Route(
                 *("GetModelStatus", READING, MODEL, self.model, access),
+                errors=prediction_text,
+                granted_with=GRANTED_WITH,
+            ),
+            Route(
+                *("GetModelMetadata", READING, MODEL_METADATA, self.metadata, access),
                 errors=prediction_text,
                 granted_with=GRANTED_WITH,
             ),
@@ -63,12 +77,24 @@ class PredictionResources:
         self, exchange: Exchange, _identity: Identity, named: Mapping[str, str]
     ) -> None:
         """Answer with an endpoint: its name is what it was asked by, its address the request's."""
-        name, parent = named["endpoint"], named["parent"]
+        found = self.described(named["parent"], named["endpoint"], asked_host(exchange.headers))
+        exchange.respond(200, orjson.dumps(found), JSON)
+
+    def described(self, parent: str, name: str, host: str) -> dict[str, Any]:
+        """An endpoint as Google's API has it.
+
+        Args:
+            parent: project and location, as the client names them.
+            name: the endpoint's.
+            host: under which the client asks.
+
+        Raises:
+            UnknownEndpoint: there is no such endpoint.
+        """
         self._router.check(name)
         variants = self._router.variants(name)
-        host = asked_host(exchange.headers)
         deployed = [{"id": each.name, "model": model_name(parent, name)} for each in variants]
-        found: dict[str, Any] = {
+        return {
             "name": f"{parent}/endpoints/{name}",
             "displayName": name,
             "createTime": self._created,
@@ -78,16 +104,16 @@ class PredictionResources:
             "dedicatedEndpointEnabled": True,
             "dedicatedEndpointDns": host,
         }
-        exchange.respond(200, orjson.dumps(found), JSON)
 
     async def model(
         self, exchange: Exchange, _identity: Identity, named: Mapping[str, str]
     ) -> None:
         """Answer whether a model is ready, as KServe and TF Serving do in one."""
         name = named["endpoint"]
-        check_version(named)
         self._router.check(name)
-        ready = self._router.instances_of(name) > 0
+        variants = self._router.variants(name)
+        label = checked_label(named, variants)
+        ready = any(each.instances for each in variants if label in ("", each.name))
         status = {
             "version": VERSION,
             "state": "AVAILABLE" if ready else "LOADING",
@@ -95,6 +121,21 @@ class PredictionResources:
         }
         found = {"name": name, "ready": ready, "model_version_status": [status]}
         exchange.respond(200 if ready else 503, orjson.dumps(found), JSON)
+
+    async def metadata(
+        self, exchange: Exchange, _identity: Identity, named: Mapping[str, str]
+    ) -> None:
+        """Answer with a model's signature, as TF Serving does."""
+        name = named["endpoint"]
+        self._router.check(name)
+        checked_label(named, self._router.variants(name))
+        signature = self._policy_of(name).signature
+        if signature is None:
+            raise NotFound(
+                f"the model {name} has no metadata: nothing is declared of its tensors; its "
+                "settings must have a signature"
+            )
+        exchange.respond(200, orjson.dumps(metadata(name, VERSION, signature)), JSON)
 
     async def alive(self, exchange: Exchange, *_: object) -> None:
         """Answer that the gateway runs, as KServe does; no page is here, and no stream."""

@@ -1,8 +1,9 @@
 """What the routes of online prediction share: how they name an endpoint, and who may ask.
 
-Three families of clients ask: the platform's own by ``/v1/projects/…``, whose errors are objects;
-those of the document by ``/v1/model:predict``, where the host names the endpoint; and those of
-KServe and TF Serving by ``/v1/models/NAME``.
+Four families of clients ask: the platform's own by ``/v1/projects/…``, whose errors are objects;
+those of the document by ``/v1/model:predict``, where the host names the endpoint; those of KServe
+and TF Serving by ``/v1/models/NAME``; and those of the Open Inference Protocol by
+``/v2/models/NAME``.
 """
 
 from __future__ import annotations
@@ -22,13 +23,27 @@ STREAM_GRANTED_WITH: Final = "InvokeEndpointWithResponseStream"
 
 _PARENT: Final = r"projects/[A-Za-z0-9._:-]{1,128}/locations/[A-Za-z0-9._-]{1,64}"
 _ENDPOINT: Final = rf"/v1/(?P<parent>{_PARENT})/endpoints/(?P<endpoint>[^/:]+)"
-_MODEL: Final = r"/v1/models/(?P<endpoint>[^/:]+)(?:/versions/(?P<version>[0-9]{1,9}))?"
+_MODEL: Final = (
+    r"/v1/models/(?P<endpoint>[^/:]+)"
+    r"(?:/versions/(?P<version>[0-9]{1,9})|/labels/(?P<label>[^/:]{1,63}))?"
+)
 
 ENDPOINT: Final = re.compile(_ENDPOINT)
 MODEL: Final = re.compile(_MODEL)
 ROOT: Final = re.compile("/")
 HOST_PREDICT: Final = re.compile(r"/v1/model(?::|%3[Aa])predict")
 MODEL_PREDICT: Final = re.compile(rf"{_MODEL}(?::|%3[Aa])predict")
+MODEL_METADATA: Final = re.compile(rf"{_MODEL}/metadata")
+MODEL_OTHER: Final = re.compile(rf"{_MODEL}(?::|%3[Aa])(?P<verb>classify|regress|explain)")
+
+_V2_MODEL: Final = r"/v2/models/(?P<endpoint>[^/]+)(?:/versions/(?P<version>[^/]+))?"
+
+V2_SERVER: Final = re.compile(r"/v2/?")
+V2_LIVE: Final = re.compile(r"/v2/health/live")
+V2_READY: Final = re.compile(r"/v2/health/ready")
+V2_MODEL: Final = re.compile(_V2_MODEL)
+V2_MODEL_READY: Final = re.compile(rf"{_V2_MODEL}/ready")
+V2_INFER: Final = re.compile(rf"{_V2_MODEL}/infer")
 
 #: The only version that a model has here.
 VERSION: Final = "1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
 from multidict import CIMultiDict
@@ -16,7 +17,6 @@ from partway.gateway.operations.invocation_headers import (
 )
 from partway.gateway.operations.invocations import Asking, Invocations, Invoked
 from partway.gateway.operations.invoke import pass_on
-from partway.gateway.operations.predict import whole_answer
 from partway.gateway.operations.prediction_routes import (
     GRANTED_WITH,
     JSON,
@@ -25,6 +25,7 @@ from partway.gateway.operations.prediction_routes import (
     of_endpoint,
     wants_http_body,
 )
+from partway.gateway.operations.predictions import whole_answer
 from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.operations.response_stream import relay_answer
@@ -45,7 +46,7 @@ _RULES: Final = {name: INVOKE_HEADERS[name] for name in ("Content-Type", "Accept
 _HANDED_BACK: Final = {"Content-Type": "Content-Type"}
 
 
-class _Asked(NamedTuple):
+class RawAsked(NamedTuple):
     """What a client asks with.
 
     Attributes:
@@ -102,17 +103,12 @@ class RawPredict:
     async def raw(self, exchange: Exchange, identity: Identity, named: Mapping[str, str]) -> None:
         """Answer with the container's body, as it is."""
         asked = await self._asked(exchange)
-        async with self._invocations.answered(
-            *(asked.asking, identity, named["endpoint"], asked.headers),
-            target=self._policy_of(named["endpoint"]).route,
-            most_bytes=self._most_bytes,
-        ) as invoked:
-            back = _headers(named, invoked)
+        async with self.answered(asked, identity, named["endpoint"]) as invoked:
+            back = answer_head(named["parent"], invoked)
             if not asked.is_wrapped:
                 await pass_on(exchange, invoked, back, self._most_bytes)
                 return
-            answer = await whole_answer(exchange, invoked, self._most_bytes)
-            wrapped = write_http_body(HttpBody(back.get("Content-Type", ""), answer))
+            wrapped = write_http_body(await self.whole(exchange, invoked))
             exchange.respond(200, wrapped, {**back, **JSON})
 
     async def stream(
@@ -122,29 +118,62 @@ class RawPredict:
         asked = await self._asked(exchange)
 
         def response(invoked: Invoked) -> tuple[Mapping[str, str], AnswerForm]:
-            back = _headers(named, invoked)
+            back = answer_head(named["parent"], invoked)
             if not asked.is_wrapped:
                 return back, Chunks()
             return {**back, **JSON}, WrappedChunks(back.get("Content-Type", ""))
 
-        answered = self._invocations.answered(
-            *(asked.asking, identity, named["endpoint"], asked.headers),
-            as_stream=True,
-            target=self._policy_of(named["endpoint"]).route,
+        await self.relay(exchange, asked, identity, named["endpoint"], response)
+
+    # --- What every form of it is made of --------------------------------------------------------
+
+    def answered(
+        self, asked: RawAsked, identity: Identity, endpoint: str, *, as_stream: bool = False
+    ) -> AbstractAsyncContextManager[Invoked]:
+        """Ask an instance, as :meth:`Invocations.answered` does, for an answer of any form."""
+        return self._invocations.answered(
+            *(asked.asking, identity, endpoint, asked.headers),
+            as_stream=as_stream,
+            target=self._policy_of(endpoint).route,
             most_bytes=self._most_bytes,
         )
+
+    async def whole(self, exchange: Exchange, invoked: Invoked) -> HttpBody:
+        """A container's answer, all of it, and its type."""
+        content_type = handed_back(invoked.head.headers, _HANDED_BACK).get("Content-Type", "")
+        return HttpBody(content_type, await whole_answer(exchange, invoked, self._most_bytes))
+
+    async def relay(
+        self,
+        exchange: Exchange,
+        asked: RawAsked,
+        identity: Identity,
+        endpoint: str,
+        response: Callable[[Invoked], tuple[Mapping[str, str], AnswerForm]],
+    ) -> None:
+        """Pass a container's answer on, each chunk at once; see :func:`relay_answer`."""
+        answered = self.answered(asked, identity, endpoint, as_stream=True)
         await relay_answer(self._streams, exchange, identity, answered, response)
 
-    async def _asked(self, exchange: Exchange) -> _Asked:
+    async def _asked(self, exchange: Exchange) -> RawAsked:
         if not wants_http_body(exchange.query):
-            return _Asked(exchange, passed_on(exchange.headers, _RULES), is_wrapped=False)
+            return RawAsked(exchange, passed_on(exchange.headers, _RULES), is_wrapped=False)
         try:
             body = read_http_body(await exchange.body(self._most_bytes))
         except ValueError as fault:
             raise InputValidationError(str(fault), "InvalidHttpBody") from None
-        # The container's answer may be of any type, whatever it is wrapped in.
-        headers = passed_on(CIMultiDict({"Content-Type": body.content_type}), _RULES)
-        return _Asked(PreparedBody(exchange, body.data), headers, is_wrapped=True)
+        return asked_with(exchange, body)
+
+
+def asked_with(exchange: Exchange, body: HttpBody) -> RawAsked:
+    """What a client asks with that has wrapped its body.
+
+    Raises:
+        InputValidationError: the body's type cannot be one.
+    """
+    # The container's answer may be of any type, whatever it is wrapped in.
+    headers = passed_on(CIMultiDict({"Content-Type": body.content_type}), _RULES)
+    return RawAsked(PreparedBody(exchange, body.data), headers, is_wrapped=True)
 
 
 class Chunks:
@@ -182,9 +211,10 @@ class WrappedChunks:
             await exchange.end(b"[]" if self._before == b"[" else b"]")
 
 
-def _headers(named: Mapping[str, str], invoked: Invoked) -> dict[str, str]:
+def answer_head(parent: str, invoked: Invoked) -> dict[str, str]:
+    """A response's head: the type of the container's answer, and who has given it."""
     return {
         **handed_back(invoked.head.headers, _HANDED_BACK),
         **NO_PAGE,
-        **answer_headers(named["parent"], invoked),
+        **answer_headers(parent, invoked),
     }

@@ -17,6 +17,7 @@ from partway.gateway.clock import LoopClock
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
     BEGIN_SESSION,
+    CONTENT_TYPE,
     CUSTOM_ATTRIBUTES,
     EXPLANATIONS,
     INVOKE_HEADERS,
@@ -36,7 +37,7 @@ from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
 from partway.gateway.streams.registry import Streams
 from partway.protocol.errors import InputValidationError
-from partway.protocol.eventstream import CONTENT_TYPE
+from partway.protocol.eventstream import CONTENT_TYPE as EVENT_STREAM
 
 #: AWS's name of the operation, by which principals are given leave to call it.
 OPERATION: Final = "InvokeEndpointWithResponseStream"
@@ -52,7 +53,10 @@ _HEADERS: Final = {
 }
 
 #: Of a container's answer, and what the client knows it by; of sessions it is told nothing.
-_HANDED_BACK: Final = {"Content-Type": PAYLOAD_TYPE, CUSTOM_ATTRIBUTES: CUSTOM_ATTRIBUTES}
+_HANDED_BACK: Final[Mapping[str, str]] = {
+    CONTENT_TYPE: PAYLOAD_TYPE,
+    CUSTOM_ATTRIBUTES: CUSTOM_ATTRIBUTES,
+}
 
 
 class ResponseStream:
@@ -143,7 +147,7 @@ def _headers(exchange: Exchange) -> dict[str, str]:
 
 def _head(invoked: Invoked) -> dict[str, str]:
     return {
-        "Content-Type": CONTENT_TYPE,
+        "Content-Type": EVENT_STREAM,
         "x-Amzn-Invoked-Production-Variant": invoked.lease.variant,
         **NO_PAGE,
         **handed_back(invoked.head.headers, _HANDED_BACK),

@@ -44,6 +44,11 @@ class Status:
             Route("Metrics", READING, METRICS, self.metrics, Access.ANYONE, reserved=True),
         )
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether new streams and requests are taken."""
+        return self._is_ready() and not self._streams.draining
+
     async def healthz(self, exchange: Exchange, *_: object) -> None:
         """Answer 200: a process that does not is to be restarted."""
         exchange.respond(200, b"ok\n", _TEXT)

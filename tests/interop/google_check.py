@@ -19,13 +19,13 @@ from tests.interop.served_api import Ended, blocks, ended, interpreter
 pytestmark = pytest.mark.timeout(300)
 
 PAGE = "how-to/online-prediction.md"
-REST_CLIENT = ROOT / "tests" / "interop" / "google_rest_client.py"
+GENERATED_CLIENT = ROOT / "tests" / "interop" / "google_client.py"
 TOKEN = "a-token-of-sixteen-characters-or-more"
 
 #: What of the program is changed, to what, and what the SDK's last line has to say of it then.
 FAULTS = [
-    ("endpoints/classifier", "endpoints/unknown", "404"),
-    (TOKEN, "nobodys-token-at-all", "RefreshError"),
+    ("endpoints/classifier", "endpoints/unknown", {"grpc": "404", "rest": "404"}),
+    (TOKEN, "nobodys-token-at-all", {"grpc": "Unauthenticated", "rest": "RefreshError"}),
 ]
 
 
@@ -77,6 +77,7 @@ def run(gateway: ServedGateway, python: str, tmp_path: Path) -> Callable[..., Aw
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
         "REQUESTS_CA_BUNDLE": str(gateway.ca),
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(gateway.ca),
     }
     return lambda *words: ended(
         *(python, "-W", "ignore", *words), environment=environment, directory=tmp_path
@@ -87,13 +88,16 @@ def host_of(gateway: ServedGateway) -> str:
     return f"localhost:{gateway.https.rpartition(':')[2]}"
 
 
+@pytest.mark.parametrize("transport", ["grpc", "rest"])
 async def test_the_pages_program(
-    gateway: ServedGateway, run: Callable[..., Awaitable[Ended]]
+    gateway: ServedGateway, run: Callable[..., Awaitable[Ended]], transport: str
 ) -> None:
     (program,) = blocks(PAGE, "python")
     for each in ("localhost:8443", *(old for old, _, _ in FAULTS)):
         assert each in program
-    program = program.replace("localhost:8443", host_of(gateway))
+    assert "api_transport" not in program, "gRPC is what it does by itself"
+    asked = f'"{host_of(gateway)}",\n    api_transport="{transport}"'
+    program = program.replace('"localhost:8443"', asked)
     told = await run("-c", program)
     assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
     assert told.output.splitlines() == [
@@ -106,14 +110,17 @@ async def test_the_pages_program(
     for old, new, said in FAULTS:
         told = await run("-c", program.replace(old, new))
         assert told.status == 1
-        assert said in told.errors.splitlines()[-1]
+        assert said[transport] in told.errors.splitlines()[-1]
 
 
-async def test_the_generated_client_over_rest(
-    gateway: ServedGateway, run: Callable[..., Awaitable[Ended]]
+@pytest.mark.parametrize("transport", ["grpc", "rest"])
+async def test_the_generated_client(
+    gateway: ServedGateway, run: Callable[..., Awaitable[Ended]], transport: str
 ) -> None:
     host, parent = host_of(gateway), "projects/any/locations/us-central1"
-    told = await run(str(REST_CLIENT), host, TOKEN, f"{parent}/endpoints/classifier")
+    told = await run(
+        str(GENERATED_CLIENT), transport, host, TOKEN, f"{parent}/endpoints/classifier"
+    )
     assert told.status == 0, told.output + told.errors + gateway.log.read_text("utf-8")
     assert told.output.splitlines() == [
         f"[3.0] AllTraffic {parent}/models/classifier",

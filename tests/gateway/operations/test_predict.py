@@ -6,7 +6,11 @@ import json
 
 import pytest
 
-from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.requests.prediction import (
+    PredictionPolicy,
+    SignatureTable,
+    TensorTable,
+)
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import (
     OF_ENDPOINT,
@@ -57,6 +61,108 @@ async def test_instances_are_wrapped_and_asked_at_the_route_that_is_set(asking):
     assert (status, said) == (200, {"predictions": [0, ""]})
     assert client.told.heads[0].startswith("POST /predictions/model HTTP/1.1\r\n")
     assert json.loads(client.told.bodies[0]) == {"instances": [{"data": 0}, {"data": ""}]}
+
+
+async def test_columns_are_answered_by_columns(asking):
+    client = await asking()
+    client.told.says = answer(b'{"predictions": [{"y": 1, "z": [2.50]}, {"z": [], "y": 3}]}')
+    body = b'{"inputs": {"a": [1, 2], "b": ["x", {"b64": "AP8"}]}, "signature_name": "s"}'
+    status, _, said = await client.ask(MODEL, body)
+    assert (status, said) == (200, b'{"outputs": {"y": [1, 3], "z": [[2.50], []]}}')
+    assert json.loads(client.told.bodies[0]) == {
+        "instances": [{"a": 1, "b": "x"}, {"a": 2, "b": {"b64": "AP8="}}],
+        "signature_name": "s",
+    }
+    client.told.says = answer(b'{"predictions": [1, 2]}')
+    assert (await client.ask(MODEL, b'{"inputs": [5, 6]}'))[2] == b'{"outputs": [1, 2]}'
+    status, said = await client.json(MODEL, b'{"inputs": [1], "instances": [1]}')
+    assert (status, said["error"][:38]) == (400, "instances and inputs are both there; t")
+    assert (await client.json(f"{OF_ENDPOINT}:predict", b'{"inputs": [1]}'))[0] == 400
+
+
+async def test_a_label_names_the_variant_that_is_asked(asking):
+    client = await asking()
+    path = f"/v1/models/{ENDPOINT}/labels/{{}}:predict"
+    assert await client.json(path.format("AllTraffic")) == (200, {"predictions": [1]})
+    status, said = await client.json(path.format("canary"))
+    assert (status, said["error"]) == (
+        404,
+        "the model has no version of the label 'canary'; it must be a variant's name: AllTraffic",
+    )
+    assert (await client.json("/v1/models/unknown/labels/canary:predict"))[0] == 404
+
+
+async def test_what_else_tf_serving_and_kserve_do_is_refused_by_its_name(asking):
+    client = await asking()
+    for verb in ("classify", "regress", "explain"):
+        status, said = await client.json(f"/v1/models/{ENDPOINT}/versions/1:{verb}")
+        assert (status, said["error"]) == (
+            404,
+            (
+                f"models are not asked to {verb} here; it must be :predict, which takes instances "
+                "of any form"
+            ),
+        )
+
+
+SIGNATURE = SignatureTable(
+    {"tag": TensorTable("string"), "image": TensorTable("uint8", (-1, 3))},
+    {"label": TensorTable("string"), "thumbnail_bytes": TensorTable("string")},
+)
+
+
+async def test_what_a_signature_declares_is_held_to(asking):
+    client = await asking(policy=PredictionPolicy(signature=SIGNATURE))
+    body = b'{"instances": [{"tag": "beach", "image": [[138, 30, 66], [130, 20, 56]]}]}'
+    client.told.says = answer(
+        b'{"predictions": [{"label" : "car", "thumbnail_bytes": "\xc3\xa9"}]}'
+    )
+    status, _, said = await client.ask(MODEL, body)
+    assert status == 200
+    assert said == b'{"predictions": [{"label" : "car", "thumbnail_bytes": {"b64": "w6k="}}]}'
+    by_columns = b'{"inputs": {"tag": ["beach"], "image": [[[1, 2, 3]]]}}'
+    assert (await client.json(MODEL, by_columns))[1] == {
+        "outputs": {"label": ["car"], "thumbnail_bytes": [{"b64": "w6k="}]}
+    }
+    client.told.says = answer(b'{"predictions": [{"label": 5, "thumbnail_bytes": ""}]}')
+    status, said = await client.json(f"{OF_ENDPOINT}:predict", body)
+    assert (status, said["error"]["message"]) == (
+        502,
+        (
+            "the container's answer: predictions[0].label: it has the number 5; it must be string, "
+            '"…" or {"b64": "…"}'
+        ),
+    )
+    asked = len(client.told.bodies)
+    for wrong, why in (
+        (b"[[1, 2, 3], [1]]", "instances[0].image: it is ragged, lists of 1 and of 3 values besi"),
+        (b"[[1, 2]]", "instances[0].image: its shape is [1, 2]; it must be uint8 of the shape ["),
+        (b"[[1, 2, 256]]", "instances[0].image: it has the number 256; it must be uint8, a whole"),
+        (b"[[1, 2, %b]]" % (b"9" * 5000), "instances[0].image: it has a number that is larger th"),
+        (b"[[1, 2, 3.0]]", "instances[0].image: it has the number 3.0; it must be uint8, a whole"),
+    ):
+        status, said = await client.json(
+            MODEL, b'{"instances": [{"tag": "a", "image": %b}]}' % wrong
+        )
+        assert (status, said["error"][: len(why)]) == (400, why)
+    named = b'{"signature_name": "%b", "instances": [{"tag": "a", "image": []}]}'
+    status, said = await client.json(MODEL, named % b"other")
+    assert (status, said["error"]) == (
+        400,
+        "signature_name: 'other'; it must be 'serving_default', the only one that there is",
+    )
+    assert len(client.told.bodies) == asked
+    client.told.says = answer(b'{"predictions": [{"label": "a", "thumbnail_bytes": ""}]}')
+    assert (await client.json(MODEL, named % b"serving_default"))[0] == 200
+
+
+async def test_a_wrapped_instance_is_held_to_its_signature_too(asking):
+    signature = SignatureTable({"x": TensorTable("int32")})
+    client = await asking(policy=PredictionPolicy(wrap="data", signature=signature))
+    client.told.says = answer(b'{"predictions": [1, 2]}')
+    assert (await client.json(MODEL, b'{"instances": [0, {"data": 1}]}'))[0] == 200
+    assert json.loads(client.told.bodies[0]) == {"instances": [{"data": 0}, {"data": 1}]}
+    assert (await client.json(MODEL, b'{"instances": [0, {"data": "1"}]}'))[0] == 400
 
 
 async def test_a_long_body_is_as_good_as_a_short_one(asking):

@@ -9,6 +9,12 @@ import pytest
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.fleet.routing import RoutedVariant, Router
 from partway.gateway.operations.prediction_resources import PredictionResources, traffic_split
+from partway.gateway.requests.prediction import (
+    PredictionPolicy,
+    SignatureTable,
+    TensorTable,
+)
+from partway.protocol.signatures import metadata
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import OF_ENDPOINT, PARENT, TOKEN, asking, authenticated
 from tests.gateway.serving.test_exchange import Recorded
@@ -54,11 +60,38 @@ async def test_readiness_as_kserve_and_tf_serving_have_it(asking):
         assert (await client.ask("/", method="GET", **headers))[0] == 404
 
 
+async def test_a_label_is_a_variants_name(asking):
+    client = await asking()
+    for path in ("", "/metadata"):
+        status, said = await client.json(f"/v1/models/{ENDPOINT}/labels/stable{path}", method="GET")
+        assert (status, said["error"][:44]) == (404, "the model has no version of the label 'stabl")
+    status, said = await client.json(f"/v1/models/{ENDPOINT}/labels/AllTraffic", method="GET")
+    assert (status, said["ready"]) == (200, True)
+
+
+async def test_metadata_are_the_signature_that_is_declared(asking):
+    path = f"/v1/models/{ENDPOINT}/metadata"
+    status, said = await (await asking()).json(path, method="GET")
+    assert (status, said["error"]) == (
+        404,
+        (
+            f"the model {ENDPOINT} has no metadata: nothing is declared of its tensors; its "
+            "settings must have a signature"
+        ),
+    )
+    policy = PredictionPolicy(signature=SignatureTable({"x": TensorTable("float32", (28,))}))
+    client = await asking(policy=policy)
+    for each in (path, f"/v1/models/{ENDPOINT}/versions/1/metadata"):
+        found = metadata(ENDPOINT, "1", policy.signature)
+        assert await client.json(each, method="GET") == (200, found)
+
+
 async def test_a_model_that_has_no_instance_yet_is_not_ready():
     router = Router()
     router.update("a", (RoutedVariant("v", 1.0, (), "it starts"),))
     exchange = Recorded()
-    await PredictionResources(router, 0).model(exchange, ANYBODY, {"endpoint": "a", "version": ""})
+    resources = PredictionResources(router, 0, lambda _: PredictionPolicy())
+    await resources.model(exchange, ANYBODY, {"endpoint": "a", "version": "", "label": ""})
     ((status, said, _),) = exchange.responses
     assert (status, json.loads(said)["ready"]) == (503, False)
     assert json.loads(said)["model_version_status"][0]["state"] == "LOADING"

@@ -1,6 +1,7 @@
-"""Google's generated client over REST, as a process: its bodies are within JSON.
+"""Google's generated client as a process: over REST, where its bodies are within JSON, or gRPC.
 
-Called with the gateway's host and port, a token and an endpoint's whole name; prints what comes.
+Called with ``rest`` or ``grpc``, the gateway's host and port, a token and an endpoint's whole name;
+prints what comes.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from google.cloud import aiplatform_v1
 from google.oauth2.credentials import Credentials
 from google.protobuf import json_format, struct_pb2
 
-host, token, name = sys.argv[1:]
+transport, host, token, name = sys.argv[1:]
 known = {
     "credentials": Credentials(token),
-    "transport": "rest",
+    "transport": transport,
     "client_options": {"api_endpoint": host},
 }
 client = aiplatform_v1.PredictionServiceClient(**known)

@@ -1,0 +1,1 @@
+"""gRPC's services: each call is a route, and does what REST's operation of the same name does."""

@@ -1,0 +1,65 @@
+"""ModelInfer over gRPC, to a container of either kind; numpy and protobuf come with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.operations.grpc.calls import CallAnswer
+from partway.gateway.operations.invocations import Invocations
+from partway.gateway.operations.mapped_inference import MappedInference, invalid
+from partway.gateway.operations.onward_inference import OnwardInference
+from partway.gateway.operations.prediction_routes import VERSION
+from partway.gateway.operations.predictions import beside
+from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.serving.exchange import TrailingExchange
+from partway.protocol.grpc.inference import infer_request, infer_response
+from partway.protocol.open_inference.requests import InferFault
+
+
+class ModelInfer:
+    """Asks containers with the tensors of a message.
+
+    Args:
+        invocations: asks instances.
+        most_bytes: of a container's answer.
+    """
+
+    def __init__(self, invocations: Invocations, most_bytes: int) -> None:
+        self._mapped = MappedInference(invocations, most_bytes)
+        self._onward = OnwardInference(invocations, most_bytes)
+
+    async def __call__(
+        self,
+        call: TrailingExchange,
+        identity: Identity,
+        endpoint: str,
+        policy: PredictionPolicy,
+        message: Any,
+    ) -> CallAnswer:
+        """Answer a call.
+
+        Args:
+            call: the client's.
+            identity: who asks, and may.
+            endpoint: the endpoint's name.
+            policy: how its containers are asked.
+            message: a ModelInferRequest.
+
+        Raises:
+            InputValidationError: the message is no request.
+            ApiError: as of the operation over HTTP.
+        """
+        try:
+            request = await beside(message.ByteSize(), infer_request, message)
+        except InferFault as fault:
+            raise invalid(fault) from None
+        if policy.infer_route is None:
+            outputs = await self._mapped.infer(call, identity, endpoint, policy, request)
+        else:
+            outputs = await self._onward.infer(
+                call, identity, endpoint, policy.infer_route, request
+            )
+        size = sum(each.elements.nbytes for each in outputs)
+        answer = await beside(size, infer_response, request, outputs, endpoint, VERSION)
+        return CallAnswer(answer)

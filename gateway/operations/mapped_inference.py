@@ -1,0 +1,144 @@
+"""ModelInfer for containers that take instances: tensors become instances, predictions tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.operations.invocation_headers import NO_PAGE
+from partway.gateway.operations.invocations import Invocations
+from partway.gateway.operations.prediction_routes import JSON, VERSION
+from partway.gateway.operations.predictions import Predictions, beside
+from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.serving.content_codings import asked_for, packed, unpacked
+from partway.gateway.serving.exchange import Exchange
+from partway.protocol.errors import InputValidationError
+from partway.protocol.open_inference import HEADER_LENGTH
+from partway.protocol.open_inference.mapping import check_names, instances_of, outputs_of
+from partway.protocol.open_inference.requests import InferFault, InferRequest, read_request
+from partway.protocol.open_inference.responses import InferResponse, write_response
+from partway.protocol.open_inference.tensors import Tensor, TensorFault
+from partway.protocol.prediction import PredictionFault, PredictRequest, read_answer
+from partway.protocol.prediction import read_request as read_instances
+
+_BINARY: Final = {"Content-Type": "application/octet-stream"}
+
+
+class MappedInference:
+    """Answers requests of tensors by containers that take instances.
+
+    Args:
+        invocations: asks instances.
+        most_bytes: of a request's body, packed or not, and of a container's answer.
+    """
+
+    def __init__(self, invocations: Invocations, most_bytes: int) -> None:
+        self._predictions = Predictions(invocations, most_bytes)
+        self._most_bytes = most_bytes
+
+    async def answer(
+        self, exchange: Exchange, identity: Identity, endpoint: str, policy: PredictionPolicy
+    ) -> None:
+        """Answer one request."""
+        body = await exchange.body(self._most_bytes)
+        coding = exchange.headers.get("Content-Encoding", "")
+        header_length = _header_length(exchange.headers)
+        try:
+            size = self._most_bytes if coding else len(body)
+            body = await beside(size, unpacked, body, coding, self._most_bytes)
+            exchange.holding.draw(len(body) if coding else 0)
+            request = await beside(len(body), read_request, body, header_length)
+            outputs = await self.infer(exchange, identity, endpoint, policy, request)
+            size = sum(each.elements.nbytes for each in outputs)
+            response = await beside(size, write_response, request, outputs, endpoint, VERSION)
+        except (InferFault, TensorFault) as fault:
+            raise invalid(fault) from None
+        await _respond(exchange, response)
+
+    async def infer(
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        endpoint: str,
+        policy: PredictionPolicy,
+        request: InferRequest,
+    ) -> Sequence[Tensor]:
+        """Ask a container with tensors; whatever they came in.
+
+        Args:
+            exchange: the client's.
+            identity: who asks, and may.
+            endpoint: the endpoint's name.
+            policy: how its containers are asked.
+            request: what is asked.
+
+        Raises:
+            InputValidationError: the tensors are no instances, or there is no such output.
+            ApiError: as of :meth:`Predictions.asked`.
+        """
+        size = sum(each.elements.nbytes for each in request.inputs)
+        try:
+            asked = await beside(size, _instances, request, policy)
+        except InferFault as fault:
+            raise invalid(fault) from None
+        exchange.holding.draw(len(asked.body))
+        found = await self._predictions.asked(
+            *(exchange, identity, endpoint, asked, policy.route),
+            lambda answer, count: _outputs(answer, count, request, policy),
+        )
+        return found.predictions
+
+
+def invalid(fault: ValueError) -> InputValidationError:
+    """What is wrong with a request for inference, as clients are told."""
+    return InputValidationError(str(fault), "InvalidInferRequest")
+
+
+def _instances(request: InferRequest, policy: PredictionPolicy) -> PredictRequest:
+    named, wraps, signature = policy.tensors == "named", policy.wrap == "data", policy.signature
+    if signature is None:
+        return instances_of(request, named=named, wrap=wraps)
+    check_names(request, signature)
+    try:
+        instances = instances_of(request, named=named).body
+        return read_instances(instances, wrap=wraps, signature=signature)
+    except PredictionFault as fault:
+        raise InferFault(str(fault)) from None
+
+
+def _outputs(
+    answer: bytes, count: int, request: InferRequest, policy: PredictionPolicy
+) -> list[Tensor]:
+    predictions = read_answer(answer, count, policy.signature)
+    declared = {} if policy.signature is None else policy.signature.outputs
+    try:
+        return outputs_of(predictions, request.outputs, declared)
+    except InferFault as fault:
+        raise invalid(fault) from None
+
+
+def _header_length(headers: Mapping[str, str]) -> int | None:
+    stated = headers.get(HEADER_LENGTH)
+    if stated is None:
+        return None
+    if not (stated.isascii() and stated.isdecimal() and len(stated) <= 10):
+        raise InputValidationError(
+            f"the header {HEADER_LENGTH} must be a whole number of bytes", "InvalidHeader"
+        )
+    return int(stated)
+
+
+async def _respond(exchange: Exchange, response: InferResponse) -> None:
+    body, length = response
+    headers = {**JSON, **NO_PAGE}
+    if length is not None:
+        headers |= {**_BINARY, HEADER_LENGTH: str(length)}
+    coding = asked_for(exchange.headers.get("Accept-Encoding", ""))
+    if coding:
+        headers["Vary"] = "Accept-Encoding"
+        shorter = await beside(len(body), packed, body, coding)
+        if shorter is not None:
+            body = shorter
+            headers["Content-Encoding"] = coding
+    exchange.respond(200, body, headers)

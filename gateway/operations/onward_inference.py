@@ -1,0 +1,74 @@
+"""ModelInfer for containers that speak the Open Inference Protocol by HTTP: tensors as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from partway.gateway.access.authentication import Identity
+from partway.gateway.operations.invocations import Invocations, model_error
+from partway.gateway.operations.mapped_inference import invalid
+from partway.gateway.operations.prediction_routes import JSON
+from partway.gateway.operations.predictions import beside, whole_answer
+from partway.gateway.operations.prepared_body import PreparedBody
+from partway.gateway.serving.exchange import Exchange, stated_length
+from partway.protocol.open_inference import HEADER_LENGTH
+from partway.protocol.open_inference.onward import read_response, write_request
+from partway.protocol.open_inference.requests import InferRequest
+from partway.protocol.open_inference.tensors import Tensor, TensorFault
+from partway.protocol.prediction import PredictionFault
+
+_BINARY: Final = {"Content-Type": "application/octet-stream"}
+
+
+class OnwardInference:
+    """Asks containers with tensors, as a client of the protocol's would.
+
+    Args:
+        invocations: asks instances.
+        most_bytes: of a container's answer.
+    """
+
+    def __init__(self, invocations: Invocations, most_bytes: int) -> None:
+        self._invocations = invocations
+        self._most_bytes = most_bytes
+
+    async def infer(
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        endpoint: str,
+        route: str,
+        request: InferRequest,
+    ) -> Sequence[Tensor]:
+        """Ask a container; whatever the tensors came in.
+
+        Args:
+            exchange: the client's.
+            identity: who asks, and may.
+            endpoint: the endpoint's name.
+            route: the path at which the container is asked.
+            request: what is asked.
+
+        Raises:
+            InputValidationError: a tensor has no form in JSON, and has not come as bytes.
+            ApiError: as of :meth:`Invocations.answered`; or the answer is none.
+        """
+        size = sum(each.elements.nbytes for each in request.inputs)
+        try:
+            body, header_length = await beside(size, write_request, request)
+        except TensorFault as fault:
+            raise invalid(fault) from None
+        exchange.holding.draw(len(body))
+        headers = dict(JSON)
+        if header_length is not None:
+            headers = {**_BINARY, HEADER_LENGTH: str(header_length)}
+        async with self._invocations.answered(
+            *(PreparedBody(exchange, body), identity, endpoint, headers), target=route
+        ) as invoked:
+            stated = stated_length(invoked.head.headers, HEADER_LENGTH)
+            answer = await whole_answer(exchange, invoked, self._most_bytes)
+            try:
+                return await beside(len(answer), read_response, answer, stated)
+            except PredictionFault as fault:
+                raise model_error(0, f"the container's answer: {fault}", retries=False) from None

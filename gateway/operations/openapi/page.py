@@ -1,0 +1,106 @@
+"""The document as a page: nothing in it runs, and nothing of it comes from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any, Final
+
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
+    "color:#1a1a1a;background:#fff}"
+    "code,pre{font:14px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}"
+    "pre{background:#f4f4f4;padding:.75rem;overflow-x:auto}"
+    "summary{cursor:pointer;padding:.3rem 0}"
+    "summary b{display:inline-block;min-width:3.5rem}"
+    "details{border-bottom:1px solid #ddd}"
+    "dt{font-weight:600}dd{margin:0 0 .5rem 1rem}"
+    "@media(prefers-color-scheme:dark){body{color:#e8e8e8;background:#161616}"
+    "pre{background:#242424}details{border-color:#3a3a3a}a{color:#8ab4f8}}"
+)
+
+#: No script at all, and this one style.
+POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-"
+    f"{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The page, as HTML.
+
+    Args:
+        document: an OpenAPI 3.1 document of ours.
+    """
+    info = document["info"]
+    return "".join(
+        (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width">',
+            f"<title>{escape(info['title'])}: HTTP</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
+            f'<p>{escape(info["description"])}</p><p><a href="/openapi.json">openapi.json</a></p>',
+            *(part for tag in document["tags"] for part in _family(document, tag["name"])),
+            f"<h2>Forms</h2>{_forms(document['components'])}</body></html>",
+        )
+    )
+
+
+def _family(document: Mapping[str, Any], tag: str) -> Iterator[str]:
+    yield f"<h2>{escape(tag)}</h2>"
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if tag in operation["tags"]:
+                yield _operation(path, method, operation)
+
+
+def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
+    parts = [f"<p>{escape(operation['summary'])}</p><dl>"]
+    asks = " or a ".join(name for each in operation["security"] for name in each)
+    parts.append(f"<dt>Who asks</dt><dd>{f'a {escape(asks)}' if asks else 'anyone'}</dd>")
+    for each in operation.get("parameters", ()):
+        allowed = ", ".join(each["schema"].get("enum", ()))
+        words = escape(each.get("description", allowed))
+        parts.append(f"<dt><code>{escape(each['name'])}</code></dt><dd>{words} ({each['in']})</dd>")
+    body = operation.get("requestBody", {}).get("content", {})
+    parts += [f"<dt>Request</dt><dd>{_content(body)}</dd>"] if body else []
+    for status, answer in operation["responses"].items():
+        shown = _content(answer.get("content", {})) or escape(answer.get("description", ""))
+        if "$ref" in answer:
+            status, shown = "Errors", _reference(answer["$ref"])
+        parts.append(f"<dt>{escape(status)}</dt><dd>{shown}</dd>")
+    return (
+        f'<details id="{escape(operation["operationId"])}"><summary><b>{method.upper()}</b> '
+        f"<code>{escape(path)}</code></summary>{''.join(parts)}</dl></details>"
+    )
+
+
+def _content(content: Mapping[str, Any]) -> str:
+    return "<br>".join(
+        f"<code>{escape(kind)}</code> {_schema(each.get('schema', {}))}"
+        for kind, each in content.items()
+    )
+
+
+def _schema(schema: Mapping[str, Any]) -> str:
+    if "oneOf" in schema:
+        return " or ".join(map(_schema, schema["oneOf"]))
+    return _reference(schema["$ref"]) if "$ref" in schema else ""
+
+
+def _reference(to: str) -> str:
+    name = escape(to.rpartition("/")[2])
+    return f'<a href="#{name}">{name}</a>'
+
+
+def _forms(components: Mapping[str, Any]) -> str:
+    found = {**components["schemas"], **components["responses"]}
+    return "".join(
+        f'<h3 id="{escape(name)}">{escape(name)}</h3>'
+        f"<pre>{escape(json.dumps(each, indent=2, ensure_ascii=False))}</pre>"
+        for name, each in found.items()
+    )
