@@ -12,6 +12,7 @@ from partway.gateway.configuration.expected import keys_of
 from partway.gateway.configuration.messages import Place as Where
 from partway.gateway.endpoint_settings.tables import (
     BESIDE,
+    OF_PLATFORM,
     SOURCES,
     SOURCES_OF_ONE,
     ContainerTable,
@@ -35,6 +36,7 @@ from partway.gateway.fleet.endpoints import (
 from partway.gateway.fleet.images import resolve_image
 from partway.gateway.fleet.launchers.process import PORT_VARIABLE
 from partway.gateway.fleet.limits import MAX_VARIANTS
+from partway.gateway.fleet.surfaces import OF_VERTEX, VertexContainer
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
 
@@ -191,9 +193,18 @@ def _faults_of_keys(variant: _Written, source: str) -> Iterator[tuple[Where, str
             there = [each for each in beside if each in variant.source_keys]
             must = f"it must be beside {_either(there)}, {why}"
             yield variant.at(key), f"it is given beside {variant.beside(source, key)}; {must}"
-    if PORT_VARIABLE in variant.values.get("environment", ()):
+    is_vertex = variant.values.get("platform") == "vertex"
+    environment = variant.values.get("environment", {})
+    if PORT_VARIABLE in environment:
         fault = "it must be left to the gateway, which says by it where a container is to listen"
         yield (*variant.at("environment"), PORT_VARIABLE), fault
+    for name in sorted(OF_VERTEX & environment.keys()) if is_vertex else ():
+        fault = "it must be left to the gateway, which tells a container of Vertex AI's by it"
+        yield (*variant.at("environment"), name), fault
+    for key in OF_PLATFORM[1:] if not is_vertex else ():
+        if key in variant.values:
+            fault = 'it is given without platform = "vertex"; it must be beside that'
+            yield variant.at(key), f"{fault}, since SageMaker's containers have it fixed"
 
 
 def _either(keys: Sequence[str]) -> str:
@@ -275,6 +286,7 @@ def _variant_of(written: _Written, around: Surroundings) -> Variant:
     values = written.values
     kept = ("weight", "gpus", "cpus", "memory", "container_hostname")
     source: Source = _containers_of(written, around) or _source_of(written, around)
+    vertex = _vertex_of(written)
     attached = len(source.addresses) if isinstance(source, Attached) else None
     return Variant(
         source=source,
@@ -282,7 +294,8 @@ def _variant_of(written: _Written, around: Surroundings) -> Variant:
         instances=values.get("instances", 1) if attached is None else attached,
         model_data=_model_data(values.get("model_data"), around.folder),
         environment=() if written.containers else _environment(values),
-        times=times_of(around.times, values),
+        times=times_of(_times_by_platform(written, around.times), values),
+        vertex=vertex,
         **{key: values[key] for key in kept if key in values},
     )
 
@@ -299,9 +312,25 @@ def _containers_of(written: _Written, around: Surroundings) -> Containers | None
                 source=source,
                 model_data=_model_data(each.values.get("model_data"), around.folder),
                 environment=_environment(written.values, each.values) if is_started else (),
+                vertex=_vertex_of(each),
             )
         )
     return Containers(tuple(found), written.values.get("execution", "serial")) if found else None
+
+
+def _vertex_of(written: _Written) -> VertexContainer | None:
+    """What is asked of a container that is written for Vertex AI; None for any other."""
+    if written.values.get("platform") != "vertex":
+        return None
+    keys = ("health_route", "predict_route", "port")
+    return VertexContainer(**{key: written.values[key] for key in keys if key in written.values})
+
+
+def _times_by_platform(written: _Written, times: InstanceTimes) -> InstanceTimes:
+    """The times of instances, with Vertex AI's rule of health where all is written for it."""
+    each_of = written.containers or (written,)
+    are_vertex = all(each.values.get("platform") == "vertex" for each in each_of)
+    return times.of_vertex if are_vertex else times
 
 
 def _environment(*tables: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -57,7 +57,8 @@ from partway.gateway.fleet.limits import (
     START_TIMEOUT,
     STOP_GRACE,
 )
-from partway.gateway.requests.prediction import PredictionPolicy
+from partway.gateway.fleet.surfaces import PORT, Platform
+from partway.gateway.requests.prediction import ContainerRoute, PredictionPolicy
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import MAX_ENDPOINT_NAME, is_name
 
@@ -170,6 +171,10 @@ class ContainerKeys:
         default_factory=dict, repr=False
     )
     pull: Pull = "missing"
+    platform: Platform = "sagemaker"
+    health_route: ContainerRoute | None = None
+    predict_route: ContainerRoute | None = None
+    port: Annotated[int, whole(1, 65_535)] = PORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +228,9 @@ SOURCES_OF_ONE: Final = ("url", "command", "image")
 
 _NOT_STARTED: Final = "since the gateway does not start what runs at a URL"
 
+#: Keys that say how a container is asked: each of several says it by itself.
+OF_PLATFORM: Final = ("platform", "health_route", "predict_route", "port")
+
 #: Beside which of them a key has a meaning, and why it has none beside the others.
 BESIDE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "ca": (("url", "urls"), "since it is for containers that are reached over https://"),
@@ -237,4 +245,9 @@ BESIDE: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
         ("cpus", "memory", "container_hostname", "pull"),
         (("image",), "since only a container engine knows what to do with it"),
     ),
+    **dict.fromkeys(
+        ("platform", "health_route", "predict_route"),
+        (("url", "urls", "command", "image"), "since each of several containers says it by itself"),
+    ),
+    "port": (("image",), "since any other container is told its port, or has it in its URL"),
 }

@@ -11,6 +11,7 @@ A data directory holds::
     logs/           what instances have printed
     models/         unpacked model data
     requests/       bodies of asynchronous requests, and answers on their way
+    transforms/     which files transform jobs that run have finished
     store.db        what was made while a gateway ran; with store.db-wal beside it, while one runs
 """
 
@@ -154,6 +155,7 @@ class DataDirectory:
         logs: the folder of what instances print.
         models: the folder of unpacked model data.
         requests: the folder of asynchronous requests' bodies and answers.
+        transforms: the folder of what transform jobs have finished.
         socket: where the admin socket belongs.
         store: where the file of the store belongs.
     """
@@ -164,6 +166,7 @@ class DataDirectory:
         self.logs = _folder(path / "logs")
         self.models = _folder(path / "models")
         self.requests = _folder(path / "requests")
+        self.transforms = _folder(path / "transforms")
         self.socket = admin_socket(path)
         self.store = path / "store.db"
         self._lock = lock

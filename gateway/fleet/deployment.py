@@ -184,7 +184,18 @@ class Deployment:
             self._since,
             tuple(shown.values()),
             is_latest=self._serving is not None and self._serving.number == self._versions,
+            note=self._note(),
         )
+
+    def _note(self) -> str:
+        """Which change was given up, and what serves on; empty where none was."""
+        serving = self._serving
+        if serving is None or not self.reason or serving.number == self._versions:
+            return ""
+        asked, serves = self.endpoint.config, serving.endpoint.config
+        if asked == serves:  # a restart, or endpoints of the settings
+            return "the last change was given up, and what was before serves on"
+        return f"the update to {asked} was given up, and {serves} serves on"
 
     @property
     def instances(self) -> list[Instance]:

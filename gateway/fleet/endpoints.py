@@ -18,8 +18,11 @@ from partway.gateway.fleet.limits import (
     PING_TIMEOUT,
     START_TIMEOUT,
     STOP_GRACE,
+    VERTEX_PING_TIMEOUT,
+    VERTEX_PINGS_MISSED,
 )
 from partway.gateway.fleet.pinned_path import PinnedPath
+from partway.gateway.fleet.surfaces import SAGEMAKER, Surface, VertexContainer
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
@@ -90,6 +93,7 @@ class OneContainer:
         model_data: as a variant's.
         pinned: as a variant's.
         environment: as a variant's.
+        vertex: as a variant's.
     """
 
     hostname: str
@@ -97,6 +101,7 @@ class OneContainer:
     model_data: str | None = None
     pinned: PinnedPath | None = None
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
+    vertex: VertexContainer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,11 @@ class InstanceTimes:
     pings_missed: int = HEALTH_PINGS_MISSED
     download_timeout: float | None = None
 
+    @property
+    def of_vertex(self) -> InstanceTimes:
+        """The same with Vertex AI's rule of health."""
+        return replace(self, ping_timeout=VERTEX_PING_TIMEOUT, pings_missed=VERTEX_PINGS_MISSED)
+
 
 #: Of containers that are nobody's to watch: their first failed connection says enough.
 UNWATCHED: Final = InstanceTimes(ping_interval=0.0)
@@ -163,6 +173,8 @@ class Variant:
         container_hostname: the instance's own DNS name (clause 1.1-7); None for the engine's
             choice.
         times: what an instance's life is measured by.
+        vertex: what is asked of a container that is written for Vertex AI; None for one that is
+            written for SageMaker.
     """
 
     source: Source
@@ -177,6 +189,7 @@ class Variant:
     memory: int | None = None
     container_hostname: str | None = None
     times: InstanceTimes = InstanceTimes()
+    vertex: VertexContainer | None = None
 
     @property
     def containers(self) -> tuple[OneContainer, ...]:
@@ -199,7 +212,12 @@ class Variant:
             pinned=container.pinned,
             environment=container.environment,
             container_hostname=container.hostname,
+            vertex=container.vertex,
         )
+
+    def surface(self, endpoint: str) -> Surface:
+        """The paths at which its containers answer, as those of an endpoint."""
+        return SAGEMAKER if self.vertex is None else self.vertex.surface(endpoint, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +229,14 @@ class Endpoint:
         policy: what the endpoint's streams may do.
         variants: by which it is answered, one at least; each name is there once.
         prediction: how its containers are asked for predictions.
+        config: the name of the configuration that says all this; empty where settings do.
     """
 
     name: str
     policy: StreamPolicy
     variants: tuple[Variant, ...]
     prediction: PredictionPolicy = field(default_factory=PredictionPolicy)
+    config: str = field(default="", compare=False)
 
     @property
     def is_attached(self) -> bool:
@@ -253,6 +273,7 @@ class Place:
         hostname: the container's among those of its instance; empty for an only one.
         containers: where each is of an instance that has several; this is the first one's place.
         execution: how these are asked.
+        surface: the paths at which the container answers.
     """
 
     endpoint: str
@@ -264,6 +285,7 @@ class Place:
     hostname: str = ""
     containers: tuple[Place, ...] = ()
     execution: Execution = "serial"
+    surface: Surface = SAGEMAKER
 
     @property
     def url(self) -> str:
@@ -281,7 +303,10 @@ class Place:
 def places(endpoint: Endpoint) -> list[Place]:
     """Where the attached containers of an endpoint are."""
     return [
-        Place(endpoint.name, address, endpoint.policy, variant.name, variant.source.tls)
+        Place(
+            *(endpoint.name, address, endpoint.policy, variant.name, variant.source.tls),
+            surface=variant.surface(endpoint.name),
+        )
         for variant in endpoint.variants
         if isinstance(variant.source, Attached)
         for address in variant.source.addresses

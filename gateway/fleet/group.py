@@ -12,6 +12,7 @@ from partway.gateway.fleet.endpoints import Variant
 from partway.gateway.fleet.instance import Instance
 from partway.gateway.fleet.limits import (
     ENDS_IN_VAIN,
+    ENGINES_IN_VAIN,
     PROVEN_AFTER,
     RESTART_LONGEST,
     RESTART_SHORTEST,
@@ -29,6 +30,7 @@ log = logging.getLogger("partway.fleet")
 #: How many starts that all fail so are tried where none was ever in service, and somebody waits.
 _TRIES: Final = {
     StartFailure.NOT_LAUNCHED: STARTS_IN_VAIN,
+    StartFailure.NO_ENGINE: ENGINES_IN_VAIN,
     StartFailure.ENDED: ENDS_IN_VAIN,
     StartFailure.NOT_READY: TIMEOUTS_IN_VAIN,
 }
@@ -54,10 +56,10 @@ class Group:
        that was in service for long enough before, it all begins anew.
     3. After so many starts in a row that bring none into service, or a failure that does not pass
        by itself, no more are started. Fewer are enough where somebody waits to hear of it, none
-       was ever in service, and containers end by themselves or are not ready in time. What comes
-       into service and fails is started again for ever: whoever can make a container fail is not
-       to end an endpoint. Those that fail of what was started at one time are one failure, however
-       many they are.
+       was ever in service, and containers end by themselves, are not ready in time, or have no
+       engine that could launch them. What comes into service and fails is started again for ever:
+       whoever can make a container fail is not to end an endpoint. Those that fail of what was
+       started at one time are one failure, however many they are.
     4. Of too many, those go first that are not in service, then those with least open on them.
     5. Of those that drain since they are unhealthy no more are there than there are to be in all:
        the one that has drained for longest is cut, or failures could pile up.

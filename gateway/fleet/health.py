@@ -60,6 +60,8 @@ class InstanceRules:
        instance lives on.
     2. One that somebody else runs keeps the instance from taking streams while it is unhealthy, and
        does nothing more: what was launched beside it is well, and to start that anew mends nothing.
+    3. One that is written for Vertex AI does the same, as it may be unhealthy for a while on
+       purpose: there it is never started anew for its health.
 
     Containers go by their host names, an only one by an empty one.
 
@@ -67,16 +69,25 @@ class InstanceRules:
         missed_allowed: misses in a row that are one too many.
         attached: the containers that somebody else runs.
         launched: whether the gateway has launched any.
+        kept: those that it has launched and that are not started anew for their health (rule 3).
     """
 
-    def __init__(self, missed_allowed: int, attached: Iterable[str], *, launched: bool) -> None:
+    def __init__(
+        self,
+        missed_allowed: int,
+        attached: Iterable[str],
+        *,
+        launched: bool,
+        kept: Iterable[str] = (),
+    ) -> None:
         self._launched = PingRules(missed_allowed, answered=True) if launched else None
-        self._attached = {each: PingRules(missed_allowed, answered=False) for each in attached}
+        self._kept = {each: PingRules(missed_allowed, answered=False) for each in attached}
+        self._kept |= {each: PingRules(missed_allowed, answered=True) for each in kept}
 
     @property
     def health(self) -> InstanceHealth:
         """What is known of it."""
-        found = [each.health for each in self._attached.values()]
+        found = [each.health for each in self._kept.values()]
         if InstanceHealth.UNHEALTHY in found:
             return InstanceHealth.UNHEALTHY
         if self._launched is not None:
@@ -96,7 +107,7 @@ class InstanceRules:
     @property
     def trouble(self) -> str:
         """What was wrong with the last ping; empty if nothing was."""
-        rules = [*([] if self._launched is None else [self._launched]), *self._attached.values()]
+        rules = [*([] if self._launched is None else [self._launched]), *self._kept.values()]
         return next((each.trouble for each in rules if each.trouble), "")
 
     def not_ready(self, trouble: str | None) -> None:
@@ -114,10 +125,10 @@ class InstanceRules:
             Whether the instance's health is another now.
         """
         before = self.health
-        for hostname, rules in self._attached.items():
+        for hostname, rules in self._kept.items():
             rules.pinged(worst({hostname: troubles[hostname]}))
         if self._launched is not None:
-            own = {name: each for name, each in troubles.items() if name not in self._attached}
+            own = {name: each for name, each in troubles.items() if name not in self._kept}
             self._launched.pinged(worst(own))
         return self.health is not before
 

@@ -93,7 +93,9 @@ class Instance:
         self._attached = _attached(variant)
         self._is_attached = len(self._attached) == max(1, len(variant.containers))
         self._rules = InstanceRules(
-            variant.times.pings_missed, self._attached, launched=not self._is_attached
+            *(variant.times.pings_missed, self._attached),
+            launched=not self._is_attached,
+            kept=_kept(variant),
         )
         self._is_ending = False  # one of several containers has ended
         self._told = asyncio.Event()
@@ -209,6 +211,7 @@ class Instance:
             running = await before(self._told, self._launch())
         except LaunchError as error:
             self.passing, self.waits = error.passing, error.waits
+            self.start_failure = error.failure
             self._happens(Happening.NOT_STARTED, str(error))
             return
         if running is None:
@@ -407,3 +410,15 @@ def _attached(variant: Variant) -> Collection[str]:
     if isinstance(variant.source, Attached):
         return ("",)
     return [each.hostname for each in variant.containers if isinstance(each.source, Attached)]
+
+
+def _kept(variant: Variant) -> Collection[str]:
+    """The host names of those launched that are not started anew for their health."""
+    if not variant.containers:
+        is_kept = variant.vertex is not None and not isinstance(variant.source, Attached)
+        return [""] if is_kept else []
+    return [
+        each.hostname
+        for each in variant.containers
+        if each.vertex is not None and not isinstance(each.source, Attached)
+    ]

@@ -212,4 +212,7 @@ def _container_place(
 ) -> Place:
     tls = variant.source.tls if isinstance(variant.source, Attached) else None
     has_log = not isinstance(variant.source, Attached)
-    return Place(endpoint.name, address, endpoint.policy, variant.name, tls, has_log, hostname)
+    return Place(
+        *(endpoint.name, address, endpoint.policy, variant.name, tls, has_log, hostname),
+        surface=variant.surface(endpoint.name),
+    )

@@ -28,6 +28,11 @@ class LeastLoaded(Generic[_T]):
     def has(self, who: _T, count: int) -> None:
         """Note how many somebody has now, who is one of them from here on."""
         if who in self._where:
+            if len(self._where) == 1:  # nobody else is there to be less or more
+                self._where[who] = count, 0
+                self._by_count = {count: [who]}
+                self._least = count
+                return
             self._take_out(who)
         same = self._by_count.setdefault(count, [])
         self._where[who] = count, len(same)

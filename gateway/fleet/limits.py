@@ -42,6 +42,11 @@ PINGS_AT_ONCE: Final = 16
 HEALTH_PING_INTERVAL: Final = 10.0
 HEALTH_PINGS_MISSED: Final = 3
 
+#: The same of containers that are written for Vertex AI, as its page on custom containers says:
+#: 200 within 10 s, and the fourth check in a row without it ends the traffic.
+VERTEX_PING_TIMEOUT: Final = 10.0
+VERTEX_PINGS_MISSED: Final = 4
+
 #: Pings at a time of instances in service: each has a file descriptor, and many are due at one
 #: moment. A thousand that all hang are asked within as much time as one interval.
 HEALTH_PINGS_AT_ONCE: Final = 256
@@ -76,6 +81,10 @@ STARTS_IN_VAIN: Final = 12
 #: boto3's waiter gives up after an hour.
 ENDS_IN_VAIN: Final = 7
 TIMEOUTS_IN_VAIN: Final = 2
+
+#: And of those that no engine is there for at all, neither Docker nor Podman: time for one that is
+#: just being started anew.
+ENGINES_IN_VAIN: Final = 4
 
 #: An instance that has been in service for so long has proved itself: if it fails then, the waits
 #: begin anew.

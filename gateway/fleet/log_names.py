@@ -15,6 +15,21 @@ from partway.protocol.errors import ContainerError
 #: What names of log groups begin with; the endpoint's follows.
 GROUPS: Final = "/aws/sagemaker/Endpoints/"
 
+#: The log group of all transform jobs.
+JOBS_GROUP: Final = "/aws/sagemaker/TransformJobs"
+
+#: What logs call the owner of a job's instances: this, and the job's name. No endpoint has a slash.
+OF_JOBS: Final = "TransformJobs/"
+
+
+def group_of(owner: str) -> str:
+    """The name of the log group of instances.
+
+    Args:
+        owner: the name of their endpoint; of a job's, that behind OF_JOBS.
+    """
+    return JOBS_GROUP if owner.startswith(OF_JOBS) else GROUPS + owner
+
 
 def stream_name(endpoint: str, container: str) -> str:
     """The name of a container's log stream: its variant's, its instance's id, its host name.
@@ -22,11 +37,14 @@ def stream_name(endpoint: str, container: str) -> str:
     An instance's only container has no host name there.
 
     Args:
-        endpoint: the name of the instance's endpoint.
+        endpoint: the name of the instance's endpoint; of a job's, the job's behind OF_JOBS, which
+            is in the place of the variant's.
         container: the container's id, which is the instance's where that has only one. Of that are
             a part the names of endpoint and variant.
     """
     instance, hostname = instance_of(container), hostname_of(container)
+    if endpoint.startswith(OF_JOBS):
+        return "/".join(filter(None, (endpoint.removeprefix(OF_JOBS), instance, hostname)))
     variant = instance.removeprefix(f"{endpoint}-").rpartition("-")[0]
     return "/".join(filter(None, (variant, instance, hostname)))
 

@@ -14,6 +14,7 @@ from partway.gateway.fleet.endpoints import Endpoint, Place, places
 from partway.gateway.fleet.limits import PING_TIMEOUT, PINGS_AT_ONCE
 from partway.gateway.fleet.ping_answer import NoAnswer, PingAnswer, cut
 from partway.gateway.fleet.ping_socket import ask_by_socket
+from partway.gateway.fleet.surfaces import PING
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT, CONTAINER_TLS_TIMEOUT
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
@@ -30,6 +31,7 @@ async def ping(
     *,
     timeout: float = PING_TIMEOUT,
     connect_timeout: float = CONTAINER_CONNECT_TIMEOUT,
+    route: str = PING,
 ) -> str | None:
     """Ask a container for ``/ping``, by GET or, where that is not allowed, by POST (clause 1.1-2).
 
@@ -43,6 +45,7 @@ async def ping(
         tls: the client's side of TLS; None for cleartext.
         timeout: seconds for each of the two.
         connect_timeout: seconds for the connection to be accepted.
+        route: the path at which it is asked.
 
     Returns:
         None if the answer's status was 200, else what was wrong.
@@ -52,18 +55,18 @@ async def ping(
             known of the container.
     """
     try:
-        status = await _ask("GET", address, clock, tls, timeout, connect_timeout)
+        status = await _ask("GET", route, address, clock, tls, timeout, connect_timeout)
         if status == _METHOD_NOT_ALLOWED:
-            status = await _ask("POST", address, clock, tls, timeout, connect_timeout)
+            status = await _ask("POST", route, address, clock, tls, timeout, connect_timeout)
     except OutOfDescriptors:
         raise
     except Unreachable as error:
         return str(error)
     except NoAnswer as error:
-        return f"/ping was not answered with valid HTTP: {error}"
+        return f"{route} was not answered with valid HTTP: {error}"
     except TimeoutError:
-        return f"/ping was not answered within {timeout:g} s"
-    return None if status == 200 else f"/ping was answered with status {status}"
+        return f"{route} was not answered within {timeout:g} s"
+    return None if status == 200 else f"{route} was answered with status {status}"
 
 
 async def ping_place(place: Place, clock: Clock, timeout: float = PING_TIMEOUT) -> str | None:
@@ -81,12 +84,15 @@ async def ping_place(place: Place, clock: Clock, timeout: float = PING_TIMEOUT) 
         OutOfDescriptors: as :func:`ping` does.
     """
     tls = None if place.tls is None else place.tls.context()
-    limit = place.policy.connect_timeout
-    return await ping(place.container, clock, tls, timeout=timeout, connect_timeout=limit)
+    limit, route = place.policy.connect_timeout, place.surface.health
+    return await ping(
+        place.container, clock, tls, timeout=timeout, connect_timeout=limit, route=route
+    )
 
 
 async def _ask(
     method: str,
+    route: str,
     address: Address,
     clock: Clock,
     tls: ssl.SSLContext | None,
@@ -101,7 +107,7 @@ async def _ask(
         NoAnswer: there is no answer of HTTP's.
     """
     length = "Content-Length: 0\r\n" if method == "POST" else ""
-    head = f"{method} /ping HTTP/1.1\r\nHost: {address}\r\n{length}Connection: close\r\n\r\n"
+    head = f"{method} {route} HTTP/1.1\r\nHost: {address}\r\n{length}Connection: close\r\n\r\n"
     request = head.encode("ascii")
     family = ip_family(address.host) if tls is None else None
     if family is not None:

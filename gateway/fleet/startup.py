@@ -12,6 +12,7 @@ from partway.gateway.fleet.limits import (
     STARTUP_PING_SHORTEST,
 )
 from partway.gateway.fleet.ping import ping
+from partway.gateway.fleet.surfaces import PING
 from partway.gateway.waiting import pause
 
 
@@ -30,17 +31,18 @@ async def ask_until_ready(is_ready: Callable[[], Awaitable[bool]], clock: Clock)
         await pause(clock, min(max(wait, STARTUP_PING_SHORTEST), STARTUP_PING_LONGEST))
 
 
-async def pinged(address: Address, clock: Clock) -> None:
+async def pinged(address: Address, clock: Clock, route: str = PING) -> None:
     """Wait until what listens at an address answers ``/ping`` with 200, for as long as that takes.
 
     Args:
         address: where it listens, now or later.
         clock: measures the time between pings, and that of each.
+        route: the path that is asked for in the place of ``/ping``.
     """
 
     async def is_ready() -> bool:
         try:
-            return await ping(address, clock) is None
+            return await ping(address, clock, route=route) is None
         except OutOfDescriptors:  # nothing is known of it
             return False
 

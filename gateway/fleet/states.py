@@ -35,6 +35,7 @@ class StartFailure(StrEnum):
     """How a start was in vain."""
 
     NOT_LAUNCHED = "no container came to be"
+    NO_ENGINE = "there is nothing that could launch a container"
     ENDED = "its container ended by itself before it was ready"
     NOT_READY = "its container was not ready in time"
 

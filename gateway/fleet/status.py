@@ -101,6 +101,7 @@ class EndpointStatus:
         since: when it came into its state, in epoch seconds.
         variants: its variants.
         is_latest: whether what serves is what was asked for last, and not what was before.
+        note: which change was given up, and what serves on; empty where none was.
     """
 
     name: str
@@ -109,3 +110,4 @@ class EndpointStatus:
     since: float
     variants: tuple[VariantStatus, ...]
     is_latest: bool = True
+    note: str = ""

@@ -47,6 +47,7 @@ def _endpoint(said: dict[str, Any]) -> EndpointStatus:
         since=float(said["since"]),
         variants=tuple(map(_variant, said["variants"])),
         is_latest=bool(said.get("is_latest", True)),  # an older gateway does not say
+        note=str(said.get("note", "")),  # likewise
     )
 
 

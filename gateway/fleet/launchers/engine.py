@@ -17,12 +17,14 @@ from partway.gateway.fleet.container_ids import instance_of
 from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.gpus import GpuShares
-from partway.gateway.fleet.images import is_image
+from partway.gateway.fleet.images import SHIPPED, is_image
 from partway.gateway.fleet.launchers.engine_client import (
     EngineAway,
     EngineClient,
+    EngineNotAsked,
     EngineRefusal,
     EngineState,
+    NoEngine,
     find_engine,
 )
 from partway.gateway.fleet.launchers.engine_container import EngineContainer
@@ -30,6 +32,7 @@ from partway.gateway.fleet.launchers.engine_image import (
     ImageConfiguration,
     shown,
     why_not_started,
+    why_vertex_not_started,
 )
 from partway.gateway.fleet.launchers.engine_leftovers import Leftover, Leftovers
 from partway.gateway.fleet.launchers.engine_removals import EngineRemovals
@@ -42,6 +45,7 @@ from partway.gateway.fleet.launchers.launcher import LaunchError, Order
 from partway.gateway.fleet.launchers.process import HOST
 from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.fleet.startup import pinged
+from partway.gateway.fleet.states import StartFailure
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 
@@ -51,7 +55,10 @@ log = logging.getLogger("partway.fleet")
 _LAST_WORDS: Final = range(400, 500)
 
 #: How else to run what an image would: each message that has no image says it.
-_OTHERWISE: Final = "or map the image's name to a command in the table [images]"
+_OTHERWISE: Final = (
+    f"name one that ships ({', '.join(SHIPPED)}), or map the image's name to a command in the "
+    "table [images]"
+)
 
 
 class EngineLauncher:
@@ -100,7 +107,8 @@ class EngineLauncher:
         source = order.variant.source
         assert isinstance(source, Image), "nothing else is for an engine"
         found = await self.image(source)
-        if trouble := why_not_started(found):
+        vertex = order.variant.vertex
+        if trouble := (why_not_started if vertex is None else why_vertex_not_started)(found):
             raise LaunchError(f"image {source.name} cannot be started: {trouble}", passing=False)
         with _said_of(source):
             engine = self._connected()
@@ -253,7 +261,8 @@ class EngineLauncher:
             state = await engine.state(leftover.id)
             if state.running and state.port is not None:
                 async with time_limit(self._clock, times.ping_timeout * times.pings_missed):
-                    await pinged(Address(HOST, state.port), self._clock)
+                    route = order.variant.surface(order.endpoint).health
+                    await pinged(Address(HOST, state.port), self._clock, route)
                     return state
         return None
 
@@ -357,10 +366,15 @@ def _said_of(source: Image) -> Iterator[None]:
     """Turn what an engine answers into what is said of an image."""
     try:
         yield
+    except EngineNotAsked as error:
+        why = f"image {source.name} is not started yet: {error}"
+        raise LaunchError(why, passing=True, waits=True) from error
     except EngineAway as away:
+        no_engine = isinstance(away, NoEngine)
         raise LaunchError(
             f"image {source.name} cannot be started: {away}; start the engine, {_OTHERWISE}",
             passing=True,
+            failure=StartFailure.NO_ENGINE if no_engine else StartFailure.NOT_LAUNCHED,
         ) from away
     except EngineRefusal as refusal:
         raise _refused(source, refusal) from refusal

@@ -23,8 +23,9 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from partway.gateway.clock import Clock
+from partway.gateway.dialling import NO_DESCRIPTOR
 from partway.gateway.fleet.launchers.engine_image import ImageConfiguration, image_configuration
-from partway.gateway.fleet.launchers.engine_request import GATEWAY_LABEL, PORT
+from partway.gateway.fleet.launchers.engine_request import GATEWAY_LABEL
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.limits import (
     ENGINE_LOG_ENTRY,
@@ -63,6 +64,14 @@ class EngineAway(Exception):
     """The engine does not answer, or not in time; the message says how, and where it was asked."""
 
 
+class NoEngine(EngineAway):
+    """There is no engine at all, neither where it was said to be nor at the usual places."""
+
+
+class EngineNotAsked(EngineAway):
+    """The engine could not be asked: this process has no file descriptor left."""
+
+
 class EngineRefusal(Exception):
     """The engine answered that it will not, or cannot; the message has its words.
 
@@ -84,7 +93,7 @@ class EngineState:
         status: its exit status, which counts once it does not run.
         out_of_memory: whether it has been killed for that.
         trouble: what else the engine says of its end.
-        port: of this machine, by which port 8080 is reached; None where there is no such port.
+        port: of this machine, by which the container's is reached; None where there is none.
         container: its id.
         pid: of its first process on the engine's machine; 0 where it does not run.
     """
@@ -121,7 +130,7 @@ def find_engine(environment: Mapping[str, str] = os.environ) -> str:
     By ``DOCKER_HOST`` or, without it, the first of the sockets that Docker and Podman have usually.
 
     Raises:
-        EngineAway: there is none.
+        NoEngine: there is none.
         LaunchError: it is on another machine, or spoken to in another way.
     """
     if where := environment.get("DOCKER_HOST"):
@@ -131,7 +140,7 @@ def find_engine(environment: Mapping[str, str] = os.environ) -> str:
         if path.is_socket():
             return f"unix://{path}"
     places = ", ".join(map(str, usual))
-    raise EngineAway(
+    raise NoEngine(
         f"there is no container engine: DOCKER_HOST is not set, and there is no socket at {places}"
     )
 
@@ -281,7 +290,9 @@ class EngineClient:
         found = await self._asked(self._container(name).show, nullcontext())
         with self._understood():
             state = found["State"]
-            bindings = (found["NetworkSettings"]["Ports"] or {}).get(PORT) or []
+            # It publishes one port alone; those that its image exposes beside it have no binding.
+            ports = (found["NetworkSettings"]["Ports"] or {}).values()
+            bindings: list[dict[str, str]] = next(filter(None, ports), [])
             return EngineState(
                 running=bool(state["Running"]),
                 status=int(state["ExitCode"]),
@@ -394,6 +405,12 @@ class EngineClient:
 
     def _away(self, error: BaseException | None) -> EngineAway:
         number = error.errno if isinstance(error, OSError) else None
+        if number in NO_DESCRIPTOR:
+            return EngineNotAsked(
+                f"the gateway has no file descriptor left to ask the engine at {self.where} with "
+                f"({os.strerror(number)}); it may have more by a higher limit: ulimit -n, or "
+                "LimitNOFILE= of systemd"
+            )
         why = os.strerror(number) if number else type(error).__name__
         if number in (errno.EACCES, errno.EPERM):
             why += ": the gateway's user must be of the socket's group, or root"

@@ -36,6 +36,7 @@ class ImageConfiguration:
 
     Attributes:
         entrypoint: the words of its ENTRYPOINT; empty if there is no ENTRYPOINT.
+        command: the words of its CMD; empty if there is no CMD.
         user: the user as whom it runs; empty for root.
         labels: names and values of its labels.
         ports: the ports it names, as ``8080/tcp``.
@@ -51,6 +52,7 @@ class ImageConfiguration:
     stop_signal: str = ""
     directory: str = ""
     id: str = ""
+    command: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -81,6 +83,7 @@ def image_configuration(members: Mapping[str, Any]) -> ImageConfiguration:
         ports=frozenset(member("ExposedPorts", dict)),
         stop_signal=member("StopSignal", str),
         directory=member("WorkingDir", str),
+        command=tuple(map(str, member("Cmd", list))),
     )
 
 
@@ -114,6 +117,13 @@ def why_not_started(image: ImageConfiguration) -> str:
     if trouble := label_trouble(image):
         return f"{trouble}; {LABEL_REMEDY}"
     return ""
+
+
+def why_vertex_not_started(image: ImageConfiguration) -> str:
+    """Why nothing of the image begins as Vertex AI starts it; empty if something does."""
+    if image.entrypoint or image.command:
+        return ""
+    return f"there is neither ENTRYPOINT nor CMD, by which Vertex AI starts it; {ENTRYPOINT_REMEDY}"
 
 
 def shown(value: object) -> str:

@@ -13,9 +13,7 @@ from partway.gateway.fleet.launchers.engine_image import ARTIFACTS
 from partway.gateway.fleet.launchers.launcher import Order
 from partway.gateway.fleet.launchers.process import HOST
 from partway.gateway.fleet.limits import ENGINE_LOG_BYTES, ENGINE_LOG_FILES, ENGINE_PROCESSES
-
-#: Where a container listens, as the API names ports (clause 1.1-2).
-PORT: Final = "8080/tcp"
+from partway.gateway.fleet.surfaces import PORT
 
 #: Labels by which a gateway finds its own containers again.
 GATEWAY_LABEL: Final = "partway.gateway"
@@ -94,25 +92,30 @@ def _request(order: Order, gpus: Sequence[str]) -> dict[str, Any]:
     """What is asked for, but for the labels."""
     variant = order.variant
     assert isinstance(variant.source, Image), "nothing else is for an engine"
-    request: dict[str, Any] = {
-        "Image": variant.source.name,
-        "Cmd": ["serve"],  # clause 1.1-1
-        "Env": [f"{name}={value}" for name, value in variant.environment],
-        "ExposedPorts": {PORT: {}},
+    environment, port = dict(variant.environment), PORT
+    request: dict[str, Any] = {"Image": variant.source.name}
+    if (vertex := variant.vertex) is None:
+        request["Cmd"] = ["serve"]  # clause 1.1-1
+    else:  # it begins by its own ENTRYPOINT and CMD
+        storage, port = ("" if order.model_dir is None else ARTIFACTS), vertex.port
+        environment |= vertex.environment(order.endpoint, variant.name, port, storage)
+    request |= {
+        "Env": [f"{name}={value}" for name, value in environment.items()],
+        "ExposedPorts": {f"{port}/tcp": {}},
         "Tty": False,
-        "HostConfig": _host(order, variant, gpus),
+        "HostConfig": _host(order, variant, f"{port}/tcp", gpus),
     }
     if variant.container_hostname is not None:  # clause 1.1-7
         request["Hostname"] = variant.container_hostname
     return request
 
 
-def _host(order: Order, variant: Variant, gpus: Sequence[str]) -> dict[str, Any]:
+def _host(order: Order, variant: Variant, port: str, gpus: Sequence[str]) -> dict[str, Any]:
     """What the machine gives to the container."""
     host: dict[str, Any] = {
         "Init": False,  # clause 1.1-1: whatever the engine is told to do for all containers
         "RestartPolicy": {"Name": "no"},  # another instance is the fleet's affair
-        "PortBindings": {PORT: [{"HostIp": HOST, "HostPort": ""}]},  # a port of the engine's choice
+        "PortBindings": {port: [{"HostIp": HOST, "HostPort": ""}]},  # a port of the engine's choice
         "LogConfig": {
             "Type": "json-file",  # Podman knows this name too
             "Config": {"max-size": str(ENGINE_LOG_BYTES), "max-file": str(ENGINE_LOG_FILES)},

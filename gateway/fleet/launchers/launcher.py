@@ -9,6 +9,7 @@ from typing import Protocol
 
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Variant
+from partway.gateway.fleet.states import StartFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,21 @@ class LaunchError(Exception):
             program appears where there is none.
         waits: whether it waits for what others of this gateway have, and give back: GPUs of its
             instances, file descriptors of its streams.
+        failure: how the start was in vain.
     """
 
-    def __init__(self, why: str, *, passing: bool, waits: bool = False) -> None:
+    def __init__(
+        self,
+        why: str,
+        *,
+        passing: bool,
+        waits: bool = False,
+        failure: StartFailure = StartFailure.NOT_LAUNCHED,
+    ) -> None:
         super().__init__(why)
         self.passing = passing
         self.waits = waits
+        self.failure = failure
 
 
 class RunningContainer(Protocol):

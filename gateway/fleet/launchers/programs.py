@@ -49,9 +49,10 @@ class ProgramLauncher:
 
     The process has a port of its own (``SAGEMAKER_BIND_TO_PORT``), the variant's environment beside
     the gateway's, the model directory in ``SM_MODEL_DIR``, and as many GPUs of its own as it asks
-    for; what the gateway says goes before what the variant does. It leads a group, which is killed
-    with it, and does not outlive the gateway. Nothing enforces the variant's ``cpus`` and
-    ``memory``, and it has no host name of its own.
+    for. One that is written for Vertex AI is told by ``AIP_…`` too. What the gateway says goes
+    before what the variant does. It leads a group, which is killed with it, and does not outlive
+    the gateway. Nothing enforces the variant's ``cpus`` and ``memory``, and it has no host name of
+    its own.
 
     Args:
         gpus: who has which GPUs; this machine's by default.
@@ -83,6 +84,9 @@ class ProgramLauncher:
             self._ports.add(port)
             environment |= await self._gpus_for(order)
             environment[_MODEL_DIR] = self._model_dir(order)
+            if (vertex := order.variant.vertex) is not None:
+                storage = "" if order.model_dir is None else str(order.model_dir)
+                environment |= vertex.environment(order.endpoint, order.variant.name, port, storage)
             if self._leash is None:
                 self._leash = Leash()
             return await launch(

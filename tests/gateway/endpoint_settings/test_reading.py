@@ -19,6 +19,7 @@ from partway.gateway.fleet.endpoints import (
     Program,
     Variant,
 )
+from partway.gateway.fleet.surfaces import VertexContainer
 from partway.gateway.settings import load
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.trust import Trust
@@ -197,6 +198,23 @@ def test_times_come_from_the_nearest(endpoint):
     assert times == InstanceTimes(stop_timeout=4.0, startup_timeout=6.0, ping_timeout=3.0)
 
 
+def test_containers_of_vertex_ai(variant, endpoint):
+    lines = 'platform = "vertex"\npredict_route = "/p"\nhealth_route = "/h"\n'
+    found = variant(f'image = "a"\nport = 8501\n{lines}', "[instance]\nhealth_pings_missed = 7")
+    assert found.vertex == VertexContainer("/h", "/p", 8501)
+    assert (found.times.ping_timeout, found.times.pings_missed) == (10.0, 4)
+    assert variant(f'url = "http://h:1"\n{lines}').vertex == VertexContainer("/h", "/p")
+    assert variant('command = "a"\nplatform = "vertex"').vertex == VertexContainer()
+    assert variant(f'command = "a"\nhealth_pings_missed = 2\n{lines}').times.pings_missed == 2
+    assert variant('command = "a"\nplatform = "sagemaker"').vertex is None
+    (several,) = endpoint(
+        '[[endpoints.a.containers]]\ncommand = "a"\n[[endpoints.a.containers]]\n'
+        f'command = "b"\n{lines}'
+    ).variants
+    assert [each.vertex for each in several.containers] == [None, VertexContainer("/h", "/p")]
+    assert (several.times.ping_timeout, several.times.pings_missed) == (2.0, 3)
+
+
 # --- Variants ------------------------------------------------------------------------------------
 
 
@@ -347,6 +365,29 @@ ENGINE = "it must be beside image, since only a container engine knows what to d
             for key, value in (
                 ("cpus", "1"), ("memory", "1"), ("container_hostname", '"x"'), ("pull", '"never"'),
             )
+        ),
+        *(
+            (
+                A + f'image = "x"\n{key} = {value}',
+                (f'endpoints.a.{key}: it is given without platform = "vertex"; it must be beside '
+                "that, since SageMaker's containers have it fixed"),
+            )
+            for key, value in (("health_route", '"/x"'), ("predict_route", '"/x"'), ("port", "80"))
+        ),
+        (
+            A + 'command = "x"\nplatform = "vertex"\nport = 80',
+            ("endpoints.a.port: it is given beside command; it must be beside image, since any "
+            "other container is told its port, or has it in its URL"),
+        ),
+        (
+            A + 'command = "x"\nplatform = "vertex"\nenvironment = { AIP_MODE = "x" }',
+            ("endpoints.a.environment.AIP_MODE: it must be left to the gateway, which tells a "
+            "container of Vertex AI's by it"),
+        ),
+        (
+            A + 'platform = "vertex"\n' + CONTAINER + 'image = "x"\n' + CONTAINER + 'image = "y"',
+            ("endpoints.a.platform: it is given beside containers; it must be beside url, urls, "
+            "command or image, since each of several containers says it by itself"),
         ),
         (
             A + 'image = "x"\ncwd = "y"',

@@ -74,6 +74,7 @@ def test_what_it_holds_is_its_users_alone(tmp_path):
             "logs": 0o700,
             "models": 0o700,
             "requests": 0o700,
+            "transforms": 0o700,
         }
         assert mode(path) == 0o700
 

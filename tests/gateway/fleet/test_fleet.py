@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -231,3 +232,22 @@ async def test_whether_what_serves_is_what_was_asked_for_last(of):
     assert (str(status.state), status.is_latest) == ("InService", False)
     await of.apply(endpoint())
     assert of.status().is_latest
+
+
+async def test_which_change_was_given_up_and_what_serves(of):
+    def configured(config, **environment):
+        about = tuple(environment.items())
+        return dataclasses.replace(endpoint(environment=about), config=config)
+
+    await of.apply(configured("one"))
+    assert of.status().note == ""
+    of.launcher.lasting("no such program")
+    await of.apply(configured("two", A="2"))
+    assert of.status().reason == "no such program"
+    assert of.status().note == "the update to two was given up, and one serves on"
+    await of.apply(configured("three", A="3"))
+    assert of.status().note == ""
+    of.launcher.lasting("no such program")
+    with pytest.raises(ServiceUnavailable):
+        await of.fleet.restart("echo")
+    assert of.status().note == "the last change was given up, and what was before serves on"

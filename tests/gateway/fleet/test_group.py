@@ -8,10 +8,12 @@ from partway.gateway.fleet.endpoints import InstanceTimes
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.limits import (
     ENDS_IN_VAIN,
+    ENGINES_IN_VAIN,
     PROVEN_AFTER,
     STARTS_IN_VAIN,
     TIMEOUTS_IN_VAIN,
 )
+from partway.gateway.fleet.states import StartFailure
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.fakes import endpoint, turns
 
@@ -69,6 +71,23 @@ async def test_what_ends_and_was_never_ready_is_given_up_within_a_minute(of):
     assert (of.status().state, 1 + more) == ("Failed", ENDS_IN_VAIN)
     assert 30 < seconds < 60
     assert of.status().reason.startswith("the container ended with status 3")
+
+
+async def test_what_there_is_no_engine_for_is_given_up_soon_where_somebody_waits(of):
+    none = LaunchError("there is no engine", passing=True, failure=StartFailure.NO_ENGINE)
+    of.launcher.errors.extend([none] * STARTS_IN_VAIN)
+    await of.apply(endpoint())
+    await of.advance(5)
+    assert (of.status().state, of.status().reason) == ("Failed", "there is no engine")
+    assert len(of.launcher.errors) == STARTS_IN_VAIN - ENGINES_IN_VAIN
+
+
+async def test_what_the_gateways_start_brings_back_waits_for_its_engine(of):
+    none = LaunchError("there is no engine", passing=True, failure=StartFailure.NO_ENGINE)
+    of.launcher.errors.extend([none] * (STARTS_IN_VAIN - 1))
+    of.fleet.start([endpoint()])
+    await of.advance(320)
+    assert of.status().state == "InService"
 
 
 async def test_what_has_served_is_tried_for_longer(of):

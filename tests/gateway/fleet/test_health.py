@@ -48,6 +48,18 @@ def test_what_was_launched_is_lost_when_one_of_it_misses_too_many():
     assert (rules.missed, rules.trouble) == (2, "model: refused")
 
 
+def test_what_is_written_for_vertex_ai_takes_nothing_while_it_is_unhealthy_and_is_never_lost():
+    rules = InstanceRules(4, (), launched=True, kept=["", "beside"])
+    for _ in range(3):
+        assert not rules.pinged({"": "/health was answered with status 503", "beside": None})
+    assert rules.health is InstanceHealth.HEALTHY
+    assert rules.pinged({"": "/health was answered with status 503", "beside": None})
+    assert (rules.health, rules.is_lost) == (InstanceHealth.UNHEALTHY, False)
+    assert rules.trouble == "/health was answered with status 503"
+    assert rules.pinged({"": None, "beside": None})
+    assert rules.health is InstanceHealth.HEALTHY
+
+
 def test_what_somebody_else_runs_is_never_lost():
     rules = InstanceRules(1, ["its"], launched=True)
     assert not rules.pinged({"own": None, "its": "refused"})

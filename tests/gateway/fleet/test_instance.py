@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from partway.gateway.dialling import Address, OutOfDescriptors
-from partway.gateway.fleet.endpoints import Attached, Containers, OneContainer, Variant
+from partway.gateway.fleet.endpoints import (
+    Attached,
+    Containers,
+    InstanceTimes,
+    OneContainer,
+    Variant,
+)
+from partway.gateway.fleet.surfaces import VertexContainer
 from partway.protocol.errors import ServiceUnavailable
 from tests.gateway.fleet.fakes import PROGRAM, endpoint, turns
 
@@ -101,6 +108,24 @@ async def test_what_somebody_else_runs_beside_ours_restarts_nothing(of):
     its.trouble = None
     await of.advance(11)
     of.router.lease("echo")
+
+
+async def test_what_is_written_for_vertex_ai_is_not_started_anew_for_its_health(of):
+    await of.apply(endpoint(vertex=VertexContainer(), times=InstanceTimes().of_vertex))
+    (only,) = of.launcher.containers
+    only.trouble = "/health was answered with status 503"
+    await of.advance(29, step=2)
+    of.router.lease("echo")
+    await of.advance(600, step=2)
+    assert (of.states(), of.launcher.containers) == (["InService"], [only])
+    with pytest.raises(ServiceUnavailable, match="do not answer their pings"):
+        of.router.lease("echo")
+    only.trouble = None
+    await of.advance(11)
+    of.router.lease("echo")
+    only.end("ended with status 3")  # that is another thing
+    await of.advance(1)
+    assert of.status().variants[0].restarts == 1
 
 
 async def test_ready_is_what_was_launched(of):

@@ -10,8 +10,12 @@ from partway.gateway.arns import Arns
 from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.log_names import (
+    GROUPS,
+    JOBS_GROUP,
+    OF_JOBS,
     AskedNow,
     container_of,
+    group_of,
     log_arn,
     naming_its_log,
     stream_name,
@@ -80,3 +84,13 @@ def test_another_error_says_nothing_of_it():
     with pytest.raises(ServiceUnavailable) as raised, naming_its_log(ARNS, lease(has_log=True)):
         raise ServiceUnavailable("draining")
     assert "LogStreamArn" not in raised.value.members
+
+
+def test_of_a_job_the_jobs_name_is_in_the_place_of_the_variants():
+    owner = f"{OF_JOBS}my-job"
+    assert (group_of(owner), group_of("echo")) == (JOBS_GROUP, f"{GROUPS}echo")
+    name = stream_name(owner, "my-job-transform-1a2b3c4d")
+    assert name == "my-job/my-job-transform-1a2b3c4d"
+    assert container_of(name) == "my-job-transform-1a2b3c4d"
+    several = stream_name(owner, "my-job-transform-1a2b3c4d_pre")
+    assert several == "my-job/my-job-transform-1a2b3c4d/pre"

@@ -92,6 +92,21 @@ async def test_what_an_answer_means(host, answer, expected):
         assert await asked(host, server.port) == expected
 
 
+async def test_another_path_is_asked_for_in_its_place():
+    heard = []
+
+    async def hear(reader, writer):
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(OK.replace(b"200", b"503"))
+        writer.close()
+
+    async with await asyncio.start_server(hear, HOST, 0) as server:
+        address = Address(HOST, server.sockets[0].getsockname()[1])
+        asking = ping(address, FakeClock(), connect_timeout=PATIENCE, route="/v1/health")
+        assert await soon(asking) == "/v1/health was answered with status 503"
+    assert heard[0].startswith(b"GET /v1/health HTTP/1.1\r\n")
+
+
 async def test_nobody_there():
     assert await asked(HOST, free_port()) == "Connection refused"
     for host in ("no-such-host.invalid", "a" * 64 + ".invalid"):

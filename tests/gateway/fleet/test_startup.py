@@ -169,7 +169,7 @@ async def test_the_longer_it_takes_the_less_often_it_is_asked(no_leaks):
 async def test_what_cannot_be_asked_is_asked_again(anyio_backend, monkeypatch):
     answers = iter([OutOfDescriptors("Too many open files"), None])
 
-    async def ping(*_):
+    async def ping(*_, **__):
         if (answer := next(answers)) is not None:
             raise answer
 

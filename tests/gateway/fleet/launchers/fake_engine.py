@@ -222,7 +222,11 @@ class FakeEngine:
         is_published = (
             found.running and self.port and request.match_info["name"] not in self.unpublished
         )
-        ports = {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(self.port)}]}
+        bound = [{"HostIp": "127.0.0.1", "HostPort": str(self.port)}]
+        ports = {
+            "9/tcp": None,
+            **dict.fromkeys(found.request.get("ExposedPorts", ["8080/tcp"]), bound),
+        }
         state = {
             "Running": found.running,
             "ExitCode": found.status,

@@ -6,6 +6,7 @@ What a real engine does is in ``engine_check.py``.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import socket
 import sys
 import time
@@ -20,7 +21,7 @@ from partway.gateway.fleet.container_ids import container_id
 from partway.gateway.fleet.endpoints import Image, InstanceTimes
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers.engine import EngineLauncher
-from partway.gateway.fleet.launchers.engine_client import EngineAway, EngineClient
+from partway.gateway.fleet.launchers.engine_client import EngineClient, NoEngine
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from partway.gateway.fleet.launchers.engine_request import (
     container_name,
@@ -34,6 +35,9 @@ from partway.gateway.fleet.limits import (
     ENGINE_TIMEOUT,
     KILL_TIMEOUT,
 )
+from partway.gateway.fleet.states import StartFailure
+from partway.gateway.fleet.surfaces import VertexContainer
+from tests.descriptors import no_descriptor_left
 from tests.gateway.fleet.launchers.contract import order_for
 from tests.gateway.fleet.launchers.fake_engine import (
     GOOD,
@@ -83,6 +87,20 @@ async def test_a_launch(launcher, fake):
     assert made.request["Labels"]["partway.gateway"] == "mine"
     await end(fake, container)
     await eventually(lambda: fake.containers == {})
+
+
+async def test_an_image_that_is_written_for_vertex_ai(launcher, fake):
+    """It has no label, and any port: it is started as it is there."""
+    fake.images["model:1"] = {"Cmd": ["python", "app.py"]}
+    asked = order(vertex=VertexContainer(port=8501))
+    container = await soon(launcher.launch(asked))
+    assert container.address == Address("127.0.0.1", PORT)
+    (made,) = fake.containers.values()
+    assert "AIP_HTTP_PORT=8501" in made.request["Env"]
+    await end(fake, container)
+    fake.images["model:1"] = {"Labels": {}}
+    error = await refused(launcher, order(vertex=VertexContainer()))
+    assert "neither ENTRYPOINT nor CMD" in str(error)
 
 
 async def test_one_that_has_ended_before_its_port_was_read(launcher, fake):
@@ -227,13 +245,30 @@ async def test_an_engine_that_is_away(launcher, fake):
     await end(fake, await soon(launcher.launch(order())))
 
 
+async def test_no_file_descriptor_to_ask_an_engine_with(launcher, fake):
+    """It may be well: no start of the instance has failed, and nobody is to start the engine."""
+
+    importlib.import_module("aiodocker")  # by the first image: that takes descriptors, too
+    with no_descriptor_left():
+        error = await refused(launcher, order())
+    assert error.passing
+    assert error.waits
+    said = (
+        f"has no file descriptor left to ask the engine at {fake.where} with (Too many open files"
+    )
+    assert said in str(error)
+    assert "start the engine" not in str(error)
+
+
 async def test_no_engine_at_all(anyio_backend, no_leaks):
     def find() -> str:
-        raise EngineAway("there is no container engine: DOCKER_HOST is not set")
+        raise NoEngine("there is no container engine: DOCKER_HOST is not set")
 
     launcher = EngineLauncher("mine", find=find)
     error = await refused(launcher, order())
     assert error.passing
+    assert error.failure is StartFailure.NO_ENGINE
+    assert "name one that ships (echo, kmeans, linear, pca, speech, text)" in str(error)
     for words in ("model:1", "DOCKER_HOST is not set", "start the engine", "[images]"):
         assert words in str(error)
     await launcher.aclose()

@@ -9,6 +9,7 @@ from partway.gateway.fleet.launchers.engine_image import (
     ImageConfiguration,
     image_configuration,
     why_not_started,
+    why_vertex_not_started,
 )
 
 GOOD = {"Entrypoint": ["python", "/app.py"], "Labels": {LABEL: "true"}}
@@ -51,6 +52,13 @@ def test_an_entry_point_that_would_not_get_serve(entrypoint, what):
 def test_a_label_that_is_not_there(labels, what):
     said = why_not_started(image_configuration({**GOOD, "Labels": labels}))
     assert said == f"{what}; add to the Dockerfile: LABEL {LABEL}=true"
+
+
+def test_vertex_ai_starts_an_image_by_its_own_words():
+    for each in ({"Entrypoint": ["/bin/sh", "-c", "python app.py"]}, {"Cmd": ["python", "app.py"]}):
+        assert why_vertex_not_started(image_configuration(each)) == ""
+    said = why_vertex_not_started(image_configuration(GOOD | {"Entrypoint": None}))
+    assert said.startswith("there is neither ENTRYPOINT nor CMD, by which Vertex AI starts it; wri")
 
 
 def test_what_is_not_there_is_empty():

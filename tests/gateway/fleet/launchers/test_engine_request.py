@@ -14,6 +14,7 @@ from partway.gateway.fleet.launchers.engine_request import (
     made_of,
 )
 from partway.gateway.fleet.launchers.launcher import Order
+from partway.gateway.fleet.surfaces import VertexContainer
 
 
 def order(variant: Variant, model_dir: Path | None = None) -> Order:
@@ -75,6 +76,20 @@ def test_all_that_there_may_be():
     assert host["DeviceRequests"] == [  # as Docker's own command asks for --gpus 2
         {"Driver": "", "Count": 2, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}
     ]
+
+
+def test_one_that_is_written_for_vertex_ai():
+    """It begins by its own CMD, and is told where it is and what it serves."""
+    vertex = VertexContainer("/health", "/predict", 8501)
+    variant = Variant(source=Image("echo:1"), environment=(("A", "b"),), vertex=vertex)
+    request = container_request(order(variant, Path("/data/model")), "mine")
+    assert "Cmd" not in request
+    told = vertex.environment("echo", "AllTraffic", 8501, "/opt/ml/model")
+    assert request["Env"] == ["A=b", *(f"{name}={value}" for name, value in told.items())]
+    assert request["ExposedPorts"] == {"8501/tcp": {}}
+    published = {"8501/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]}
+    assert request["HostConfig"]["PortBindings"] == published
+    assert "AIP_STORAGE_URI=" in container_request(order(variant), "mine")["Env"]
 
 
 def test_gpus_of_its_own():

@@ -1,0 +1,102 @@
+"""What of a container is its platform's: where it answers, and what it is told.
+
+Containers are written for SageMaker (clause 1.1-2), or for Vertex AI, whose requirements of custom
+containers, version 1.0.0, are kept to here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from partway.gateway.requests.prediction import INVOCATIONS
+
+#: For which platform a container is written.
+Platform: TypeAlias = Literal["sagemaker", "vertex"]
+
+#: Where a container says whether it is well (clause 1.1-2).
+PING: Final = "/ping"
+
+#: Where a container listens that nobody has told another port (clause 1.1-2, and Vertex AI's too).
+PORT: Final = 8080
+
+#: What Vertex AI tells its containers; the gateway sets them, and nobody else.
+HTTP_PORT: Final = "AIP_HTTP_PORT"
+HEALTH_ROUTE: Final = "AIP_HEALTH_ROUTE"
+PREDICT_ROUTE: Final = "AIP_PREDICT_ROUTE"
+OF_VERTEX: Final = frozenset(
+    {
+        HTTP_PORT,
+        HEALTH_ROUTE,
+        PREDICT_ROUTE,
+        "AIP_STORAGE_URI",
+        "AIP_MODE",
+        "AIP_MODE_VERSION",
+        "AIP_FRAMEWORK",
+        "AIP_ENDPOINT_ID",
+        "AIP_MODEL_NAME",
+        "AIP_DEPLOYED_MODEL_ID",
+        "AIP_VERSION_NAME",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """The paths at which a container answers.
+
+    Attributes:
+        health: where it says whether it is well, by a status of 200.
+        requests: where it takes requests.
+    """
+
+    health: str = PING
+    requests: str = INVOCATIONS
+
+
+#: Of a container that is written for SageMaker.
+SAGEMAKER: Final = Surface()
+
+
+@dataclass(frozen=True, slots=True)
+class VertexContainer:
+    """A container that is written for Vertex AI.
+
+    Attributes:
+        health_route: where it says whether it is well; empty for the platform's default.
+        predict_route: where it takes requests; empty for the platform's default.
+        port: where it listens, if it is an image; a program is given one of its own.
+    """
+
+    health_route: str = ""
+    predict_route: str = ""
+    port: int = PORT
+
+    def surface(self, endpoint: str, variant: str) -> Surface:
+        """Its paths, as a part of a variant of an endpoint."""
+        default = f"/v1/endpoints/{endpoint}/deployedModels/{variant}"
+        return Surface(self.health_route or default, self.predict_route or f"{default}:predict")
+
+    def environment(self, endpoint: str, variant: str, port: int, storage: str) -> dict[str, str]:
+        """What it is told.
+
+        Args:
+            endpoint: the name of its endpoint.
+            variant: the name of its variant.
+            port: where it is to listen.
+            storage: the folder with the model's artifacts, as it sees it; empty for none.
+        """
+        surface = self.surface(endpoint, variant)
+        return {
+            HTTP_PORT: str(port),
+            HEALTH_ROUTE: surface.health,
+            PREDICT_ROUTE: surface.requests,
+            "AIP_STORAGE_URI": storage,
+            "AIP_MODE": "PREDICTION",
+            "AIP_MODE_VERSION": "1.0.0",
+            "AIP_FRAMEWORK": "CUSTOM_CONTAINER",
+            "AIP_ENDPOINT_ID": endpoint,
+            "AIP_MODEL_NAME": endpoint,
+            "AIP_DEPLOYED_MODEL_ID": variant,
+            "AIP_VERSION_NAME": variant,
+        }
