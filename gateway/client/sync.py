@@ -15,10 +15,11 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import Any, Final, Generic, ParamSpec, Self, TypeVar
 
 from partway.gateway.client import connect
 from partway.gateway.client.errors import StreamEnded
@@ -32,6 +33,36 @@ _T = TypeVar("_T")
 
 #: Seconds for a resolver that has nothing to do to say so.
 _RESOLVER_PATIENCE: Final = 1.0
+
+
+class _Call(Generic[_T]):
+    """One call of a coroutine function on the loop's thread, for another thread that waits."""
+
+    def __init__(self, function: Callable[[], Coroutine[Any, Any, _T]]) -> None:
+        self._function = function
+        self._task: asyncio.Task[_T] | None = None
+        self._cancelled = False
+        self.outcome: Future[_T] = Future()
+
+    def begin(self) -> None:
+        if self._cancelled:
+            self.outcome.cancel()
+            return
+        self._task = asyncio.get_running_loop().create_task(self._function())
+        self._task.add_done_callback(self._over)
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _over(self, task: asyncio.Task[_T]) -> None:
+        if task.cancelled():
+            self.outcome.cancel()
+        elif (error := task.exception()) is not None:
+            self.outcome.set_exception(error)
+        else:
+            self.outcome.set_result(task.result())
 
 
 class LoopThread:
@@ -61,27 +92,39 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
-    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine on the loop, and wait for it; called from any thread but the loop's.
+    def run(
+        self,
+        function: Callable[_P, Coroutine[Any, Any, _T]],
+        *arguments: _P.args,
+        **named: _P.kwargs,
+    ) -> _T:
+        """Run a coroutine function on the loop, and wait; called from any thread but the loop's.
 
-        An interrupt of the caller, such as Ctrl-C, cancels the coroutine.
+        An interrupt of the caller, such as Ctrl-C, cancels what the function does. The loop's
+        thread calls it, for an interrupt between a coroutine's making here and its start there
+        would leave one that nobody awaits.
 
         Raises:
             StreamEnded: the block has been left, before the call or during it.
-            BaseException: what the coroutine raises.
+            BaseException: what the function raises.
         """
-        with self._leaving:
-            if self._left:
-                coroutine.close()
-                raise _left()
-            outcome = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        call = _Call(partial(function, *arguments, **named))
         try:
-            return outcome.result()
+            self._begin(call)
+            return call.outcome.result()
         except CancelledError:
             raise _left() from None
         except BaseException:
-            outcome.cancel()  # if it is not the coroutine that has raised
+            if not call.outcome.done():  # it is the caller that was interrupted
+                with suppress(RuntimeError):  # another thread has ended the loop since
+                    self._loop.call_soon_threadsafe(call.cancel)
             raise
+
+    def _begin(self, call: _Call[_T]) -> None:
+        with self._leaving:
+            if self._left:
+                raise _left()
+            self._loop.call_soon_threadsafe(call.begin)
 
     def soon(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call something on the loop, without waiting for it."""
@@ -227,7 +270,7 @@ class SyncStream:
                     raise
                 raise TimeoutError(f"not done within {timeout:g} s (timeout)") from None
 
-        return self._thread.run(bounded())
+        return self._thread.run(bounded)
 
 
 async def _following(messages: MessageIterator) -> str | bytes | None:
@@ -263,14 +306,14 @@ def connect_sync(*arguments: Any, **named: Any) -> Iterator[SyncStream]:
     """
     with LoopThread() as thread:
         opened = connect(*arguments, **named)
-        stream = thread.run(_entered(opened))
+        stream = thread.run(_entered, opened)
         try:
             try:
                 yield SyncStream(stream, thread)
             except BaseException as error:
-                thread.run(_exited(opened, error))
+                thread.run(_exited, opened, error)
                 raise
-            thread.run(_exited(opened, None))
+            thread.run(_exited, opened, None)
         finally:
             # A goodbye that was interrupted has left the connection; another has left none.
             thread.soon(stream.broken, "the stream's block has been left")

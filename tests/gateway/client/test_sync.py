@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
+import itertools
 import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -25,6 +28,7 @@ from partway.gateway.client import (
     StreamEnded,
     StreamRefused,
     connect,
+    sync,
 )
 from partway.gateway.client.sync import LoopThread, SyncStream, connect_sync
 from partway.gateway.workbench.testing.running import RunningGateway
@@ -290,15 +294,57 @@ def test_whatever_still_runs_is_cancelled_and_nothing_runs_after():
 
     with ThreadPoolExecutor(1) as threads:
         with LoopThread() as thread:
-            waiting = threads.submit(thread.run, never())
+            waiting = threads.submit(thread.run, never)
             begun.wait()
         with pytest.raises(StreamEnded):
             waiting.result()
         with pytest.raises(StreamEnded):
-            thread.run(never())
+            thread.run(never)
 
 
 # --- Interrupts -----------------------------------------------------------------------------------
+
+
+def interrupted_at(count: int, call: Callable[[], object]) -> bool:
+    """Make a call with a Ctrl-C as one of the client's own functions begins; False: it has fewer.
+
+    There, and where a loop turns, is where CPython looks for a signal.
+    """
+    calls = itertools.count()
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename == sync.__file__ and next(calls) == count:
+            raise KeyboardInterrupt
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_an_interrupt_where_a_call_begins_leaves_nothing_that_nobody_awaits():
+    class Stream:
+        request_id = input_end = ""
+
+        async def receive(self) -> str:
+            return "part"
+
+    with LoopThread() as thread, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        stream = SyncStream(Stream(), thread)
+        tried = 0
+        while interrupted_at(tried, stream.receive):
+            assert stream.receive(timeout=PATIENCE) == "part"
+            tried += 1
+        gc.collect()
+    assert tried >= 3
+    assert [str(each.message) for each in warned] == []
+
 
 PROGRAM = """\
 import gc, signal, sys, threading
