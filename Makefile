@@ -14,9 +14,9 @@ TEXT_CHECKS := $(wildcard tests/container/models/text/*_check.py) \
 # compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle \
-	bench-response-stream bench-changes bench-container bench-formats bench-speech bench-text browser interop interop-boto3 interop-google interop-sagemaker interop-js interop-pipecat \
-	answers sdk-python boto3-python google-python sagemaker-python pipecat-python \
+.PHONY: demo test explore test-text mutants mutants-whole mutated good-servers tutorial lint format formats bench bench-codecs bench-http2 bench-invoke bench-idle bench-predict \
+	bench-response-stream bench-changes bench-container bench-formats bench-transform bench-speech bench-text browser interop interop-boto3 interop-google interop-grpc interop-kserve interop-kubectl interop-sagemaker interop-transform interop-js interop-pipecat \
+	answers sdk-python boto3-python google-python grpc-python kserve-python sagemaker-python pipecat-python \
 	image image-tools engine engine-tools wheel clean
 
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
@@ -72,6 +72,9 @@ bench-http2: $(VENV)/installed-bench  ## its HTTP/2 beside Envoy's and Hypercorn
 bench-invoke: $(VENV)/installed-bench  ## its InvokeEndpoint beside HAProxy and nginx, where there are any
 	$(BIN)/python -m benchmarks.invoke $(BENCH_ARGS)
 
+bench-predict: $(VENV)/installed-bench  ## predictions beside KServe's server and FastAPI; PEERS_PYTHON is an interpreter that has them
+	$(BIN)/python -m benchmarks.predict $(if $(PEERS_PYTHON),--peers $(abspath $(PEERS_PYTHON))) $(BENCH_ARGS)
+
 bench-response-stream: $(VENV)/installed-bench  ## when its response streams begin, beside HAProxy and nginx
 	$(BIN)/python -m benchmarks.response_stream $(BENCH_ARGS)
 
@@ -90,6 +93,9 @@ bench-formats:  ## formats of inference beside SageMaker's SDK and others; FORMA
 		echo "  python3 -m venv formats && formats/bin/pip install . sagemaker==2.257.7 sagemaker-inference pandas pyarrow scikit-learn" >&2; \
 		echo "  make bench-formats FORMATS_PYTHON=formats/bin/python" >&2; exit 1; }
 	$(FORMATS_PYTHON) -m benchmarks.formats $(BENCH_ARGS)
+
+bench-transform: $(VENV)/installed-bench  ## files of records beside aiohttp and SageMaker's SDK; SAGEMAKER_PYTHON has it
+	SAGEMAKER_PYTHON=$(if $(SAGEMAKER_PYTHON),$(abspath $(SAGEMAKER_PYTHON))) $(BIN)/python -m benchmarks.transform $(BENCH_ARGS)
 
 bench-speech: $(VENV)/installed-bench  ## voice activity beside another detector; needs espeak-ng
 	$(BIN)/python -m benchmarks.speech $(BENCH_ARGS)
@@ -130,6 +136,29 @@ google-python:
 		echo "  python3 -m venv google && google/bin/pip install google-cloud-aiplatform==2.7.0" >&2; \
 		echo "  make interop-google GOOGLE_PYTHON=google/bin/python" >&2; exit 1; }
 
+interop-kserve: kserve-python $(VENV)/installed-test  ## Triton's client and KServe's; KSERVE_PYTHON is an interpreter that has both
+	KSERVE_PYTHON=$(abspath $(KSERVE_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/kserve_check.py
+
+kserve-python:
+	@[ -x "$(KSERVE_PYTHON)" ] || { \
+		echo "make interop-kserve needs an interpreter with Triton's client and KServe's, 400 MB:" >&2; \
+		echo "  python3 -m venv kserve && kserve/bin/pip install 'tritonclient[http]==2.73.0' kserve==0.21.0" >&2; \
+		echo "  make interop-kserve KSERVE_PYTHON=kserve/bin/python" >&2; exit 1; }
+
+interop-grpc: grpc-python $(VENV)/installed-test  ## grpcio and Triton's client; GRPC_PYTHON is an interpreter that has them
+	GRPC_PYTHON=$(abspath $(GRPC_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/grpc_check.py
+
+grpc-python:
+	@[ -x "$(GRPC_PYTHON)" ] || { \
+		echo "make interop-grpc needs an interpreter with grpcio and Triton's client:" >&2; \
+		echo "  python3 -m venv grpc && grpc/bin/pip install 'tritonclient[grpc]==2.73.0' grpcio-health-checking==1.85.1" >&2; \
+		echo "  make interop-grpc GRPC_PYTHON=grpc/bin/python" >&2; exit 1; }
+
+interop-kubectl: $(VENV)/installed-test  ## kubectl, which is in PATH, or KUBECTL names it
+	@command -v $${KUBECTL:-kubectl} >/dev/null || { \
+		echo "make interop-kubectl needs kubectl: apt-get install kubernetes-client" >&2; exit 1; }
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/kubectl_check.py
+
 interop-sagemaker: sagemaker-python $(VENV)/installed-test  ## the SageMaker Python SDK, versions 2 and 3
 	SAGEMAKER_PYTHON=$(abspath $(SAGEMAKER_PYTHON)) SAGEMAKER_CORE_PYTHON=$(abspath $(SAGEMAKER_CORE_PYTHON)) \
 		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/sagemaker_sdk_check.py
@@ -140,6 +169,10 @@ sagemaker-python:
 		echo "  python3 -m venv sdk2 && sdk2/bin/pip install 'sagemaker==2.257.7'" >&2; \
 		echo "  python3 -m venv sdk3 && sdk3/bin/pip install 'sagemaker-core==2.27.0'" >&2; \
 		echo "  make interop-sagemaker SAGEMAKER_PYTHON=sdk2/bin/python SAGEMAKER_CORE_PYTHON=sdk3/bin/python" >&2; exit 1; }
+
+interop-transform: boto3-python sagemaker-python $(VENV)/installed-test  ## transform jobs of boto3, the AWS CLI and the SageMaker SDK
+	CLIENTS_PYTHON=$(abspath $(CLIENTS_PYTHON)) SAGEMAKER_PYTHON=$(abspath $(SAGEMAKER_PYTHON)) \
+		$(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/transform_check.py
 
 interop-pipecat: pipecat-python $(VENV)/installed-test  ## pipecat at SageMaker's own host name; PIPECAT_PYTHON is an interpreter that has it
 	PIPECAT_PYTHON=$(abspath $(PIPECAT_PYTHON)) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/interop/pipecat_check.py

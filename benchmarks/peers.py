@@ -172,6 +172,17 @@ def invoke_container() -> Iterator[Peer]:
 
 
 @contextmanager
+def predict_container() -> Iterator[Peer]:
+    """The container of :mod:`benchmarks.predict_models`, on the runtime that ships."""
+    command = find("partway-container", str(Path(sys.executable).parent))
+    if command is None:
+        raise StartError("the partway-container command is not installed: pip install -e .")
+    model = "benchmarks.predict_models:Sums"
+    with _listening([command, "serve", "--model", model, "--port", "0"]) as peer:
+        yield peer
+
+
+@contextmanager
 def token_container() -> Iterator[Peer]:
     """The container that all proxies of response streams stand in front of."""
     with _listening([sys.executable, "-m", "benchmarks.token_container"]) as peer:

@@ -20,7 +20,6 @@ from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from partway.bounded_heads import BoundedServer
 from partway.container.activity import (
     NO_PAGES,
     STOPPING,
@@ -29,6 +28,7 @@ from partway.container.activity import (
     is_from_a_page,
 )
 from partway.container.bodies import SERVER, Answering, BodyError, received, refusal, unread
+from partway.container.bounded_heads import BoundedServer
 from partway.container.errors import ModelError, TooSlow, cause_of, log_failure, reason_of
 from partway.container.health import Health
 from partway.container.limits import (

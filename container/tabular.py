@@ -109,7 +109,7 @@ class TabularModel(Model, ABC):
         Args:
             batch: the records. Their features are float64 whatever format they came in: dense, or
                 :class:`~partway.protocol.media.SparseRows` where :attr:`takes` allows it and a
-                record is sparse.
+                record is sparse. They are the model's own, to write to.
 
         Returns:
             The columns of :attr:`answers` in their order, or the only one: for each record a
@@ -265,13 +265,15 @@ def _own_answer(content_type: str) -> str:
 
 
 def _as_float64(batch: Batch) -> Batch:
-    """The same records, so that a model computes the same whatever format they came in."""
+    """The same records, so that a model computes the same whatever format they came in.
+
+    It may write to them, too: what a decoder has left where it was in the body is copied.
+    """
     features = batch.features
-    if features.dtype == np.float64:
-        return batch
     if isinstance(features, SparseRows):
-        return replace(batch, features=replace(features, values=features.values.astype(np.float64)))
-    return replace(batch, features=features.astype(np.float64))
+        values = np.require(features.values, np.float64, "W")
+        return replace(batch, features=replace(features, values=values))
+    return replace(batch, features=np.require(features, np.float64, "W"))
 
 
 def _check_nothing_configured(batch: Batch) -> None:

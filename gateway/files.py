@@ -87,8 +87,12 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def locked(path: Path) -> int:
+def locked(path: Path, mode: int = 0o600) -> int:
     """Lock other processes out by a file, made if it is missing; a dead process's lock is free.
+
+    Args:
+        path: the file.
+        mode: of one that is made, less what the process's umask takes from it.
 
     Returns:
         The descriptor with which the lock goes.
@@ -97,7 +101,7 @@ def locked(path: Path) -> int:
         BlockingIOError: another process holds the lock, or this one by another descriptor.
         OSError: the file cannot be opened, or its file system has no locks; names the file.
     """
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

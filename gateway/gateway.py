@@ -29,6 +29,8 @@ from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.logs import LogOperations
 from partway.gateway.control.plane import ControlPlane
 from partway.gateway.control.resources import Resources
+from partway.gateway.control.transform_jobs import TransformOperations
+from partway.gateway.control.transform_keeper import TransformKeeper
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.dialler import Dialler, dial_container
 from partway.gateway.fleet.fleet import Fleet
@@ -36,11 +38,24 @@ from partway.gateway.fleet.limits import LEFTOVERS_TIMEOUT
 from partway.gateway.fleet.metrics import FleetMetrics
 from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.fleet.routing import Router
+from partway.gateway.fleet.status import EndpointStatus
+from partway.gateway.kubernetes.controller import EndpointController
+from partway.gateway.kubernetes.leave import ObjectLeave
+from partway.gateway.kubernetes.objects import CustomObjects
+from partway.gateway.kubernetes.operations import ObjectOperations
+from partway.gateway.kubernetes.rules import ObjectRules
+from partway.gateway.kubernetes.service import KubernetesService
 from partway.gateway.limits import SETTLING_TIMEOUT
 from partway.gateway.operations.bidirectional import BidirectionalStream
+from partway.gateway.operations.grpc.inference import InferenceService
+from partway.gateway.operations.grpc.predictions import PredictionService
+from partway.gateway.operations.grpc.services import grpc_routes
 from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.invoke import InvokeEndpoint
 from partway.gateway.operations.invoke_async import InvokeEndpointAsync, taken_away
+from partway.gateway.operations.open_inference import OpenInference
+from partway.gateway.operations.open_inference_resources import OpenInferenceResources
+from partway.gateway.operations.openapi.operations import OpenApi
 from partway.gateway.operations.predict import Predict
 from partway.gateway.operations.prediction_resources import PredictionResources
 from partway.gateway.operations.raw_predict import RawPredict
@@ -63,6 +78,7 @@ from partway.gateway.settings import Settings
 from partway.gateway.store.memory import MemoryStore
 from partway.gateway.store.store import Store, StoreError
 from partway.gateway.streams.registry import Streams
+from partway.gateway.transform.callers_places import CallersPlaces
 
 log = logging.getLogger("partway.gateway")
 
@@ -87,6 +103,7 @@ class Gateway:
         fleet: what runs.
         endpoint_keeper: has it run the endpoints that the API has made.
         deployments: what the gateway's operator has made, all at once.
+        custom_resources: endpoints as kubectl asks for them.
         routes: what is answered; the first that fits a request answers it.
 
     Args:
@@ -151,30 +168,43 @@ class Gateway:
         )
         self._resources = Resources(self.store, LoopClock())
         folder = None if data is None else data.logs
-        logs = LogOperations(folder, self.fleet.describe, arns, LoopClock())
+        logs = LogOperations(folder, self._described, arns, LoopClock())
         kept_out = (*kept_out, *_own_files(settings, data))
         self.endpoint_keeper = EndpointKeeper(
             *(self._resources, self.fleet, settings, LoopClock(), wall_clock), kept_out=kept_out
         )
+        catalogue = Catalogue(self._resources, arns, wall_clock)
         operations = EndpointOperations(
-            self._resources,
-            Catalogue(self._resources, arns, wall_clock),
-            self.endpoint_keeper,
-            router,
-            wall_clock,
+            self._resources, catalogue, self.endpoint_keeper, router, wall_clock
         )
         results = LocalRoots(settings.local_results, kept_out, "local_results")
         planning = self.endpoint_keeper.planning
+        authenticator = _authenticator(settings, arns, wall_clock)
+        rules = AsyncRules(results, settings.topics)
+        self._transforms = TransformKeeper(
+            self._resources,
+            planning,
+            self._provisions.means,
+            CallersPlaces(LoopClock(), lambda: planning.local_roots, results),
+            authenticator.may,
+            None if data is None else data.transforms,
+            settings.max_transform_jobs,
+            settings.inclusive_slices,
+            LoopClock(),
+            wall_clock,
+        )
+        transforms = TransformOperations(
+            self._resources, catalogue, self._transforms, planning, rules, wall_clock
+        )
         self._control = ControlPlane(
             *(self._resources, arns, wall_clock, LoopClock()),
-            further=operations.operations,
+            further={**operations.operations, **transforms.operations},
             further_of_operator=operations.operations_of_operator,
             is_local=planning.allows_path,
             beside=logs.routes,
-            async_rules=AsyncRules(results, settings.topics),
+            async_rules=rules,
         )
         config_of = self.endpoint_keeper.async_config_of
-        authenticator = _authenticator(settings, arns, wall_clock)
         self._asynchronous = None
         if data is not None:
             self._asynchronous = AsyncService(
@@ -204,9 +234,20 @@ class Gateway:
             invocations, lambda: router.table, self.fleet.prediction, arns, most_bytes
         )
         raw_predict = RawPredict(invocations, self.streams, self.fleet.prediction, most_bytes)
+        resources = PredictionResources(router, wall_clock(), self.fleet.prediction)
+        status = Status(self.streams, lambda: self.fleet.is_ready)
+        infer = OpenInference(invocations, self.fleet.prediction, most_bytes)
+        models = OpenInferenceResources(router, lambda: status.is_ready, self.fleet.prediction)
+        calls = grpc_routes(
+            PredictionService(predict, raw_predict, resources, arns, most_bytes),
+            InferenceService(invocations, self.fleet.prediction, models, arns, most_bytes),
+            lambda: status.is_ready,
+        )
         self.deployments = Deployments(self._control, self._resources, self.endpoint_keeper)
+        self.custom_resources = self._custom_resources(arns, router, wall_clock)
+        openapi = OpenApi(lambda: self.routes, asks=authenticator.asks)
         self.routes = (
-            *Status(self.streams, lambda: self.fleet.is_ready).routes,
+            *status.routes,
             *BidirectionalStream(router, self.streams, wall_clock, dialler, arns).routes,
             *InvokeEndpoint(invocations).routes,
             *ResponseStream(invocations, self.streams).routes,
@@ -215,7 +256,12 @@ class Gateway:
             *self._control.routes,
             *predict.routes,
             *raw_predict.routes,
-            *PredictionResources(router, wall_clock()).routes,
+            *resources.routes,
+            *infer.routes,
+            *models.routes,
+            *openapi.routes,
+            *self.custom_resources.routes,
+            *calls,
         )
         trusted = TrustedProxies(settings.trusted_proxies)
         dispatcher = Dispatcher(
@@ -250,6 +296,20 @@ class Gateway:
         )
         self._listener = Listener(self._http1, self._http2, crowd)
 
+    def _custom_resources(
+        self, arns: Arns, router: Router, wall_clock: Callable[[], float]
+    ) -> KubernetesService:
+        clock, keeper = LoopClock(), self.endpoint_keeper
+        objects = CustomObjects(self.store, clock, wall_clock)
+        controller = EndpointController(
+            *(objects, self._control, self._resources, keeper, router, clock, wall_clock),
+            self.settings.endpoint_domain,
+        )
+        rules = ObjectRules(objects, self._control, self._resources, keeper, controller)
+        leave = ObjectLeave(arns, lambda name: keeper.find(name) is not None)
+        operations = ObjectOperations(objects, rules, leave, wall_clock)
+        return KubernetesService(objects, operations, controller, leave, clock, wall_clock)
+
     async def start(self) -> Listening:
         """Listen on the addresses of the settings, and begin to launch what the endpoints need.
 
@@ -261,6 +321,7 @@ class Gateway:
             StoreError: what was written down cannot be read.
         """
         await self._resources.load()
+        await self.custom_resources.load()
         endpoints = self.settings.endpoints
         self.fleet.start(each for each in endpoints if each.is_attached)
         await self.fleet.settled(SETTLING_TIMEOUT)
@@ -280,6 +341,8 @@ class Gateway:
         self._repeated.open()
         self.fleet.start(each for each in endpoints if not each.is_attached)
         self.endpoint_keeper.run_found()
+        self.custom_resources.start()
+        self._transforms.start()
         self._leftovers = asyncio.create_task(
             self._see_to_leftovers(), name="removal of leftover containers"
         )
@@ -321,6 +384,7 @@ class Gateway:
         self.requests.hasten()
         if self._asynchronous is not None:
             self._asynchronous.hasten()
+        self._transforms.hasten()
         self.fleet.hasten()
 
     async def drain(self) -> None:
@@ -341,6 +405,8 @@ class Gateway:
     async def _drain(self) -> None:
         settings = self.settings
         self.fleet.take_no_changes()
+        self._transforms.take_no_jobs()
+        await self.custom_resources.aclose()
         self._http2.announce_end()
         async with asyncio.TaskGroup() as draining:
             draining.create_task(
@@ -357,9 +423,13 @@ class Gateway:
             servers.create_task(self._stop_fleet())
         await self._control.aclose()
 
+    def _described(self) -> Iterable[EndpointStatus]:
+        """All whose instances print, as logs know them."""
+        return *self.fleet.describe(), *self._transforms.describe()
+
     async def _stop_fleet(self) -> None:
         try:
-            await self.fleet.stop()
+            await asyncio.gather(self._transforms.aclose(), self.fleet.stop())
         finally:
             await self.endpoint_keeper.aclose()
             if self._leftovers is not None:

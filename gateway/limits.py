@@ -146,6 +146,10 @@ OPENING_TIMEOUT: Final = 10.0
 #: and a read brings a quarter of a megabyte.
 HTTP1_BYTES_PER_TURN: Final = 4 * KIB
 
+#: Bytes of a body of HTTP/1.1, or behind the head of an upgrade, that nobody has taken; then its
+#: client is read no more (aiohttp: twice 64 KiB).
+HTTP1_HELD_BYTES: Final = 128 * KIB
+
 #: How old the page of metrics may be: it costs milliseconds where thousands of streams are open.
 METRICS_AGE: Final = 1.0
 
@@ -200,7 +204,7 @@ TLS_CONNECTION_BYTES_ASYNCIO: Final = 264 * KIB
 TLS_READ_HELD: Final = 3
 
 #: What an HTTP/2 stream holds that waits for its client alone, and an HTTP/1.1 connection whose
-#: client takes no response: as many requests behind it as aiohttp parses (32), and a read.
+#: client takes no response: the requests that one turn brings, and a read behind them.
 HTTP2_STREAM_BYTES: Final = 5 * KIB
 HTTP1_STUCK_BYTES: Final = 2 * MIB
 

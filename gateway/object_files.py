@@ -124,17 +124,23 @@ class ObjectFiles:
         return ObjectFile(found["path"], found["size"], found["e_tag"] or "")
 
     async def listing(self, prefix: str, most: int) -> list[ObjectFile]:
-        """All files whose keys begin with a prefix that ends in ``/``, by their keys.
+        """All files whose keys begin with a prefix, by their keys.
 
         Raises:
             ObjectFilesError: there are more than ``most``, or they cannot be asked for.
         """
         import obstore
 
-        pages = aiter(obstore.list(await self._store(), prefix=prefix))
+        # The library takes whole folders alone.
+        folder = prefix[: prefix.rfind("/") + 1]
+        pages = aiter(obstore.list(await self._store(), prefix=folder or None))
         found: list[ObjectFile] = []
         while page := await self._soon(prefix, lambda: anext(pages, [])):
-            found += (ObjectFile(each["path"], each["size"], each["e_tag"] or "") for each in page)
+            found += (
+                ObjectFile(each["path"], each["size"], each["e_tag"] or "")
+                for each in page
+                if each["path"].startswith(prefix)
+            )
             if len(found) > most:
                 raise ObjectFilesError(
                     f"{self._url(prefix)} has more than {most} files; name a prefix with fewer"

@@ -37,6 +37,7 @@ from partway.gateway.configuration.expected import (
 )
 from partway.gateway.configuration.messages import SettingsError, error_of
 from partway.gateway.configuration.reader import Document, checked, read_toml
+from partway.gateway.control.limits import JOBS_AT_ONCE, MAX_JOBS_UNDER_WAY
 from partway.gateway.dialling import is_loopback
 from partway.gateway.endpoint_settings.callers import (
     OF_THE_PLATFORM,
@@ -115,6 +116,10 @@ class _TopLevel:
     account: Annotated[str, text("the 12 digits of an AWS account", limits.ACCOUNT.fullmatch)] = (
         "000000000000"
     )
+    endpoint_domain: Annotated[
+        str,
+        text("a DNS name of small letters, such as models.example", limits.DNS_NAME.fullmatch),
+    ] = "localhost"
     auth: Literal["none", "sigv4"] = "none"
     principals: FilePath | None = None
     insecure: Flag = False
@@ -140,6 +145,7 @@ class _TopLevel:
     model_data_quota: Size = MODEL_DATA_QUOTA
     max_async_requests: Annotated[int, whole(1, MOST_WAITING, "requests")] = WAITING_REQUESTS
     async_quota: Size = SPOOL_QUOTA
+    max_transform_jobs: Annotated[int, whole(1, MAX_JOBS_UNDER_WAY, "jobs")] = JOBS_AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +158,7 @@ class ApiTable:
         OF_THE_PLATFORM
     )
     topics: dict[Topic, Webhook] = field(default_factory=dict)
+    inclusive_slices: Flag = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +201,7 @@ class Settings(_TopLevel):
         tls_names: further names in the local CA's certificate.
         region: AWS's name of it, as clients are set to and as their signatures say.
         account: AWS's number of it, for ARNs.
+        endpoint_domain: behind an endpoint's name, what kubectl is told that it is asked by.
         auth: how clients prove who they are.
         principals: file of those who may sign, for ``sigv4``.
         insecure: whether to listen beyond loopback without authentication all the same.
@@ -220,11 +228,13 @@ class Settings(_TopLevel):
         model_data_quota: bytes of all model data that is kept at a time.
         max_async_requests: asynchronous requests that have not come to their end.
         async_quota: bytes of their bodies and answers on disk.
+        max_transform_jobs: transform jobs that run at a time; others wait.
         endpoints: the endpoints.
         images: commands that stand for images, by the images' names.
         local_roots: folders below which callers of the API may name files.
         local_results: folders below which they may have answers put.
         topics: webhooks of topics, which hear of asynchronous requests' ends, by the topics' ARNs.
+        inclusive_slices: whether the ranges of transform jobs' filters have their ends.
         api_environment: patterns of the variables that callers of the API may give to programs.
         policy: of the streams of endpoints that are not of the settings.
         times: of those endpoints' instances.
@@ -235,6 +245,7 @@ class Settings(_TopLevel):
     local_roots: tuple[Path, ...] = ()
     local_results: tuple[Path, ...] = ()
     topics: Mapping[str, str] = field(default_factory=dict)
+    inclusive_slices: bool = False
     api_environment: tuple[str, ...] = OF_THE_PLATFORM
     policy: StreamPolicy = field(default_factory=StreamPolicy)
     times: InstanceTimes = field(default_factory=InstanceTimes)
@@ -367,6 +378,7 @@ def load(
         local_roots=tuple(_placed(root, folder) for root in file.api.local_roots),
         local_results=tuple(_placed(each, folder) for each in file.api.local_results),
         topics=file.api.topics,
+        inclusive_slices=file.api.inclusive_slices,
         api_environment=file.api.environment,
         policy=around.policy,
         times=around.times,

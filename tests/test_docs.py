@@ -30,9 +30,11 @@ from partway.gateway.cli import (
     dev,
     endpoints,
     invoke,
+    kubeconfig,
     logs,
     replay,
     serve,
+    transform,
 )
 from partway.gateway.endpoint_settings.tables import BESIDE, EndpointTable, VariantTable
 from partway.gateway.fleet.metrics import FleetMetrics
@@ -165,7 +167,8 @@ def as_written(value: object) -> str:
 def test_every_setting_is_documented_with_its_default(title, tree):
     defaults = {field.name: field.default for field in dataclasses.fields(tree)}
     for table in (
-        "api_environment", "endpoints", "images", "local_results", "local_roots", "policy", "times",
+        "api_environment", "endpoints", "images", "inclusive_slices", "local_results",
+        "local_roots", "policy", "times",
         "topics",
     ):  # fmt: skip
         defaults.pop(table, None)
@@ -249,7 +252,20 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     ours = (container_serve, container_new, container_convert, container_inspect)
-    theirs = (serve, deploy, delete, endpoints, logs, invoke, certs, dev, conform, replay)
+    theirs = (
+        serve,
+        deploy,
+        delete,
+        endpoints,
+        logs,
+        invoke,
+        transform,
+        certs,
+        kubeconfig,
+        dev,
+        conform,
+        replay,
+    )
     top = argparse.ArgumentParser()
     adding = top.add_subparsers()
     for command in ours if name.startswith("partway-container") else theirs:
@@ -262,7 +278,8 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 COMMANDS = [
     *("partway serve", "partway deploy", "partway delete", "partway endpoints", "partway logs"),
-    *("partway invoke", "partway certs", "partway dev"),
+    *("partway invoke", "partway transform", "partway certs", "partway kubeconfig"),
+    "partway dev",
     *("partway conform", "partway replay"),
     *("partway-container serve", "partway-container new"),
     *("partway-container convert", "partway-container inspect"),

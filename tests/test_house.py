@@ -20,13 +20,12 @@ from tests.conftest import ROOT
 ALLOWED = {
     "protocol": {"partway.protocol"},
     "gateway": {
-        "partway.gateway", "partway.protocol", "partway.__version__", "partway.bounded_heads",
-        "partway.completion", "partway.documentation", "partway.log_lines", "partway.service_links",
-        "partway.variables",
+        "partway.gateway", "partway.protocol", "partway.__version__", "partway.completion",
+        "partway.documentation", "partway.log_lines", "partway.service_links", "partway.variables",
     },
     "container": {
-        "partway.container", "partway.protocol", "partway.__version__", "partway.bounded_heads",
-        "partway.completion", "partway.documentation", "partway.log_lines", "partway.variables",
+        "partway.container", "partway.protocol", "partway.__version__", "partway.completion",
+        "partway.documentation", "partway.log_lines", "partway.variables",
     },
     "src/partway": {"partway"},
 }  # fmt: skip
@@ -358,7 +357,8 @@ FLOORS = (
     {"serving"},
     {"requests", "streams"},
     {"fleet"},
-    {"asynchronous", "changed_settings", "control", "endpoint_settings", "operations", "settings"},
+    {"asynchronous", "changed_settings", "control", "endpoint_settings", "kubernetes", "operations",
+     "settings", "transform"},
     {"gateway"},
     {"reloading", "workbench"},
     {"cli"},

@@ -7,6 +7,8 @@ from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 
+from multidict import CIMultiDict
+
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.asynchronous.limits import (
     ANSWER_BYTES,
@@ -63,7 +65,7 @@ class QueuedBody:
         self.peer = ""
         self.visitor = uncounted()
         self.request_id = request_id
-        self.headers: Mapping[str, str] = {"content-length": str(size)}
+        self.headers: Mapping[str, str] = CIMultiDict({"Content-Length": str(size)})
         self.noted: dict[str, str] = {}
         self._pieces = pieces
 

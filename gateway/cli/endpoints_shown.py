@@ -79,10 +79,13 @@ def table(endpoints: Iterable[EndpointStatus]) -> RenderableType:
 
 
 class ChangesSeen:
-    """Says what has changed since the last look, a line for each variant that is not as it was."""
+    """Says what has changed since the last look, a line for each variant that is not as it was.
+
+    A reason that is what it was is not said again.
+    """
 
     def __init__(self) -> None:
-        self._before: dict[tuple[str, str], str] = {}
+        self._before: dict[tuple[str, str], LogLine] = {}
 
     def lines(self, endpoints: Iterable[EndpointStatus], now: datetime) -> Iterator[str]:
         """Yield a line for each change; how much is open changes all the time, and is left out.
@@ -97,8 +100,9 @@ class ChangesSeen:
             for variant in endpoint.variants
         }
         for key, line in after.items():
-            if self._before.get(key) != line:
-                yield f"{_time(now)} {line}"
+            before = self._before.get(key)
+            if before is None or before.fields != line.fields or before.event != line.event:
+                yield f"{_time(now)} {_news(line, before)}"
         for name, variant in self._before.keys() - after.keys():
             yield f"{_time(now)} {LogLine('gone', endpoint=name, variant=variant)}"
         self._before = after
@@ -130,28 +134,42 @@ def _health(instances: Iterable[InstanceStatus]) -> str:
     return ", ".join(said) or "-"
 
 
-def _line(endpoint: EndpointStatus, variant: VariantStatus) -> str:
+def _line(endpoint: EndpointStatus, variant: VariantStatus) -> LogLine:
     row = _Row(variant)
-    # Its first line: below it stand the last lines of a container, for the table and for JSON.
-    reason = (endpoint.reason or variant.trouble or "").partition("\n")[0]
-    why = {"reason": reason} if reason else {}
-    return str(
-        LogLine(
-            endpoint.state.value,
-            endpoint=endpoint.name,
-            variant=variant.name,
-            instances=row.instances,
-            health=row.health,
-            restarts=variant.restarts,
-            **why,
-        )
+    reason = _in_one_line(endpoint.reason or variant.trouble)
+    said = {"note": endpoint.note, "reason": reason}
+    return LogLine(
+        endpoint.state.value,
+        endpoint=endpoint.name,
+        variant=variant.name,
+        instances=row.instances,
+        health=row.health,
+        restarts=variant.restarts,
+        **{name: text for name, text in said.items() if text},
     )
+
+
+def _in_one_line(reason: str) -> str:
+    """A reason with the last of the lines that a container has printed; a table has all of them."""
+    first, *printed = reason.splitlines() or [""]
+    if len(printed) < 2:
+        return first
+    return f"{first}; {printed[0]} {printed[-1]}"
+
+
+def _news(line: LogLine, before: LogLine | None) -> LogLine:
+    """A line without the reason, if that is what it was before."""
+    if before is None or before.fields.get("reason") != line.fields.get("reason"):
+        return line
+    fields = {name: value for name, value in line.fields.items() if name != "reason"}
+    return LogLine(line.event, **fields)
 
 
 def _reasons(endpoint: EndpointStatus) -> Iterator[Text]:
     """Why something of an endpoint is not as it should be; what has been said is not repeated."""
     said = set()
-    whose = [(endpoint.name, endpoint.reason)]
+    note = f": {endpoint.note}" if endpoint.note else ""
+    whose = [(f"{endpoint.name}{note}", endpoint.reason)]
     for variant in endpoint.variants:
         whose.append((f"{endpoint.name}, variant {variant.name}", variant.trouble))
         whose += [(f"{each.id} ({each.state.value})", each.reason) for each in variant.instances]

@@ -16,12 +16,13 @@ from partway.variables import unknown_variables
 
 COMMANDS: Final = (
     *("serve", "deploy", "delete", "endpoints", "logs"),
-    *("invoke", "certs", "dev", "conform", "replay"),
+    *("invoke", "transform", "certs", "kubeconfig", "dev", "conform", "replay"),
 )
 
 #: Those that read variables, or hand them on to a container that they start.
 _READERS: Final = frozenset(
-    {"serve", "deploy", "delete", "endpoints", "logs", "invoke", "dev", "conform"}
+    {"serve", "deploy", "delete", "endpoints", "logs", "invoke", "transform", "kubeconfig"}
+    | {"dev", "conform"}
 )
 
 _PROG: Final = "partway"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
+import gc
 import logging
 import os
 import signal
@@ -25,7 +26,7 @@ from partway.gateway.cli.process import (
     stop_on_signals,
 )
 from partway.gateway.cli.serve_arguments import EXAMPLES, add_arguments
-from partway.gateway.cli.serve_check import check
+from partway.gateway.cli.serve_check import check, tell_missing_folders
 from partway.gateway.clock import LoopClock
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.files import user_data_folder
@@ -167,7 +168,8 @@ async def serve(
     """
     try:
         tls = None if loaded.tls_port is None else Tls(loaded)
-        with data_directory(loaded) or nullcontext() as data:
+        warnings: list[LogLine] = []
+        with data_directory(loaded, warnings) or nullcontext() as data:
             context = None if tls is None else tls.reloaded.context
             async with _store(data) as store:
                 gateway = Gateway(
@@ -181,14 +183,19 @@ async def serve(
                     *(loaded, load, gateway.fleet, LoopClock(), config),
                     beside=gateway.endpoint_keeper,
                 )
-                return await _serve(gateway, data, tls, reloading)
+                return await _serve(gateway, data, tls, reloading, warnings)
     except (DataDirectoryError, PrincipalsError, SettingsError, StoreError, TlsError) as error:
         say_failure(_NAME, str(error))
         return 2 if isinstance(error, SettingsError) else 1
 
 
-def data_directory(loaded: Settings) -> DataDirectory | None:
+def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
     """Own the folder of what the gateway keeps; None if there is no place for one.
+
+    Args:
+        loaded: the settings.
+        warnings: takes what is less than was to be, to be logged once the gateway listens: where
+            its port is taken, so is its folder, and the port is all that there is to say.
 
     Raises:
         DataDirectoryError: the one that was named cannot be had. Where none was, and the user's own
@@ -201,12 +208,12 @@ def data_directory(loaded: Settings) -> DataDirectory | None:
             return DataDirectory.opened(default_data_directory(os.environ, loaded.port))
         except DataDirectoryError as error:
             line = "what the gateway keeps is kept until its end only"
-            log.warning(LogLine(line, reason=str(error)))
+            warnings.append(LogLine(line, reason=str(error)))
     try:
         return DataDirectory.temporary()
     except DataDirectoryError as error:  # on a file system that is read-only, say
         line = "nothing is kept, and partway endpoints cannot ask this gateway"
-        log.warning(LogLine(line, reason=str(error)))
+        warnings.append(LogLine(line, reason=str(error)))
         return None
 
 
@@ -232,7 +239,11 @@ async def _store(data: DataDirectory | None) -> AsyncIterator[Store]:
 
 
 async def _serve(
-    gateway: Gateway, data: DataDirectory | None, tls: Tls | None, reloading: Reloading
+    gateway: Gateway,
+    data: DataDirectory | None,
+    tls: Tls | None,
+    reloading: Reloading,
+    warnings: Sequence[LogLine],
 ) -> int:
     loaded = gateway.settings
     stop = stop_on_signals(again=gateway.hasten)
@@ -245,6 +256,8 @@ async def _serve(
         why = f"cannot listen on {where}: {error.strerror}"
         say_failure(_NAME, f"{why}; choose another with --host or {flag}")
         return 1
+    for warning in warnings:
+        log.warning(warning)
     async with AsyncExitStack() as up:
         admin = None
         if data is not None:
@@ -267,16 +280,25 @@ async def _serve(
             log.warning(
                 "no endpoint yet: add --endpoint NAME=URL, or make one: partway deploy, boto3"
             )
+        # What is there now stays: no collection of garbage looks at it again, 40 ms each time.
+        gc.freeze()
         for url, authority in zip(urls, ("", "" if tls is None else tls.authority), strict=False):
             print(f"listening on {url}{authority}", flush=True)
         if tls is not None:
             tls.watch.start()
             up.callback(tls.watch.stop)
         reloading.start()
-        telling = asyncio.create_task(tell_which_answer(loaded.endpoints, LoopClock()))
+        telling = [
+            asyncio.create_task(each)
+            for each in (
+                tell_which_answer(loaded.endpoints, LoopClock()),
+                tell_missing_folders(loaded, LoopClock()),
+            )
+        ]
         await stop.wait()
-        telling.cancel()
-        await asyncio.wait((telling,))
+        for each in telling:
+            each.cancel()
+        await asyncio.wait(telling)
     return 0
 
 

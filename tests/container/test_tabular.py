@@ -21,7 +21,7 @@ from partway import Batch, Columns, ModelError, Processes, Tabular, TabularModel
 from partway.container import tabular
 from partway.container.tabular import CSV, JSON, JSON_LINES, LIBSVM, NPY, RECORDIO, guessed
 from partway.container.testing import Answered, Served, serving
-from partway.protocol.media import SparseRows, decode, encode
+from partway.protocol.media import RECORD_TYPES, SparseRows, decode, encode
 from partway.protocol.media.record_schema import Record
 from partway.protocol.media.recordio import framed
 
@@ -46,6 +46,26 @@ class Sums(TabularModel):
 async def sums() -> AsyncIterator[Served]:
     async with serving(Sums()) as served:
         yield served
+
+
+class Centred(TabularModel):
+    """The records' sums, once their means have been taken off them where they are."""
+
+    takes = Tabular(width=4)
+    answers = Columns("total")
+
+    def predict(self, batch: Batch) -> np.ndarray:
+        rows = batch.dense()
+        rows -= rows.mean(axis=0)
+        return rows.sum(axis=1)
+
+
+@pytest.mark.parametrize("media_type", RECORD_TYPES)
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_a_model_may_write_to_its_records_in_every_format(media_type, kind):
+    body = encode(Batch(ROWS.astype(kind)), media_type)
+    answer = Centred().answer_body(body, media_type, CSV)
+    assert answer == b"-26.375\n26.375\n"
 
 
 def read(body: bytes | str, media_type: str) -> list[dict[str, object]]:

@@ -25,6 +25,7 @@ from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.gateway import Gateway
 from partway.gateway.operations.bidirectional import BidirectionalStream
 from partway.gateway.operations.prediction_routes import HOST_PREDICT
+from partway.gateway.serving.error_dialects import grpc_status
 from partway.gateway.serving.routes import Access, Leave
 from partway.gateway.settings import Settings
 from partway.gateway.store.memory import MemoryStore
@@ -449,10 +450,14 @@ async def test_each_route_says_who_checks_what_its_sender_may_do():
         if route.access is not Access.ANYONE:
             by_endpoint = "endpoint" in route.path.groupindex
             assert by_endpoint == (route.leave is Leave.OF_ENDPOINT), route.name
-            # One that is no control plane's has its endpoint from the request's host.
-            assert by_endpoint or route.control or route.path == HOST_PREDICT, route.name
+            # One that is no control plane's has its endpoint from the request's host or message.
+            elsewhere = route.path == HOST_PREDICT or route.errors is grpc_status
+            assert by_endpoint or route.control or elsewhere, route.name
         else:
-            known = ("Healthz", "Readyz", "Metrics", "GetServerStatus", "UnknownOperation")
+            known = {"Healthz", "Readyz", "Metrics", "GetServerStatus", "UnknownOperation"}
+            known |= {"ServerLive", "ServerReady", "ServerMetadata", "Check", "UnknownCall"}
+            known |= {"DescribeApi", "ShowApi"}
+            known |= {"DiscoverResources", "UnknownKubernetesPath"}
             assert route.name in known
 
 

@@ -74,11 +74,16 @@ SOURCES = [
         "account", "000000000000", '"111111111111"', "222222222222", "333333333333",
         "111111111111", "222222222222",
     ),
+    (
+        "endpoint_domain", "localhost", '"models.example"', "a.example", "b.example",
+        "models.example", "a.example",
+    ),
     ("shutdown_grace", 15.0, "1", "2.5", 0.0, 1.0, 2.5),
     ("shutdown_spread", 5.0, "0.5", "0", 3.0, 0.5, 0.0),
     ("shutdown_hard", 5.0, "1.5", "2", 3.0, 1.5, 2.0),
     ("model_data_quota", 64 << 30, '"2GiB"', "1.5 MiB", 7, 2 << 30, 3 << 19),
     ("max_async_requests", 5000, "7", "8", 9, 7, 8),
+    ("max_transform_jobs", 4, "7", "8", 9, 7, 8),
     ("async_quota", 8 << 30, '"1GiB"', "2 MiB", 7, 1 << 30, 2 << 20),
 ]  # fmt: skip
 
@@ -111,8 +116,8 @@ def test_flag_over_environment_over_toml_over_default(
 
 #: What tables become: they have no variable of their own.
 TABLES = {
-    "api_environment", "endpoints", "images", "local_results", "local_roots", "policy", "times",
-    "topics",
+    "api_environment", "endpoints", "images", "inclusive_slices", "local_results", "local_roots",
+    "policy", "times", "topics",
 }  # fmt: skip
 
 
@@ -176,6 +181,8 @@ def test_what_endpoints_of_the_api_have_from_the_file(toml):
 
 def test_what_callers_of_the_api_may_give_to_programs(toml):
     assert load({}, {}).api_environment == ("SAGEMAKER_*",)
+    assert not load({}, {}).inclusive_slices
+    assert load({}, {}, toml("[api]\ninclusive_slices = true\n")).inclusive_slices
     config = toml('[api]\nenvironment = ["TOKEN", "LD_*"]\n')
     assert load({}, {}, config).api_environment == ("TOKEN", "LD_*")
     assert load({}, {}, toml("[api]\nenvironment = []\n")).api_environment == ()

@@ -124,3 +124,22 @@ def test_of_a_reason_the_first_line_is_said_and_steers_nothing(look):
     failed = an_endpoint("echo", state=EndpointState.FAILED, reason="status 1\x1b[2J\n  Traceback")
     (line,) = look(failed)
     assert line.endswith(r' restarts=0 reason="status 1\u001b[2J"')
+
+
+def test_of_what_a_container_has_printed_the_last_line_is_said_and_said_once(look):
+    why = "the container ended with status 1\nit printed last:\nTraceback\nKeyError: 'model'"
+    for restarts, said in ((0, why), (1, why), (2, why.replace("KeyError", "OSError")), (3, "")):
+        failing = a_variant(trouble=said, restarts=restarts, desired=1)
+        (line,) = look(an_endpoint("chat", failing, state=EndpointState.CREATING))
+        begin = 'reason="the container ended with status 1; it printed last: '
+        name = {0: "KeyError", 2: "OSError"}.get(restarts)
+        assert (f"{begin}{name}: 'model'\"" if name else "reason=") in line or name is None
+        assert ("reason=" in line) is (name is not None)
+
+
+def test_which_change_was_given_up_and_what_serves(look):
+    note = "the update to chat-v2 was given up, and chat-v1 serves on"
+    of = an_endpoint("chat", reason="the container ended with status 1", note=note)
+    assert shown(of)[3] == f"chat: {note}: the container ended with status 1"
+    (line,) = look(of)
+    assert f'note="{note}" reason="the container ended with status 1"' in line

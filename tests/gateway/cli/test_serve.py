@@ -26,7 +26,11 @@ from websockets.sync.client import ClientConnection, connect
 
 from partway.gateway.cli import serve
 from partway.gateway.cli.main import main
-from partway.gateway.fleet.data_directory import DataDirectory, DataDirectoryError
+from partway.gateway.fleet.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+    default_data_directory,
+)
 from partway.gateway.requests.limits import MAX_IDLE_CONNECTIONS
 from partway.gateway.settings import Settings
 from tests.conftest import ROOT
@@ -320,6 +324,30 @@ def test_a_port_in_use(refused):
     assert code == 1
     assert f"cannot listen on 127.0.0.1:{port}: " in one_line(errors)
     assert "in use" in errors.lower()
+
+
+def test_a_second_gateway_on_one_port_says_that_alone(start, tmp_path):
+    """The folder that it would have of its own is the first one's too: that is not the fault."""
+    home = {"XDG_DATA_HOME": str(tmp_path)}
+    port = ready_url(start(**home)).rpartition(":")[2]
+    (tmp_path / "partway" / "gateways").mkdir(parents=True, exist_ok=True, mode=0o700)
+    with DataDirectory.opened(default_data_directory({"XDG_DATA_HOME": str(tmp_path)}, int(port))):
+        code, _, errors = ended(start("--port", port, **home))
+    assert code == 1
+    assert f"cannot listen on 127.0.0.1:{port}: " in one_line(errors)
+
+
+def test_folders_that_are_not_there_are_told_of_once_it_listens(start, tmp_path):
+    config = tmp_path / "partway.toml"
+    config.write_text('[api]\nlocal_roots = ["asked"]\nlocal_results = ["answers"]')
+    process = start("--config", str(config), "--log-level", "warning")
+    ready_url(process)
+    assert process.stderr is not None
+    told = [process.stderr.readline().decode() for _ in range(2)]
+    lines = sorted(told, key=lambda line: line.partition("reason=")[2])
+    for line, setting, name in zip(lines, ("results", "roots"), ("answers", "asked"), strict=True):
+        assert "WARNING partway.serve a folder of the settings is not there" in line
+        assert f"api.local_{setting}: {tmp_path / name}: there is no such folder" in line
 
 
 def test_an_address_that_is_not_ours(refused):

@@ -1,4 +1,4 @@
-"""partway.bounded_heads: what a head may hold before it is whole, by both of aiohttp's parsers."""
+"""What a head may hold before it is whole, by both of aiohttp's parsers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiohttp.web_protocol import HttpRequestParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partway.bounded_heads import MAX_HELD, BoundedParser, BoundedServer, EndlessHead
+from partway.container.bounded_heads import MAX_HELD, BoundedParser, BoundedServer, EndlessHead
 from partway.protocol.limits import KIB, MAX_HEAD_BYTES, MAX_HEADERS
 from tests.wire.peers import soon
 

@@ -1,4 +1,4 @@
-"""What an HTTP/1.1 head may hold before it is whole, on both sides: aiohttp bounds lines alone.
+"""What an HTTP/1.1 head may hold before it is whole: aiohttp bounds lines alone.
 
 aiohttp keeps each header twice, as bytes and as text, until the head is finished. Its limits are
 those of a line and of their number, and 64 lines of 8 KiB are a megabyte.
@@ -141,14 +141,10 @@ def _width(piece: bytes) -> int:
     return 2 if piece.isascii() else 5 if max(piece) >= 0xF0 else 3
 
 
-def bound_head(handler: RequestHandler) -> RequestHandler:
-    """Bound the heads of one of aiohttp's connections; returns the connection."""
-    handler._parser = BoundedParser(handler._parser)  # type: ignore[assignment]  # noqa: SLF001
-    return handler
-
-
 class BoundedServer(web.Server):
     """aiohttp's server, of whose connections no unfinished head holds more than MAX_HELD."""
 
     def __call__(self) -> RequestHandler:
-        return bound_head(super().__call__())
+        handler = super().__call__()
+        handler._parser = BoundedParser(handler._parser)  # type: ignore[assignment]  # noqa: SLF001
+        return handler
