@@ -268,6 +268,7 @@ class Recorder:
         self._to_clients: list[asyncio.StreamWriter] = []
         self._to_gateway: list[asyncio.StreamWriter] = []
         self._cut = False
+        self._heard = asyncio.Event()
         self.uri = ""
         self.conversations: list[list[Chunk]] = []
 
@@ -281,6 +282,16 @@ class Recorder:
         assert self._server is not None
         self._server.close()
         self._drop()
+
+    async def heard(self, kind: type[Frame]) -> None:
+        """Return once the client has sent a frame of the kind on the connection made last."""
+        async with asyncio.timeout(PATIENCE):
+            while not any(
+                from_client and isinstance(each, kind)
+                for from_client, each in frames(self.conversations[-1])
+            ):
+                self._heard.clear()
+                await self._heard.wait()
 
     def cut(self) -> None:
         """Lose all connections: to the client comes a FIN, without GOAWAY or close_notify.
@@ -319,6 +330,7 @@ class Recorder:
             with suppress(ConnectionError, ssl.SSLError):
                 while data := await source.read(2**16):
                     kept.append(Chunk(from_client, data))
+                    self._heard.set()
                     target.write(data)
                     await target.drain()
             if not self._cut:
