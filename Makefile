@@ -2,6 +2,9 @@
 # (3.11 or newer), VENV its folder: another Python needs another one.
 PYTHON ?= python3
 VENV ?= .venv
+# Of asyncio's event loop and uvloop each test has one, drawn by its name; CI's two Pythons have one
+# and the other.
+LOOPS ?= one
 BIN := $(VENV)/bin
 # The language model has an environment of its own, so that nothing else comes to need torch. TORCH
 # is what pip installs for it: here one without CUDA, gigabytes smaller.
@@ -22,8 +25,8 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/installed  ## start a gateway and an echo container, hold one conversation, stop
 	$(BIN)/python docs/examples/first_stream.py
 
-test: $(VENV)/installed-test  ## the whole suite, on two cores; a third worker works while the others wait
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
+test: $(VENV)/installed-test  ## the whole suite, on two cores, each test on one event loop; LOOPS=other, LOOPS=both
+	$(BIN)/python -m pytest -n 3 --dist worksteal --loops=$(LOOPS) $(PYTEST_ARGS)
 
 explore: $(VENV)/installed-test  ## the tests of properties, on examples that no run has had before
 	$(BIN)/python -m pytest -n 3 -m hypothesis --hypothesis-profile=explore $(PYTEST_ARGS)
@@ -49,7 +52,7 @@ mutants-whole: export MUTANTS = whole
 mutants-whole: mutants  ## the same, and each broken container is tried on every check
 
 mutated: $(VENV)/installed-test  ## 4,000 requests of scripts and of AWS's clients, changed at random: each is answered
-	$(BIN)/python -m pytest -n 2 --one-loop $(PYTEST_ARGS) tests/gateway/control/mutated_check.py tests/wire/mutated_aws_requests_check.py
+	$(BIN)/python -m pytest -n 2 --loops=one $(PYTEST_ARGS) tests/gateway/control/mutated_check.py tests/wire/mutated_aws_requests_check.py
 
 good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs Go with gorilla, a JDK and Tomcat
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
@@ -58,7 +61,7 @@ tutorial: $(VENV)/installed-test  ## the conformant container's tutorial: each s
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/tutorial_check.py
 
 formats: $(VENV)/installed-test $(VENV)/installed-formats  ## the models that ship answer as scikit-learn does
-	$(BIN)/python -m pytest --one-loop $(PYTEST_ARGS) tests/container/models/sklearn_check.py
+	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) tests/container/models/sklearn_check.py
 
 bench: $(VENV)/installed-bench  ## the gateway beside HAProxy, where there is one
 	$(BIN)/python -m benchmarks.relay $(BENCH_ARGS)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.one_loop import with_one_loop
+from tests.loops import with_one_loop
 from tests.pairwise import thinned
 
 #: How long an example takes says what else the machine does. What a test allows is counted in work.
@@ -113,7 +113,10 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--one-loop", action="store_true", help="run each test on one event loop, drawn by its name"
+        "--loops",
+        choices=("both", "one", "other"),
+        default="both",
+        help="run each test on both event loops, on one drawn by its name, or on the other one",
     )
 
 
@@ -121,8 +124,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of those marked ``pairwise`` as many cases as it takes (see ``tests/pairwise.py``)."""
     kept = thinned(items)
-    if config.getoption("one_loop"):
-        kept = with_one_loop(kept)
+    if (loops := config.getoption("loops")) != "both":
+        kept = with_one_loop(kept, other=loops == "other")
     remain = set(kept)
     dropped = [item for item in items if item not in remain]
     items[:] = kept

@@ -1,4 +1,4 @@
-"""tests.one_loop: which loop a test is left with."""
+"""tests.loops: which loop a test is left with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tests.one_loop import LOOPS, drawn, loop_of
+from tests.loops import LOOPS, drawn, loop_of
 
 
 @pytest.mark.parametrize(
@@ -33,18 +33,22 @@ def test_of_two_loops_one_is_kept_and_both_are_drawn():
     assert {name.replace("asyncio", "LOOP").replace("uvloop", "LOOP") for name in kept} == {*tests}
     assert 30 < sum(loop_of(name) == "uvloop" for name in kept) < 70
     assert drawn(names[::-1]) == kept[::-1], "whatever their order"
+    assert {*drawn(names, other=True)} == {*names} - {*kept}
 
 
 def test_what_has_one_loop_or_none_is_kept():
     names = ["a.py::test", *(f"a.py::test[{number}-uvloop]" for number in range(20))]
     assert drawn(names) == names
+    assert drawn(names, other=True) == names
 
 
-def test_a_run_with_the_flag_has_half_of_the_cases(capfd):
+def test_a_run_with_the_option_has_those_that_it_names(capfd):
     """Of a module whose tests all run on both loops."""
-    counts = []
-    for options in ([], ["--one-loop"]):
+    cases = {}
+    for loops in ("both", "other"):
         what = [str(ROOT / "tests" / "gateway" / "test_clock.py"), "--collect-only", "-q"]
-        subprocess.run([sys.executable, "-m", "pytest", *what, *options], cwd=ROOT, check=True)
-        counts.append(capfd.readouterr().out.count("::"))
-    assert counts[0] == 2 * counts[1] > 0
+        run = [sys.executable, "-m", "pytest", *what, f"--loops={loops}"]
+        subprocess.run(run, cwd=ROOT, check=True)
+        cases[loops] = [line for line in capfd.readouterr().out.splitlines() if "::" in line]
+    assert len(cases["both"]) == 2 * len(cases["other"]) > 0
+    assert cases["other"] == drawn(cases["both"], other=True)
