@@ -23,6 +23,7 @@ MAX_HELD: Final = 48 * KIB
 _LINE: Final = 256
 
 #: Bytes given to the parser at once: as many of the next head may be in what finishes a request.
+#: What is known to be a body's may be any number: it has no head in it.
 _PIECE: Final = 4 * KIB
 
 #: What the parser returns: messages with their bodies, whether the connection is upgraded, and what
@@ -50,6 +51,7 @@ class BoundedParser:
     def __init__(self, parser: Any) -> None:
         self._parser = parser
         self._body: StreamReader | None = None
+        self._length = 0  # of that body, where its head says it
         # Of what has come of an unfinished head: its bytes, its lines, and bytes held for each.
         self._size = self._lines = 0
         self._widest = 2
@@ -76,7 +78,8 @@ class BoundedParser:
         self._paused = False
         messages: list[tuple[Any, StreamReader]] = []
         while True:
-            piece, data = data[:_PIECE], data[_PIECE:]
+            size = max(_PIECE, self._left())
+            piece, data = data[:size], data[size:]
             found, upgraded, tail = self._feed(piece)
             messages += found
             if upgraded:
@@ -87,17 +90,23 @@ class BoundedParser:
                 self._rest = data
                 return messages, False, tail
 
+    def _left(self) -> int:
+        """How many bytes come next that can only be the body's."""
+        return 0 if self._body is None else self._length - self._body.total_bytes
+
     def _feed(self, piece: bytes) -> _Parsed:
         body = self._body
         before = (body.total_bytes, body.is_eof()) if body is not None else None
         parsed: _Parsed = self._parser.feed_data(piece)
         if parsed[0]:
-            body = self._body = parsed[0][-1][1]
+            message, body = parsed[0][-1]
+            self._body, self._length = body, int(message.headers.get("Content-Length", 0))
         elif body is None or before == (body.total_bytes, body.is_eof()):
             self._measure(piece)
             return parsed
         self._size, self._lines, self._widest = 0, 0, 2
-        if body.is_eof() and not piece.isascii():  # it may hold the beginning of the next head
+        if body.is_eof() and len(piece) <= _PIECE and not piece.isascii():
+            # It may hold the beginning of the next head.
             self._size, self._widest = len(piece), _width(piece)
         return parsed
 

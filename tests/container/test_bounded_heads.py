@@ -99,6 +99,49 @@ def test_a_body_may_be_of_any_size_and_cut_anywhere(kind, size, chunk, at):
 
 
 @PARSERS
+@settings(max_examples=20, deadline=None)
+@given(size=st.integers(1, 100 * KIB), at=st.integers(9, 128 * KIB))
+def test_so_may_a_body_whose_length_is_said(kind, size, at):
+    loop = asyncio.new_event_loop()
+    bounded = BoundedParser(kind(Connection(), loop, 2**16, auto_decompress=False))
+    body = (b"\xff\n\r\x00" * (size // 4 + 1))[:size]
+    sent = START + b"Content-Length: %d\r\n\r\n%b" % (size, body) + WHOLE[0] + WHOLE[2]
+    pieces = [sent[start : start + at] for start in range(0, len(sent), at)]
+    assert requests(bounded, *pieces) == [
+        ("/invocations", body),
+        ("/invocations", b"hello"),
+        ("/ping", b""),
+    ]
+    loop.close()
+
+
+class Feeds:
+    """A parser, and how many bytes it was given at a time."""
+
+    def __init__(self, parser: object) -> None:
+        self._parser = parser
+        self.sizes: list[int] = []
+
+    def feed_data(self, data: bytes) -> object:
+        self.sizes.append(len(data))
+        return self._parser.feed_data(data)
+
+
+@PARSERS
+def test_what_is_known_to_be_a_body_is_not_cut(kind, parser):
+    """Each cut costs a reader of the body a step."""
+    bounded = parser()
+    feeds = bounded._parser = Feeds(bounded._parser)
+    head = START + b"Content-Length: %d\r\n\r\n" % (300 * KIB)
+    sent = head + b"\xff" * (300 * KIB) + WHOLE[2]
+    assert len(requests(bounded, sent[: 200 * KIB], sent[200 * KIB :])) == 2
+    assert feeds.sizes == [
+        *(4 * KIB, 196 * KIB),
+        *(100 * KIB + len(head), len(WHOLE[2])),
+    ]
+
+
+@PARSERS
 @pytest.mark.parametrize("headers", [2, 3, 20, MAX_HEADERS - 2])
 def test_the_largest_head_that_is_answered_passes(parser, headers):
     """As RFC 9113 §6.5.2 counts it: each header costs 32 bytes more than it has."""
