@@ -9,7 +9,10 @@ import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from shutil import disk_usage
 from typing import BinaryIO
+
+from partway.gateway.limits import DISK_RESERVE, DISK_RESERVE_BYTES
 
 
 def open_regular(path: Path, *, follows: bool = True) -> BinaryIO:
@@ -133,6 +136,19 @@ def replace_file(path: Path, data: bytes, mode: int) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def free_and_reserved(place: Path | int) -> tuple[int, int]:
+    """Bytes that a file system has free, and how many of them others' data must leave free.
+
+    Args:
+        place: a path of the file system, or the descriptor of a file there.
+
+    Raises:
+        OSError: it does not say.
+    """
+    disk = disk_usage(place)
+    return disk.free, int(min(disk.total * DISK_RESERVE, DISK_RESERVE_BYTES))
 
 
 def user_data_folder(environment: Mapping[str, str]) -> Path | None:

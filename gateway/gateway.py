@@ -79,6 +79,7 @@ from partway.gateway.store.memory import MemoryStore
 from partway.gateway.store.store import Store, StoreError
 from partway.gateway.streams.registry import Streams
 from partway.gateway.transform.callers_places import CallersPlaces
+from partway.gateway.transform.gathering import GatheringRoom
 
 log = logging.getLogger("partway.gateway")
 
@@ -185,7 +186,13 @@ class Gateway:
             self._resources,
             planning,
             self._provisions.means,
-            CallersPlaces(LoopClock(), lambda: planning.local_roots, results),
+            CallersPlaces(
+                LoopClock(),
+                lambda: planning.local_roots,
+                results,
+                GatheringRoom(settings.transform_quota),
+                None if data is None else data.transforms,
+            ),
             authenticator.may,
             None if data is None else data.transforms,
             settings.max_transform_jobs,

@@ -76,6 +76,13 @@ OBJECT_PIECE: Final = 64 * KIB
 OBJECT_PUT_RATE: Final = 1 * MIB
 OBJECT_PARTS_AT_ONCE: Final = 2
 
+# --- Disks ---------------------------------------------------------------------------------------
+
+#: What others' bodies, answers and outputs leave free of a file system, the smaller of the two: it
+#: is for what the gateway writes down of requests, of endpoints and of all else.
+DISK_RESERVE: Final = 1 / 20
+DISK_RESERVE_BYTES: Final = 256 * MIB
+
 # --- Buffers -------------------------------------------------------------------------------------
 
 #: Part bytes the Python client holds for a caller that does not iterate; then it stops reading.

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from partway.gateway.clock import Clock
@@ -175,12 +175,14 @@ class ObjectFiles:
                 passing=True,
             )
 
-    async def put(self, key: str, content: bytes | Path, size: int, content_type: str = "") -> None:
+    async def put(
+        self, key: str, content: bytes | Path | IO[bytes], size: int, content_type: str = ""
+    ) -> None:
         """Put a file there, whole or not at all; in the place of the one that has its key.
 
         Args:
             key: its whole key.
-            content: all of it, or a file that it is in.
+            content: all of it, or a file that it is in, by its path or opened.
             size: bytes of it, by which it has its time.
             content_type: what it is; empty if that is not known.
 

@@ -78,6 +78,7 @@ from partway.gateway.serving.peers import network_of
 from partway.gateway.streams.policy import StreamPolicy
 from partway.gateway.tls.context import TlsError
 from partway.gateway.tls.trust import Trust
+from partway.gateway.transform.limits import TRANSFORM_QUOTA
 from partway.log_lines import LogFormat
 from partway.protocol import limits
 from partway.service_links import is_link
@@ -146,6 +147,7 @@ class _TopLevel:
     max_async_requests: Annotated[int, whole(1, MOST_WAITING, "requests")] = WAITING_REQUESTS
     async_quota: Size = SPOOL_QUOTA
     max_transform_jobs: Annotated[int, whole(1, MAX_JOBS_UNDER_WAY, "jobs")] = JOBS_AT_ONCE
+    transform_quota: Size = TRANSFORM_QUOTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +231,7 @@ class Settings(_TopLevel):
         max_async_requests: asynchronous requests that have not come to their end.
         async_quota: bytes of their bodies and answers on disk.
         max_transform_jobs: transform jobs that run at a time; others wait.
+        transform_quota: bytes of their outputs that are gathered on disk at a time.
         endpoints: the endpoints.
         images: commands that stand for images, by the images' names.
         local_roots: folders below which callers of the API may name files.

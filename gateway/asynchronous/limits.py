@@ -35,11 +35,6 @@ SPOOL_QUOTA: Final = 8 * 1024 * MIB
 SPOOL_SHARE: Final = 1 / 2
 SPOOL_OF_BODIES: Final = 1 / 8
 
-#: What bodies and answers leave free of their file system, the smaller of the two: it is for what
-#: the gateway writes down of requests, of endpoints and of all else.
-DISK_RESERVE: Final = 1 / 20
-DISK_RESERVE_BYTES: Final = 256 * MIB
-
 #: Requests that are worked on at a time; those of one endpoint, and of one sender; and how many
 #: more there may be of senders, or endpoints where nobody is asked who they are, that have none: an
 #: endpoint may be silent for an hour. Each holds a piece of its input and one of its answer.

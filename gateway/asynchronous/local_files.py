@@ -10,7 +10,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,13 +66,15 @@ def piece(file: LocalFile, at: int, _: Wanted) -> bytes:
     return read
 
 
-def put(results: LocalRoots, location: str, content: bytes | Path, wanted: Wanted) -> None:
+def put(
+    results: LocalRoots, location: str, content: bytes | Path | Iterable[bytes], wanted: Wanted
+) -> None:
     """Put a file in its place at once, and make the folders that it is in.
 
     Args:
         results: below which it must be.
         location: where.
-        content: all that it is to hold, or a file that holds it.
+        content: all that it is to hold, at once or block by block, or a file that holds it.
         wanted: whether it is still to be put there.
 
     Raises:
@@ -99,9 +101,12 @@ def put(results: LocalRoots, location: str, content: bytes | Path, wanted: Wante
         os.fsync(folder)
 
 
-def _blocks(content: bytes | Path) -> Iterator[bytes]:
+def _blocks(content: bytes | Path | Iterable[bytes]) -> Iterator[bytes]:
     if isinstance(content, bytes):
         yield content
+        return
+    if not isinstance(content, Path):
+        yield from content
         return
     with content.open("rb") as file:
         while block := file.read(PIECE_BYTES):

@@ -7,13 +7,10 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from shutil import disk_usage
 from typing import Final, TypeVar
 
 from partway.gateway.asynchronous.file_turns import FileTurns
 from partway.gateway.asynchronous.limits import (
-    DISK_RESERVE,
-    DISK_RESERVE_BYTES,
     FILE_TIMEOUT,
     PIECE_BYTES,
     SPOOL_THREADS,
@@ -21,6 +18,7 @@ from partway.gateway.asynchronous.limits import (
 from partway.gateway.asynchronous.requests import AsyncRequest
 from partway.gateway.asynchronous.spool_room import SpoolFull, SpoolRoom, SpoolShare
 from partway.gateway.clock import Clock
+from partway.gateway.files import free_and_reserved
 from partway.gateway.fleet.file_work import Wanted, WorkStopped
 
 _T = TypeVar("_T")
@@ -166,11 +164,10 @@ def _leave_reserve(folder: Path, size: int) -> None:
         SpoolFull: it has not.
         OSError: it does not say.
     """
-    disk = disk_usage(folder)
-    reserve = int(min(disk.total * DISK_RESERVE, DISK_RESERVE_BYTES))
-    if disk.free - size < reserve:
+    free, reserve = free_and_reserved(folder)
+    if free - size < reserve:
         raise SpoolFull(
-            f"the gateway's disk has {disk.free} bytes free, and {reserve} of them are not for "
+            f"the gateway's disk has {free} bytes free, and {reserve} of them are not for "
             "bodies and answers; make room on it, or try again when some requests are done"
         )
 

@@ -299,25 +299,30 @@ async def _model(
         async with there as gateway:
             yield gateway
         return
+    from partway.gateway.cli.transform_shown import FailuresShown
     from partway.gateway.fleet.endpoints import UNWATCHED, InstanceTimes, Variant
     from partway.gateway.fleet.provisions import Provisions
     from partway.gateway.transform.fleet_model import FleetModel
+    from partway.gateway.transform.model import ModelGone
     from partway.log_lines import start_logging
 
     start_logging("warning", "text")
     times = UNWATCHED if options.url else InstanceTimes()
     variant = Variant(source=_source(options), instances=options.instances, times=times)
     provisions = Provisions(clock)
-    try:
-        async with FleetModel(variant, asked, provisions.means, clock) as model:
-            hasten.append(model)
-            if not options.url:
-                number = options.instances
-                shown.say(f"starting {number} container{'s' if number > 1 else ''}")
-            await model.started()
-            yield model
-    finally:
-        await provisions.aclose()
+    with FailuresShown(shown) as failures:
+        try:
+            async with FleetModel(variant, asked, provisions.means, clock) as model:
+                hasten.append(model)
+                if not options.url:
+                    number = options.instances
+                    shown.say(f"starting {number} container{'s' if number > 1 else ''}")
+                await model.started()
+                yield model
+        except ModelGone as error:
+            raise ModelGone(failures.without_what_is_said(str(error))) from None
+        finally:
+            await provisions.aclose()
 
 
 def _source(options: argparse.Namespace) -> OneSource:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, TextIO
+from typing import Final, Self, TextIO
 
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task
@@ -17,7 +18,10 @@ from partway.gateway.plain_text import safe_lines
 from partway.gateway.terminal import console_for, print_line
 from partway.gateway.transform.outcomes import FileOutcome, FileState
 from partway.gateway.transform.outcomes import Progress as JobProgress
+from partway.log_lines import LogLine
 from partway.protocol.limits import MIB
+
+_fleet = logging.getLogger("partway.fleet")
 
 #: Seconds between two lines where nobody watches a terminal.
 _INTERVAL: Final = 10.0
@@ -139,6 +143,47 @@ class TransformShown:
     def _tick(self) -> None:
         self.say(self.line())
         self._timer = self._clock.call_later(_INTERVAL, self._tick)
+
+
+class FailuresShown(logging.Filter):
+    """Shows why instances fail, in the place of the fleet's log.
+
+    What is tried again and again fails of the same, which is said once. A context, as long as it
+    shows that.
+
+    Args:
+        shown: by which it is said.
+    """
+
+    def __init__(self, shown: TransformShown) -> None:
+        super().__init__()
+        self._shown = shown
+        self._said = ""
+
+    def __enter__(self) -> Self:
+        _fleet.addFilter(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _fleet.removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the log is to have a record: not if it says why something fails."""
+        fields = record.msg.fields if isinstance(record.msg, LogLine) else {}
+        if not (reason := fields.get("reason")):
+            return True
+        if reason != self._said:
+            self._said = str(reason)
+            first, *others = safe_lines(self._said)
+            for line in (f"an instance has failed: {first}", *(f"  {each}" for each in others)):
+                self._shown.say(line)
+        return False
+
+    def without_what_is_said(self, why: str) -> str:
+        """Why a job has ended, without the reason that stands above already."""
+        if self._said and why.endswith(f": {self._said}"):
+            return f"{why.removesuffix(f': {self._said}')}, for the reason above"
+        return why
 
 
 class _Bar(Progress):

@@ -236,7 +236,7 @@ class TransformKeeper:
                 lambda *asked: self._may(record.sender, *asked),
                 manifest=source["S3DataType"] == "ManifestFile",
             )
-            outputs = self._places.outputs(put["S3OutputPath"], options.accept)
+            outputs = self._places.outputs(put["S3OutputPath"], options.accept, record.sender)
             work = TransformJob(
                 options,
                 inputs,
@@ -293,7 +293,7 @@ class TransformKeeper:
 
     def _remove_all_but(self, wanted: set[Path]) -> None:
         assert self._folder is not None, "else nothing is kept"
-        for each in self._folder.glob("*.finished"):
+        for each in self._folder.iterdir():
             if each not in wanted:
                 each.unlink(missing_ok=True)
 

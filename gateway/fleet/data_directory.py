@@ -11,7 +11,7 @@ A data directory holds::
     logs/           what instances have printed
     models/         unpacked model data
     requests/       bodies of asynchronous requests, and answers on their way
-    transforms/     which files transform jobs that run have finished
+    transforms/     which files transform jobs that run have finished; without names, their outputs
     store.db        what was made while a gateway ran; with store.db-wal beside it, while one runs
 """
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +11,9 @@ from partway.gateway.asynchronous import local_files
 from partway.gateway.asynchronous.limits import PUT_BYTES_PER_SECOND
 from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.transform.finished_files import FinishedFiles
+from partway.gateway.transform.gathering import GatheredFile, Gathering
 from partway.gateway.transform.limits import FILE_TIMEOUT
-from partway.gateway.transform.local_storage import FileThreads, PartFile
+from partway.gateway.transform.local_storage import FileThreads
 from partway.gateway.transform.storage import (
     OutputFile,
     OutputPlace,
@@ -28,13 +28,17 @@ class CallersLocalOutputs:
     Args:
         location: which.
         results: below which it must be.
-        threads: by which it is written.
+        threads: by which it is put there.
+        gathering: where it is gathered.
     """
 
-    def __init__(self, location: str, results: LocalRoots, threads: FileThreads) -> None:
+    def __init__(
+        self, location: str, results: LocalRoots, threads: FileThreads, gathering: Gathering
+    ) -> None:
         self._location = location.rstrip("/")
         self._results = results
         self._threads = threads
+        self._gathering = gathering
 
     async def present(self, names: Collection[str]) -> set[str]:
         """None: a job of the API's writes anew what others have written."""
@@ -43,15 +47,9 @@ class CallersLocalOutputs:
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[OutputFile]:
         """One output; see :class:`~.storage.OutputPlace`."""
-        async with AsyncExitStack() as held:
-            folder = Path(tempfile.gettempdir())
-            gathered = await self._threads.run(folder, lambda _: tempfile.TemporaryDirectory())
-            held.callback(gathered.cleanup)
-            path = Path(gathered.name, "output")
-            part = await self._threads.run(path, lambda _: PartFile(path, self._threads))
-            held.callback(part.leave)
+        async with self._gathering.file() as gathered:
             yield _LocalOutput(
-                part, f"{self._location}/{output_name(name)}", self._results, self._threads
+                gathered, f"{self._location}/{output_name(name)}", self._results, self._threads
             )
 
 
@@ -59,28 +57,27 @@ class _LocalOutput:
     """An output on its way to a folder of results.
 
     Args:
-        part: where it is gathered.
+        gathered: where it is gathered.
         location: where it belongs.
         results: below which that must be.
         threads: by which it is put there.
     """
 
     def __init__(
-        self, part: PartFile, location: str, results: LocalRoots, threads: FileThreads
+        self, gathered: GatheredFile, location: str, results: LocalRoots, threads: FileThreads
     ) -> None:
-        self.write = part.write
-        self.restart = part.restart
-        self._part = part
+        self.write = gathered.write
+        self.restart = gathered.restart
+        self._gathered = gathered
         self._location = location
         self._results = results
         self._threads = threads
 
     async def finish(self) -> None:
         """Have it appear; see :class:`~.storage.OutputFile`."""
-        part = self._part.part
-        size = await self._threads.run(part, lambda _: part.stat().st_size)
-        work = partial(local_files.put, self._results, self._location, part)
-        seconds = FILE_TIMEOUT + size / PUT_BYTES_PER_SECOND
+        gathered = self._gathered
+        work = partial(local_files.put, self._results, self._location, gathered.blocks())
+        seconds = FILE_TIMEOUT + gathered.size / PUT_BYTES_PER_SECOND
         try:
             await self._threads.run(Path(self._location), work, seconds)
         except ValueError as error:

@@ -14,6 +14,7 @@ from partway.gateway.transform.callers_inputs import (
     CallersManifest,
 )
 from partway.gateway.transform.callers_outputs import CallersLocalOutputs
+from partway.gateway.transform.gathering import Gathering, GatheringRoom
 from partway.gateway.transform.local_storage import FileThreads
 from partway.gateway.transform.object_storage import ObjectInputs, ObjectOutputs, bucket_and_key
 from partway.gateway.transform.storage import (
@@ -31,12 +32,23 @@ class CallersPlaces:
         clock: measures the times.
         roots: below which input of this machine must be, by the settings of the moment.
         results: below which output on this machine must be.
+        room: what outputs may have on disk on their way there.
+        gathered: on whose file system that is; None for the system's temporary files'.
     """
 
-    def __init__(self, clock: Clock, roots: Callable[[], LocalRoots], results: LocalRoots) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        roots: Callable[[], LocalRoots],
+        results: LocalRoots,
+        room: GatheringRoom,
+        gathered: Path | None = None,
+    ) -> None:
         self._clock = clock
         self._roots = roots
         self._results = results
+        self._room = room
+        self._gathered = gathered
         # Of each folder of the settings its own: a mount that is dead takes no other's threads.
         self._threads: dict[Path | None, FileThreads] = {}
 
@@ -70,20 +82,22 @@ class CallersPlaces:
         inputs = ObjectInputs(location, self._clock)
         return AllowedInputs(inputs, lambda file: f"{SCHEME}{bucket}/{_key_of(file)}", may)
 
-    def outputs(self, location: str, content_type: str) -> OutputPlace:
+    def outputs(self, location: str, content_type: str, sender: str = "") -> OutputPlace:
         """Where a caller has answers put.
 
         Args:
             location: ``s3://BUCKET/PREFIX``, or a path of this machine.
             content_type: of the output; empty if it is not known.
+            sender: the caller's name; empty where nobody is asked for it.
 
         Raises:
             StorageFailed: it names no place.
         """
+        gathering = Gathering(self._threads_of(None), self._gathered, self._room, sender)
         if not is_local(location):
-            return ObjectOutputs(location, content_type, self._threads_of(None), self._clock)
+            return ObjectOutputs(location, content_type, gathering, self._clock)
         threads = self._threads_of(self._results.root_as_written(location))
-        return CallersLocalOutputs(location, self._results, threads)
+        return CallersLocalOutputs(location, self._results, threads, gathering)
 
     def _threads_of(self, folder: Path | None) -> FileThreads:
         return self._threads.setdefault(folder, FileThreads(self._clock))

@@ -63,6 +63,10 @@ ANSWER_BYTES: Final = MAX_PAYLOAD_MB * MIB
 WAITING_FACTOR: Final = 8
 WAITING_BYTES: Final = 16 * MIB
 
+#: Disk space of outputs of the API's jobs that are gathered at a time, before they are put where
+#: they belong; one sender has a share of it: eight files of 4 GiB each.
+TRANSFORM_QUOTA: Final = 64 * 1024 * MIB
+
 #: Before a request is sent again, and how many times as long each further time: 0.25, 1, 4.
 RETRY_PAUSE: Final = 0.25
 RETRY_FACTOR: Final = 4

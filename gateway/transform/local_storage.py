@@ -221,14 +221,9 @@ class PartFile:
         self._descriptor = _locked_part(self._part)
         os.ftruncate(self._descriptor, 0)
 
-    @property
-    def part(self) -> Path:
-        """Where it is until it appears."""
-        return self._part
-
     async def write(self, data: bytes) -> None:
         """Add bytes; see :class:`~.storage.OutputFile`."""
-        await self._threads.run(self._path, partial(_write_all, self._descriptor, data))
+        await self._threads.run(self._path, partial(write_all, self._descriptor, data))
 
     async def restart(self) -> None:
         """Drop what was written; see :class:`~.storage.OutputFile`."""
@@ -276,7 +271,12 @@ def _locked_part(part: Path) -> int:
         os.close(descriptor)
 
 
-def _write_all(descriptor: int, data: bytes, wanted: Wanted) -> None:
+def write_all(descriptor: int, data: bytes, wanted: Wanted) -> None:
+    """Write all of some bytes behind what is written, on a thread.
+
+    Raises:
+        OSError: the file system does not take them.
+    """
     left = memoryview(data)
     while left:
         wanted.check()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 
 from partway.gateway.clock import Clock
 from partway.gateway.object_files import (
@@ -15,8 +13,8 @@ from partway.gateway.object_files import (
     ObjectFilesError,
     split_url,
 )
+from partway.gateway.transform.gathering import GatheredFile, Gathering
 from partway.gateway.transform.limits import MAX_FILES
-from partway.gateway.transform.local_storage import FileThreads, PartFile
 from partway.gateway.transform.storage import (
     StorageFailed,
     TransformInput,
@@ -84,21 +82,21 @@ class ObjectInputs:
 
 
 class ObjectOutputs:
-    """A prefix of a bucket; an output is gathered in a file of this machine and put there whole.
+    """A prefix of a bucket; an output is gathered on this machine and put there whole.
 
     Args:
         url: bucket and prefix, with ``/`` behind it or without.
         content_type: of the output; empty if it is not known.
-        threads: by which it is gathered, in the system's folder for temporary files.
+        gathering: where it is gathered.
         clock: measures the times.
     """
 
-    def __init__(self, url: str, content_type: str, threads: FileThreads, clock: Clock) -> None:
+    def __init__(self, url: str, content_type: str, gathering: Gathering, clock: Clock) -> None:
         bucket, key = bucket_and_key(url)
         self._bucket = bucket
         self._prefix = f"{key.rstrip('/')}/" if key.rstrip("/") else ""
         self._content_type = content_type
-        self._threads = threads
+        self._gathering = gathering
         self._files = ObjectFiles(bucket, clock)
 
     async def present(self, names: Collection[str]) -> set[str]:
@@ -114,17 +112,8 @@ class ObjectOutputs:
     @asynccontextmanager
     async def output(self, name: str) -> AsyncIterator[_ObjectOutput]:
         """One output; see :class:`~.storage.OutputPlace`."""
-        folder = Path(tempfile.gettempdir())
-        gathered = await self._threads.run(folder, lambda _: tempfile.TemporaryDirectory())
-        try:
-            path = Path(gathered.name, "output")
-            part = await self._threads.run(path, lambda _: PartFile(path, self._threads))
-            try:
-                yield _ObjectOutput(self._files, self._key(name), self._content_type, part)
-            finally:
-                part.leave()
-        finally:
-            gathered.cleanup()
+        async with self._gathering.file() as gathered:
+            yield _ObjectOutput(self._files, self._key(name), self._content_type, gathered)
 
     def location(self, name: str) -> str:
         """Where the output of a file belongs, for people."""
@@ -141,30 +130,24 @@ class _ObjectOutput:
         files: the bucket's.
         key: of the output.
         content_type: of the output.
-        part: where it is gathered.
+        gathered: where it is gathered.
     """
 
-    def __init__(self, files: ObjectFiles, key: str, content_type: str, part: PartFile) -> None:
+    def __init__(
+        self, files: ObjectFiles, key: str, content_type: str, gathered: GatheredFile
+    ) -> None:
+        self.write = gathered.write
+        self.restart = gathered.restart
         self._files = files
         self._key = key
         self._content_type = content_type
-        self._part = part
-        self._size = 0
-
-    async def write(self, data: bytes) -> None:
-        """Add bytes; see :class:`~.storage.OutputFile`."""
-        await self._part.write(data)
-        self._size += len(data)
-
-    async def restart(self) -> None:
-        """Drop what was written; see :class:`~.storage.OutputFile`."""
-        await self._part.restart()
-        self._size = 0
+        self._gathered = gathered
 
     async def finish(self) -> None:
         """Have it appear; see :class:`~.storage.OutputFile`."""
         try:
-            content = self._part.part if self._size else b""
-            await self._files.put(self._key, content, self._size, self._content_type)
+            size = self._gathered.size
+            content = self._gathered.whole() if size else b""
+            await self._files.put(self._key, content, size, self._content_type)
         except ObjectFilesError as error:
             raise StorageFailed(str(error)) from None

@@ -7,6 +7,7 @@ from typing import Final
 
 from partway.gateway.clock import Clock
 from partway.gateway.object_files import SCHEME
+from partway.gateway.transform.gathering import Gathering
 from partway.gateway.transform.local_storage import FileThreads, LocalInputs, LocalOutputs
 from partway.gateway.transform.manifests import ManifestInputs
 from partway.gateway.transform.object_storage import ObjectInputs, ObjectOutputs
@@ -58,7 +59,7 @@ def places(
     if manifest:
         inputs = ManifestInputs(source, inputs, threads, clock)
     if target.startswith(SCHEME):
-        outputs = ObjectOutputs(target, content_type, threads, clock)
+        outputs = ObjectOutputs(target, content_type, Gathering(threads), clock)
     else:
         outputs = LocalOutputs(Path(target), threads)
     return inputs, outputs

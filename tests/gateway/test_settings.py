@@ -84,6 +84,7 @@ SOURCES = [
     ("model_data_quota", 64 << 30, '"2GiB"', "1.5 MiB", 7, 2 << 30, 3 << 19),
     ("max_async_requests", 5000, "7", "8", 9, 7, 8),
     ("max_transform_jobs", 4, "7", "8", 9, 7, 8),
+    ("transform_quota", 64 << 30, '"1GiB"', "2 MiB", 7, 1 << 30, 2 << 20),
     ("async_quota", 8 << 30, '"1GiB"', "2 MiB", 7, 1 << 30, 2 << 20),
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from partway.gateway.asynchronous import spool as spool_module
+from partway.gateway import files
 from partway.gateway.asynchronous.limits import PIECE_BYTES
 from partway.gateway.asynchronous.spool import Spool
 from partway.gateway.asynchronous.spool_room import SpoolFull
@@ -70,9 +70,7 @@ async def test_there_is_only_so_much(spool):
 async def test_a_disk_that_has_little_left_is_left_to_all_else(spool, tmp_path, monkeypatch):
     """Behind a 503 the journal and the control plane can still write."""
     free = 300 * MIB
-    monkeypatch.setattr(
-        spool_module, "disk_usage", lambda _: SimpleNamespace(total=1 << 40, free=free)
-    )
+    monkeypatch.setattr(files, "disk_usage", lambda _: SimpleNamespace(total=1 << 40, free=free))
     await spool.keep_body(a_request(id="a"), b"x")
     free = 256 * MIB
     for more in (

@@ -235,7 +235,7 @@ def test_after_a_kill_the_rest_is_done(tmp_path):
         (("--url", "ftp://a"), 2, "--url: 'ftp://a' is not a container's URL: it must begin with"),
         (("--command", "'"), 2, "--command: No closing quotation"),
         (("--image", "a b"), 2, "--image: 'a b' was given; it must be an image's name"),
-        (("--command", "no-such-program"), 1, "no instance is in service: there is no program 'no"),
+        (("--command", "no-such-program"), 1, "no instance is in service, for the reason above"),
         (("--url", "http://127.0.0.1:9"), 1,
          "transform: --url http://127.0.0.1:9: /execution-parameters: no connection with the cont"),
         (("--endpoint", "e"), 1, "no connection with the gateway: Connection refused; PARTWAY_UR"),
@@ -250,6 +250,18 @@ def test_what_it_does_not_do(tmp_path, monkeypatch, capfd, more, status, said):
         found = exit.code
     assert (found, said in (errors := capfd.readouterr().err)) == (status, True), errors
     assert not (tmp_path / "out").exists()
+
+
+def test_why_no_container_starts_is_said_once(tmp_path, monkeypatch, capfd):
+    """However often it is tried, and whoever of the fleet tells of it."""
+    for wait in ("RESTART_SHORTEST", "RESTART_LONGEST"):
+        monkeypatch.setattr(f"partway.gateway.fleet.group.{wait}", 0.01)
+    files(tmp_path, a=b"1\n")
+    program = f"{sys.executable} -S -c 'print(1 // 0)'"
+    assert main(["transform", "--command", program, *flags(tmp_path)]) == 1
+    said = capfd.readouterr().err
+    assert said.count("ZeroDivisionError") == said.count("an instance has failed: ") == 1, said
+    assert said.endswith("transform: no instance is in service, for the reason above\n")
 
 
 @pytest.mark.parametrize(

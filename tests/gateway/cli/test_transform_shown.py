@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import logging
 
 import pytest
 
 from partway.gateway.cli.transform_shown import (
+    FailuresShown,
     TransformShown,
     failure_lines,
     progress_line,
     summary,
 )
 from partway.gateway.transform.outcomes import FileOutcome, FileState, Progress
+from partway.log_lines import LogLine
 from tests.gateway.streams.fakes import FakeClock
 
 MIB = 2**20
@@ -113,3 +116,26 @@ def test_on_a_terminal_it_is_one_line_that_is_drawn_again(shown, monkeypatch):
         shown.clock.advance(5)
         assert shown.clock.armed == []
     assert "1 of 40 files, 0 records, 0.5 of 1.0 MB, 5.0 s left" in file.getvalue()
+
+
+def test_why_instances_fail_is_shown_once(caplog):
+    file, fleet = io.StringIO(), logging.getLogger("partway.fleet")
+    with FailuresShown(TransformShown(Progress(), FakeClock(), file)) as failures:
+        fleet.warning(LogLine("instance failed", instance="a", reason="no\x1b\nit printed: 1"))
+        fleet.error(LogLine("instances are not started any more", reason="no\x1b\nit printed: 1"))
+        fleet.warning(LogLine("instance failed", reason="another"))
+        fleet.warning(LogLine("something else"))
+        assert failures.without_what_is_said("none is there: another") == (
+            "none is there, for the reason above"
+        )
+        assert failures.without_what_is_said("none is there: no") == "none is there: no"
+    assert file.getvalue().splitlines() == [
+        "an instance has failed: no\N{REPLACEMENT CHARACTER}",
+        "  it printed: 1",
+        "an instance has failed: another",
+    ]
+    fleet.warning(LogLine("instance failed", reason="another"))
+    assert [each.getMessage() for each in caplog.records] == [
+        "something else",
+        "instance failed reason=another",
+    ]

@@ -94,6 +94,18 @@ async def test_the_only_file_fails(tmp_path):
         assert (await jobs.over())["FailureReason"].startswith("1 of 1 file failed: a.csv: ")
 
 
+async def test_an_output_that_has_no_room_on_its_way_fails_by_itself(tmp_path):
+    async with Jobs(tmp_path, quota=20) as jobs:
+        jobs.give(a="one\n", b="very long lines are too much\n", c="three\n")
+        await jobs.create(MaxConcurrentTransforms=1)
+        said = await jobs.over()
+        assert said["FailureReason"].startswith(
+            "1 of 3 files failed: b.csv: outputs of transform jobs have 0 bytes on disk on their "
+            "way, and 20 at most (transform_quota); "
+        )
+        assert jobs.answers == {"a.csv.out": "ONE\n", "c.csv.out": "THREE\n"}
+
+
 async def test_the_files_of_a_manifest(tmp_path):
     async with Jobs(tmp_path) as jobs:
         jobs.give(a="one\n", b="two\n")

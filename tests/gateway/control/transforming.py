@@ -25,6 +25,8 @@ from partway.gateway.fleet.provisions import Provisions
 from partway.gateway.settings import Settings
 from partway.gateway.store.store import Store
 from partway.gateway.transform.callers_places import CallersPlaces
+from partway.gateway.transform.gathering import GatheringRoom
+from partway.gateway.transform.limits import TRANSFORM_QUOTA
 from tests.conftest import ROOT
 from tests.gateway.control.deployed import a_model
 from tests.gateway.control.kept_endpoints import FullStore
@@ -63,6 +65,7 @@ class Jobs:
         store: of the gateway before.
         may: what principals may do.
         inclusive_slices: whether the ranges of filters have their ends.
+        quota: bytes of outputs on their way.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Jobs:
         may: Callable[[str, str, str], bool] = lambda *_: True,
         *,
         inclusive_slices: bool = False,
+        quota: int = TRANSFORM_QUOTA,
     ) -> None:
         self.folder = folder
         self.store = store or FullStore()
@@ -95,7 +99,11 @@ class Jobs:
         self.resources = Resources(self.store, clock)
         planning = Planning(settings, clock)
         results = LocalRoots(settings.local_results, setting="local_results")
-        places = CallersPlaces(clock, lambda: planning.local_roots, results)
+        places = CallersPlaces(
+            *(clock, lambda: planning.local_roots, results),
+            GatheringRoom(quota),
+            self.data.transforms,
+        )
         self.keeper = TransformKeeper(
             self.resources, planning, self.provisions.means, places, may,
             self.data.transforms, at_once, inclusive_slices, clock, self._time,

@@ -15,6 +15,8 @@ from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.transform.callers_outputs import UnfinishedOutputs
 from partway.gateway.transform.callers_places import CallersPlaces
 from partway.gateway.transform.finished_files import FinishedFiles
+from partway.gateway.transform.gathering import GatheringRoom
+from partway.gateway.transform.limits import TRANSFORM_QUOTA
 from partway.gateway.transform.storage import InputPlace, OutputPlace, StorageFailed
 from tests.gateway.object_server import KEY_ID, serving_objects
 
@@ -25,7 +27,7 @@ def places(folder: Path) -> CallersPlaces:
         (folder / each).mkdir(mode=0o700, exist_ok=True)
     roots = LocalRoots((folder / "in",))
     results = LocalRoots((folder / "out",), setting="local_results")
-    return CallersPlaces(LoopClock(), lambda: roots, results)
+    return CallersPlaces(LoopClock(), lambda: roots, results, GatheringRoom(TRANSFORM_QUOTA))
 
 
 def everything(*_: str) -> bool:

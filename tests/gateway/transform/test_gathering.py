@@ -1,0 +1,81 @@
+"""partway.gateway.transform.gathering: outputs on disk before they are where they belong."""
+
+from __future__ import annotations
+
+import tempfile
+from types import SimpleNamespace
+
+import pytest
+
+from partway.gateway import files
+from partway.gateway.clock import LoopClock
+from partway.gateway.transform.gathering import Gathering, GatheringRoom
+from partway.gateway.transform.limits import READ_BYTES
+from partway.gateway.transform.local_storage import FileThreads
+from partway.gateway.transform.storage import StorageFailed
+from partway.protocol.limits import MIB
+
+pytestmark = pytest.mark.usefixtures("anyio_backend")
+
+
+def test_all_have_the_quota_and_a_sender_half_of_it():
+    room = GatheringRoom(80)
+    room.take("", 10)
+    room.take("x", 40)
+    with pytest.raises(StorageFailed) as refused:
+        room.take("x", 1)
+    assert str(refused.value) == (
+        "outputs of transform jobs of 'x' have 40 bytes on disk on their way, and 40 at most "
+        "(a part of transform_quota); cut the input into smaller files, or try again when others "
+        "are done"
+    )
+    room.take("", 30)
+    with pytest.raises(StorageFailed, match=r"jobs have 80 bytes .* 80 at most \(transform_quota"):
+        room.take("y", 1)
+    room.give_back("x", 40)
+    room.take("x", 40)
+
+
+async def test_what_is_gathered_is_there_whole_and_counts(tmp_path):
+    room = GatheringRoom(3 * READ_BYTES)
+    gathering = Gathering(FileThreads(LoopClock()), tmp_path, room)
+    async with gathering.file() as file:
+        await file.write(b"what is dropped")
+        await file.restart()
+        data = bytes(READ_BYTES) + b"end"
+        await file.write(data[:7])
+        await file.write(data[7:])
+        assert file.size == len(data)
+        assert b"".join(file.blocks()) == b"".join(file.blocks()) == data
+        assert file.whole().read() == file.whole().read() == data
+        with pytest.raises(StorageFailed, match="transform_quota"):
+            await file.write(bytes(2 * READ_BYTES))
+        assert list(tmp_path.iterdir()) == [], "no name that a process that is killed would leave"
+    room.take("", 3 * READ_BYTES)
+
+
+async def test_what_is_not_to_be_had_counts_no_more(tmp_path):
+    room = GatheringRoom(10)
+
+    async def gathered(folder):
+        async with Gathering(FileThreads(LoopClock()), folder, room, "x").file() as file:
+            await file.write(b"12345")
+            raise ZeroDivisionError
+
+    with pytest.raises(StorageFailed, match=r"No such file or directory"):
+        await gathered(tmp_path / "none")
+    with pytest.raises(ZeroDivisionError):
+        await gathered(tmp_path)
+    room.take("x", 5)
+
+
+async def test_a_disk_that_has_little_left_is_left_to_all_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    free = 300 * MIB
+    monkeypatch.setattr(files, "disk_usage", lambda _: SimpleNamespace(total=1 << 40, free=free))
+    async with Gathering(FileThreads(LoopClock())).file() as file:
+        await file.write(b"1")
+        free = 256 * MIB
+        with pytest.raises(StorageFailed, match=f"{tmp_path}: its disk has 268435456 bytes free"):
+            await file.write(b"2")
+        assert list(file.blocks()) == [b"1"]
