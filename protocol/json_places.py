@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
+
+#: Elements that are joined at a time.
+_AT_A_TIME: Final = 256
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _KINDS: Final = {dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
@@ -44,6 +48,12 @@ def elements_of(text: str, begin: int) -> Iterator[str]:
         _, end = _VALUES.raw_decode(text, begin)
         yield text[begin:end]
         begin = _behind_space(text, end)
+
+
+def array_of(elements: Iterable[str]) -> str:
+    """An array's text, of its elements', joined some at a time: each has fifty bytes besides."""
+    left = iter(elements)
+    return f"[{', '.join(iter(lambda: ', '.join(islice(left, _AT_A_TIME)), ''))}]"
 
 
 def kind_of(value: object) -> str:

@@ -277,6 +277,13 @@ MAX_JSON_DEPTH: Final = 64
 #: where its request becomes JSON.
 MAX_TENSOR_DIMENSIONS: Final = 8
 
+#: Most bytes of names, as times what came, where each instance has the names of its tensors anew;
+#: and so many in any case. A number takes two bytes of JSON at least, or four as FP32, and a name
+#: of 24 characters 26 more: only names that are longer than all else are bound by it. While a body
+#: is made there are several copies of them.
+NAMES_PER_BYTE: Final = 16
+NAMES_ANYWAY: Final = MIB
+
 # --- gRPC ----------------------------------------------------------------------------------------
 
 #: Most bytes of a status's message, on the wire; clients take 8 KiB of metadata unless they are set

@@ -21,7 +21,7 @@ import orjson
 
 from partway.protocol.base64_text import decoded, encoded
 from partway.protocol.columns import as_instances
-from partway.protocol.json_places import elements_of, kind_of, members_of, place_of
+from partway.protocol.json_places import array_of, elements_of, kind_of, members_of, place_of
 from partway.protocol.json_text import NotJson, parsed
 from partway.protocol.limits import MAX_JSON_DEPTH
 from partway.protocol.signatures import (
@@ -29,6 +29,7 @@ from partway.protocol.signatures import (
     SignatureFault,
     TensorSpec,
     as_b64,
+    check_columns,
     check_tensors,
     is_bytes,
 )
@@ -89,8 +90,12 @@ def read_request(
     text = body.removeprefix(_BOM)
     members = _members(text, REQUEST)
     by_columns = columns and "inputs" in members
+    table: Mapping[str, list[Any]] | None = None
     if by_columns:
-        text, members["instances"] = _by_rows(text, members)
+        text, inputs = _by_rows(text, members, wrap=wrap)
+        if isinstance(inputs, dict):
+            table, inputs = inputs, next(iter(inputs.values()))  # as long as there are instances
+        members["instances"] = inputs
     instances = members.get("instances")
     if not isinstance(instances, list) or not instances:
         found = "missing" if "instances" not in members else kind_of(instances)
@@ -100,11 +105,10 @@ def read_request(
     if signature is not None:
         if columns:
             _check_signature_name(members.get("signature_name"), signature)
-        bare = [each["data"] if wrap and _is_wrapped(each) else each for each in instances]
-        _check(signature.inputs, bare, "instances")
+        _check_inputs(signature, instances, table, wrap=wrap)
     if b'"b64"' in text:
         text = _BINARY.sub(_padded, text)
-    if wrap:
+    if wrap and table is None:
         text = _wrapped(text, instances)
     return PredictRequest(text, len(instances), by_columns)
 
@@ -157,11 +161,32 @@ def _check_signature_name(given: object, signature: Signature) -> None:
         )
 
 
-def _by_rows(text: bytes, members: dict[str, Any]) -> tuple[bytes, list[Any]]:
+def _by_rows(
+    text: bytes, members: dict[str, Any], *, wrap: bool
+) -> tuple[bytes, list[Any] | dict[str, list[Any]]]:
     try:
-        return as_instances(text, members)
+        return as_instances(text, members, wrap=wrap)
     except SignatureFault as fault:
         raise PredictionFault(str(fault)) from None
+
+
+def _check_inputs(
+    signature: Signature,
+    instances: list[Any],
+    table: Mapping[str, list[Any]] | None,
+    *,
+    wrap: bool,
+) -> None:
+    """Hold instances to a signature, wrapped or not; of a table's rows none is made for it."""
+    if table is None:
+        instances = [each["data"] if wrap and _is_wrapped(each) else each for each in instances]
+    elif not (wrap and _is_wrapped(table)):
+        try:
+            check_columns(signature.inputs, table, "instances")
+        except SignatureFault as fault:
+            raise PredictionFault(str(fault)) from None
+        return
+    _check(signature.inputs, instances, "instances")
 
 
 def _check(specs: Mapping[str, TensorSpec], rows: list[Any], what: str) -> None:
@@ -184,7 +209,7 @@ def _with_bytes(text: str, predictions: list[Any], specs: Mapping[str, TensorSpe
                 changed = changed[:begin] + json.dumps(as_b64(value[name])) + changed[end:]
         return changed
 
-    return f"[{', '.join(map(written, elements_of(text, 0), predictions))}]"
+    return array_of(map(written, elements_of(text, 0), predictions))
 
 
 # --- The whole body ------------------------------------------------------------------------------
@@ -281,11 +306,11 @@ def _padded(found: re.Match[bytes]) -> bytes:
 def _wrapped(body: bytes, instances: list[Any]) -> bytes:
     text = body.decode()
     begin, end = place_of(text, "instances")
-    wrapped = ", ".join(
+    wrapped = array_of(
         each if _is_wrapped(value) else f'{{"data": {each}}}'
         for each, value in zip(elements_of(text, begin), instances, strict=True)
     )
-    return f"{text[:begin]}[{wrapped}]{text[end:]}".encode()
+    return f"{text[:begin]}{wrapped}{text[end:]}".encode()
 
 
 def _is_wrapped(value: object) -> bool:

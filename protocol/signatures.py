@@ -113,6 +113,26 @@ def check_tensors(specs: Mapping[str, TensorSpec], rows: Sequence[Any], what: st
         _check_column(spec, [row[alias] for row in rows], what, f".{alias}")
 
 
+def check_columns(
+    specs: Mapping[str, TensorSpec], columns: Mapping[str, Sequence[Any]], what: str
+) -> None:
+    """Hold instances that come by columns to what is declared of their tensors.
+
+    Args:
+        specs: by alias; one at least.
+        columns: the values, by name; each has one for each instance, and there is one at least.
+        what: ``instances``.
+
+    Raises:
+        SignatureFault: as :func:`check_tensors` does of the rows.
+    """
+    if columns.keys() != specs.keys():  # which is wrong with the first row, as with any other
+        check_tensors(specs, [{name: column[0] for name, column in columns.items()}], what)
+        return
+    for alias, spec in specs.items():
+        _check_column(spec, columns[alias], what, f".{alias}" if len(specs) > 1 else "")
+
+
 def is_bytes(alias: str, spec: TensorSpec) -> bool:
     """Whether a tensor's strings are bytes, which go out as ``{"b64": …}``."""
     return spec.type == "string" and alias.endswith(BYTES)

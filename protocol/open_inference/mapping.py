@@ -20,6 +20,7 @@ from typing import Any, Final
 import orjson
 
 from partway.protocol.base64_text import decoded, encoded
+from partway.protocol.columns import check_names_fit
 from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
 from partway.protocol.open_inference.requests import InferFault, InferRequest, RequestedOutput
 from partway.protocol.open_inference.tensors import (
@@ -30,7 +31,7 @@ from partway.protocol.open_inference.tensors import (
     shown,
 )
 from partway.protocol.prediction import PredictionFault, PredictRequest
-from partway.protocol.signatures import DATATYPES, Signature, TensorSpec
+from partway.protocol.signatures import DATATYPES, Signature, SignatureFault, TensorSpec
 
 #: The name of an output that has none, unless the request names it: KServe's own.
 OUTPUT: Final = "output-0"
@@ -61,7 +62,7 @@ def instances_of(
 
     Raises:
         InferFault: the tensors do not have as many instances each, or JSON has nothing for an
-            element.
+            element; or their names, which each instance has, are too long.
     """
     first, *others = request.inputs
     count = first.shape[0]
@@ -71,9 +72,13 @@ def instances_of(
                 f"tensor {shown(first.name)} has {count} instances and tensor {shown(each.name)} "
                 f"{each.shape[0]}: the first numbers of their shapes must be the same"
             )
+    named = named or bool(others)
     try:
-        instances = b",".join(_instances(request.inputs, named=named or bool(others), wrap=wrap))
-    except TensorFault as fault:
+        if named:
+            size = sum(each.elements.nbytes + len(each.name) for each in request.inputs)
+            check_names_fit((each.name for each in request.inputs), count, size)
+        instances = b",".join(_instances(request.inputs, named=named, wrap=wrap))
+    except (SignatureFault, TensorFault) as fault:
         raise InferFault(str(fault)) from None
     further = b',"parameters":%b' % orjson.dumps(request.parameters) if request.parameters else b""
     return PredictRequest(b'{"instances":[%b]%b}' % (instances, further), count)

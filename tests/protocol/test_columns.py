@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from partway.protocol.columns import as_outputs
 from partway.protocol.prediction import PredictionFault, read_answer, read_request
+from partway.protocol.signatures import Signature, TensorSpec
 from tests.protocol.test_prediction import VALUES, written
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=4).filter("b64".__ne__)
@@ -44,6 +46,40 @@ def test_an_only_tensor_has_no_name(values, spaced, ascii_only):
     if not alike or not values[0] or values[0].keys() == {"b64"}:
         answer = written(values, spaced, ascii_only)
         assert as_outputs(answer) == answer
+
+
+def test_rows_are_wrapped_unless_they_are_already():
+    body = b'{"inputs": {"a": [1, 2], "b": ["x", "y"]}}'
+    assert json.loads(read_request(body, columns=True, wrap=True).body) == {
+        "instances": [{"data": {"a": 1, "b": "x"}}, {"data": {"a": 2, "b": "y"}}]
+    }
+    for body in (b'{"inputs": {"data": [1, 2]}}', b'{"inputs": [1, 2]}'):
+        assert json.loads(read_request(body, columns=True, wrap=True).body) == {
+            "instances": [{"data": 1}, {"data": 2}]
+        }
+
+
+def test_a_signature_is_held_against_columns_as_against_rows():
+    two = Signature({"a": TensorSpec("int8"), "b": TensorSpec("string")}, {})
+    one = Signature({"a": TensorSpec("int8")}, {})
+    for signature, columns, wrap in (
+        (two, {"a": [1, 2], "b": ["x", "y"]}, False),
+        (two, {"a": [1, 2], "b": ["x", 3]}, False),
+        (two, {"a": [1, 2]}, False),
+        (one, {"a": [1, 200]}, False),
+        (one, {"b": [1, 2]}, False),
+        (one, {"data": [1, 200]}, True),
+        (one, {"data": [1, 2]}, True),
+    ):
+        said = []
+        for body in ({"inputs": columns}, {"instances": by_rows(columns)}):
+            text = json.dumps(body).encode()
+            try:
+                read_request(text, columns=True, wrap=wrap, signature=signature)
+                said.append("")
+            except PredictionFault as fault:
+                said.append(str(fault))
+        assert said[0] == said[1]
 
 
 def test_numbers_keep_each_of_their_digits():
@@ -84,6 +120,24 @@ def test_what_is_refused(body, said):
     with pytest.raises(PredictionFault) as caught:
         read_request(body.encode(), columns=True)
     assert str(caught.value).startswith(said)
+
+
+def test_names_that_each_instance_has_have_a_bound():
+    """A megabyte and a half would become hundreds of gigabytes."""
+    rows = 4000
+    fits = 16 * 2 * (rows + rows // 20) // rows
+    for length in (rows, 10 * rows):
+        body = written({"inputs": {"n" * length: [0] * rows}}, spaced=False, ascii_only=True)
+        with pytest.raises(PredictionFault, match=f"names have {rows * (length + 2)} bytes toge"):
+            read_request(body, columns=True)
+    body = written({"inputs": {"n" * fits: [0] * 40_000}}, spaced=False, ascii_only=True)
+    tracemalloc.start()
+    try:
+        assert read_request(body, columns=True).instances == 40_000
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 100 * len(body)
 
 
 def test_where_they_are_not_read_there_are_no_instances():

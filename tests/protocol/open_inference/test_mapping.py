@@ -136,6 +136,16 @@ def test_what_a_request_holds_is_within_a_hundred_times_its_bytes(datatype, shap
     assert found.body.startswith(b'{"instances":[')
 
 
+def test_names_that_each_instance_has_have_a_bound():
+    """A megabyte and a half would become hundreds of gigabytes."""
+    one = from_binary("n" * 2000, "BOOL", [2000], b"\0" * 2000)
+    other = from_binary("m", "BOOL", [2000], b"\0" * 2000)
+    assert instances_of(InferRequest((one,))).instances == 2000  # none of them has it
+    for inputs, how in (((one, other), {}), ((one,), {"named": True})):
+        with pytest.raises(InferFault, match=r"names have 40\d{5} bytes together where each"):
+            instances_of(InferRequest(inputs), **how)
+
+
 def test_what_has_no_instances():
     one = from_elements("a", "INT8", [1], [0])
     other = from_elements("b", "INT8", [2], [0, 0])
