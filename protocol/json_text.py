@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Final, NoReturn
+
+#: Half of a pair may be among the escapes; there is no UTF-8 of it (RFC 8259 §8.2).
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class NotJson(ValueError):
@@ -45,6 +49,23 @@ def parsed(text: bytes, number: Callable[[str], object] = float) -> object:
         raise NotJson(error.msg, error.pos) from None
     except RecursionError:
         raise NotJson("it is nested too deeply") from None
+
+
+def check_unicode(text: bytes, value: object) -> None:
+    """Refuse strings that are half of a pair: nobody could write them down again.
+
+    Args:
+        text: JSON.
+        value: the same as Python has it; what JSON has nothing for is not looked at.
+
+    Raises:
+        NotJson: there is one.
+    """
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            raise NotJson("a string has half of a surrogate pair, which is no Unicode") from None
 
 
 def _refused(constant: str) -> NoReturn:

@@ -42,13 +42,15 @@ def add_json(values: Any, text: bytes) -> None:
         text: an array, valid JSON.
 
     Raises:
-        PredictionFault: a number is larger than a double can be, or something is nested deeper than
-            clients read.
+        PredictionFault: a number is larger than a double can be, or a string no Unicode, or
+            something is nested deeper than clients read.
     """
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise PredictionFault("a number is larger than a double can be") from None
+        raise PredictionFault(
+            "a number is larger than a double can be, or a string has half of a surrogate pair"
+        ) from None
     for each in found:
         _fill(values.add(), each, GRPC_VALUE_DEPTH)
 

@@ -13,7 +13,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from json.encoder import encode_basestring
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ import orjson
 
 from partway.protocol.base64_text import decoded, encoded
 from partway.protocol.columns import check_names_fit
+from partway.protocol.json_text import NotJson, check_unicode
 from partway.protocol.limits import MAX_TENSOR_DIMENSIONS
 from partway.protocol.open_inference.requests import InferFault, InferRequest, RequestedOutput
 from partway.protocol.open_inference.tensors import (
@@ -44,6 +45,9 @@ _AT_A_TIME: Final = 256
 _ELEMENTS_AT_A_TIME: Final = 4096
 #: Bytes of a tensor that are worth an array within it.
 _WORTH_AN_ARRAY: Final = 8
+
+#: Outputs that a message names.
+_SHOWN: Final = 16
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 #: Digits that fit 64 bits, and a sign.
@@ -121,7 +125,7 @@ def outputs_of(
     wanted = [each.name for each in requested] or list(columns)
     for name in wanted:
         if name not in columns:
-            known = ", ".join(map(shown, columns))
+            known = ", ".join(map(shown, islice(columns, _SHOWN)))
             raise InferFault(f"output {shown(name)}: the model has no such output; it has {known}")
     return [_tensor(name, columns[name], declared.get(name)) for name in wanted]
 
@@ -232,13 +236,22 @@ def _grouped(texts: list[bytes], sizes: Sequence[int]) -> list[bytes]:
 
 
 def _parsed(predictions: bytes) -> Any:
-    """The predictions, whose whole numbers are whole; one that no datatype holds is a Decimal."""
+    """The predictions, whose whole numbers are whole; one that no datatype holds is a Decimal.
+
+    Raises:
+        PredictionFault: a string is no Unicode.
+    """
     if _LONG_NUMBER.search(predictions) is None:
         try:
             return orjson.loads(predictions)
         except orjson.JSONDecodeError:
-            pass  # it is valid, and has a number beyond what orjson reads
-    return json.loads(predictions, parse_int=_whole)
+            pass  # it is valid, and has a number beyond what orjson reads; or such a string
+    found = json.loads(predictions, parse_int=_whole)
+    try:
+        check_unicode(predictions, found)
+    except NotJson as fault:
+        raise PredictionFault(f"predictions: {fault.why}") from None
+    return found
 
 
 def _whole(text: str) -> int | Decimal:

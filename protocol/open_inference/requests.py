@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from partway.protocol.json_text import NotJson, parsed
+from partway.protocol.json_text import NotJson, check_unicode, parsed
 from partway.protocol.open_inference import HEADER_LENGTH
 from partway.protocol.open_inference.tensors import (
     Tensor,
@@ -238,6 +238,7 @@ def _value(text: bytes) -> object:
         return value
     try:
         value = parsed(text, _number)
+        check_unicode(text, value)
     except NotJson as error:
         at = "" if error.at is None else f" at character {error.at}"
         raise InferFault(f"the body is not JSON: {error.why}{at}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partway.protocol.json_text import NotJson, parsed
+from partway.protocol.json_text import NotJson, check_unicode, parsed
 
 
 def test_all_numbers_are_floats_unless_another_kind_is_asked_for():
@@ -26,3 +26,11 @@ def test_all_numbers_are_floats_unless_another_kind_is_asked_for():
 def test_what_is_refused(text, why):
     with pytest.raises(NotJson, match=why):
         parsed(text)
+
+
+def test_a_string_that_is_half_a_pair_is_no_unicode():
+    for text in (rb'"\ud83d\ude00"', rb'"\\ud83d"', '"😀"'.encode()):
+        check_unicode(text, parsed(text))
+    for text in (rb'"\ud83d"', rb'{"a": ["\ude00\ud83d"]}', rb'{"\uDC00": 1}'):
+        with pytest.raises(NotJson, match="half of a surrogate pair"):
+            check_unicode(text, parsed(text))

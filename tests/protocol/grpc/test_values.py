@@ -78,6 +78,11 @@ def test_a_number_that_no_double_holds_is_refused():
             add_json(struct_pb2.ListValue().values, text)
 
 
+def test_a_string_that_is_no_unicode_is_refused():
+    with pytest.raises(PredictionFault, match="half of a surrogate pair"):
+        add_json(struct_pb2.ListValue().values, rb'["\ud800"]')
+
+
 @pytest.mark.parametrize("opened", [(b"[", b"]"), (b'{"a":', b"}")])
 def test_what_is_nested_is_what_clients_read(opened):
     begin, end = opened

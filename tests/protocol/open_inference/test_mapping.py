@@ -249,6 +249,8 @@ def test_an_output_without_a_name_has_the_one_that_is_asked_for():
         (b"[{}]", "prediction 0: it must be an object with the same members"),
         (b'[{"b64": "A"}]', r'output \'output-0\': {"b64": …}: it has 1 characters'),
         (b'[{"b64": 5}]', "of no datatype"),
+        (rb'["\ud800"]', "predictions: a string has half of a surrogate pair"),
+        (rb'[{"\udc00": 99999999999999999999999}]', "half of a surrogate pair"),
     ],
 )
 def test_what_are_no_tensors(predictions, why):
