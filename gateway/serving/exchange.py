@@ -491,12 +491,17 @@ def _late(how: str) -> RequestTimeout:
 
 
 _LENGTH: Final = istr("Content-Length")
+_LENGTH_DIGITS: Final = len(str(2**64))
 
 
 def stated_length(headers: Mapping[str, str], name: str = _LENGTH) -> int | None:
-    """The length that a head states for its body, by case-insensitive names; None if none."""
+    """The length that a head states for its body, by case-insensitive names; None if none.
+
+    A number of more than 64 bits is none; and Python reads none of 5,000 digits.
+    """
     stated = headers.get(name, "")
-    return int(stated) if stated.isascii() and stated.isdecimal() else None
+    is_length = stated.isascii() and stated.isdecimal() and len(stated) <= _LENGTH_DIGITS
+    return int(stated) if is_length else None
 
 
 def _new_id() -> str:

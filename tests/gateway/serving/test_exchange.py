@@ -6,7 +6,7 @@ import json
 import pytest
 
 from partway.gateway.serving.error_dialects import ErrorResponse
-from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Exchange
+from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Exchange, stated_length
 from partway.protocol.errors import RequestTimeout, RequestTooLarge, ServiceUnavailable
 
 
@@ -81,6 +81,12 @@ async def test_headers_of_one_name_are_one_list():
     assert exchange.headers["x-A"] == "1, 2"
     assert exchange.headers["Host"] == "h"
     assert exchange.raw_headers == (("X-A", "1"), ("host", "h"), ("x-a", "2"))
+
+
+def test_a_stated_length_is_a_number_of_64_bits():
+    """Python reads none of 5,000 digits, and a container may say what it likes."""
+    for said, length in (("7", 7), ("9" * 20, int("9" * 20)), ("9" * 5000, None), ("-1", None)):
+        assert stated_length({"Content-Length": said}) == length
 
 
 async def test_a_body_is_gathered_once():
