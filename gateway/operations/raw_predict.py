@@ -25,7 +25,7 @@ from partway.gateway.operations.prediction_routes import (
     of_endpoint,
     wants_http_body,
 )
-from partway.gateway.operations.predictions import whole_answer
+from partway.gateway.operations.predictions import beside, whole_answer
 from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.operations.response_relay import AnswerForm
 from partway.gateway.operations.response_stream import relay_answer
@@ -159,7 +159,8 @@ class RawPredict:
         if not wants_http_body(exchange.query):
             return RawAsked(exchange, passed_on(exchange.headers, _RULES), is_wrapped=False)
         try:
-            body = read_http_body(await exchange.body(self._most_bytes))
+            wrapped = await exchange.body(self._most_bytes)
+            body = await beside(len(wrapped), read_http_body, wrapped)
         except ValueError as fault:
             raise InputValidationError(str(fault), "InvalidHttpBody") from None
         return asked_with(exchange, body)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import aiohttp
 import pytest
 
+from partway.gateway.operations import raw_predict
 from partway.gateway.requests.prediction import PredictionPolicy
+from partway.protocol.http_body import read_http_body
 from tests.gateway.conftest import container, gateway_for
 from tests.gateway.operations.predicting import OF_ENDPOINT, PARENT, answer, asking
 from tests.gateway.requests.containers import PATIENCE
@@ -59,6 +62,21 @@ async def test_a_body_within_json_is_unwrapped_where_that_is_announced(asking):
     assert await client.json(STREAM + WRAPS, body) == (200, [])
     status, said = await client.json(RAW + WRAPS, b'{"httpBody": {"data": "A"}}')
     assert (status, said["error"]["status"]) == (400, "INVALID_ARGUMENT")
+
+
+async def test_a_long_body_within_json_is_read_beside_the_loop(asking, monkeypatch):
+    """Of many small objects it takes a third of a second, for which all streams would stand."""
+    where = []
+
+    def reading(text):
+        where.append(threading.get_ident())
+        return read_http_body(text)
+
+    monkeypatch.setattr(raw_predict, "read_http_body", reading)
+    client = await asking()
+    body = b'{"httpBody": {"data": "%b"}}' % (b"A" * 100_000)
+    assert (await client.ask(RAW + WRAPS, body))[0] == 200
+    assert where[0] != threading.get_ident()
 
 
 async def test_a_chunk_that_streams_comes_at_once(asking):
