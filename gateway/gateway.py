@@ -314,7 +314,7 @@ class Gateway:
         )
         rules = ObjectRules(objects, self._control, self._resources, keeper, controller)
         leave = ObjectLeave(arns, lambda name: keeper.find(name) is not None)
-        operations = ObjectOperations(objects, rules, leave, wall_clock)
+        operations = ObjectOperations(objects, rules, leave, wall_clock, self._control.whole)
         return KubernetesService(objects, operations, controller, leave, clock, wall_clock)
 
     async def start(self) -> Listening:

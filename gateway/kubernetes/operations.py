@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.kubernetes.admission import AskedObject, asked_object, details_of
@@ -30,6 +30,9 @@ from partway.gateway.kubernetes.leave import ObjectLeave, Verb
 from partway.gateway.kubernetes.objects import CustomObjects
 from partway.gateway.kubernetes.rules import ObjectRules
 from partway.gateway.kubernetes.wanted import endpoint_of
+
+#: Does a change to its end, also where its caller is cancelled.
+Unbroken: TypeAlias = Callable[[Coroutine[Any, Any, CustomObject]], Awaitable[CustomObject]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class ObjectOperations:
         rules: what they must be beside one another.
         leave: who may do what.
         wall_clock: returns epoch seconds.
+        unbroken: has what is written down seen too, though its client has left meanwhile.
     """
 
     def __init__(
@@ -78,11 +82,13 @@ class ObjectOperations:
         rules: ObjectRules,
         leave: ObjectLeave,
         wall_clock: Callable[[], float],
+        unbroken: Unbroken,
     ) -> None:
         self._objects = objects
         self._rules = rules
         self._leave = leave
         self._wall_clock = wall_clock
+        self._unbroken = unbroken
 
     def get(self, place: ObjectPlace, identity: Identity) -> CustomObject:
         """An object.
@@ -180,6 +186,10 @@ class ObjectOperations:
         ).check_is_of(live)
         if live.deleting or who.is_dry_run:
             return live
+        return await self._unbroken(self._let_go(place))
+
+    async def _let_go(self, place: ObjectPlace) -> CustomObject:
+        """Note that an object goes."""
         async with self._objects.changing():
             live = self._existing(place)
             if live.deleting:
@@ -243,6 +253,12 @@ class ObjectOperations:
         verb: Verb = "create" if live is None else "update"
         self._leave.check(who.identity, verb, place.kind, place.name, endpoint_of(made))
         await self._rules.check_spec(place.kind, place.namespace, asked)
+        return await self._unbroken(self._put(place, made, live, is_dry_run=who.is_dry_run))
+
+    async def _put(
+        self, place: ObjectPlace, made: CustomObject, live: CustomObject | None, *, is_dry_run: bool
+    ) -> CustomObject:
+        """Put an object in the place of what it was made of, if that is still there."""
         async with self._objects.changing():
             now = self._objects.find(place.kind, place.namespace, place.name)
             if now is not None and live is None:
@@ -258,7 +274,7 @@ class ObjectOperations:
                     return now
             self._rules.check_place(made, now)
             self._objects.check_room(made)
-            return made if who.is_dry_run else await self._objects.put(made)
+            return made if is_dry_run else await self._objects.put(made)
 
     def _made(
         self,
