@@ -50,7 +50,8 @@ _OBJECT: Final = r"/(?P<name>[^/]{1,253})"
 
 _EVERYWHERE: Final = re.compile(PREFIX + _KIND + _PLURAL)
 _SOMEWHERE: Final = re.compile(PREFIX + _KIND + _NAMESPACE + _PLURAL)
-_ONE: Final = re.compile(PREFIX + _KIND + _NAMESPACE + _PLURAL + _OBJECT + r"(?P<status>/status)?")
+_ONE: Final = re.compile(PREFIX + _KIND + _NAMESPACE + _PLURAL + _OBJECT)
+_ONE_OR_STATUS: Final = re.compile(_ONE.pattern + r"(?:/status)?")
 _ANY: Final = re.compile(PREFIX + r"(?:/.*)?", re.DOTALL)
 
 _METHODS: Final = READING | {"POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -115,7 +116,7 @@ class KubernetesService:
             ),
             self._route("ListObjects", READING, _EVERYWHERE, self._list),
             self._route("ListObjects", READING, _SOMEWHERE, self._list),
-            self._route("GetObject", READING, _ONE, self._get),
+            self._route("GetObject", READING, _ONE_OR_STATUS, self._get),
             self._change("CreateObject", "POST", _SOMEWHERE, self._create),
             self._change("ReplaceObject", "PUT", _ONE, self._replace),
             self._change("PatchObject", "PATCH", _ONE, self._patch),

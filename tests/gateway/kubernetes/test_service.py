@@ -226,6 +226,19 @@ async def test_a_patch_changes_what_it_says_and_nothing_else(gateway):
     assert (status, said["reason"]) == (415, "UnsupportedMediaType")
 
 
+async def test_a_status_is_there_to_be_read_alone(gateway):
+    """Who writes it means nothing of the spec, and who deletes it not the object."""
+    made = await gateway.make(a_model())
+    assert (await gateway.get(f"{ONE}/status"))["spec"] == made["spec"]
+    other = a_model(image="chat")
+    for asked in (("PUT", other), ("PATCH", other, MERGE), ("PATCH", other, APPLY), ("DELETE",)):
+        method, *body = asked
+        status, said = await gateway.ask(method, f"{ONE}/status?fieldManager=me", *body)
+        assert (status, said["reason"]) == (404, "NotFound")
+    now = await gateway.get(ONE)
+    assert (now["spec"], "deletionTimestamp" in now["metadata"]) == (made["spec"], False)
+
+
 async def test_what_a_client_has_left_behind_is_seen_as_it_is_written(gateway, monkeypatch):
     """Written down and not seen, it would be there after a restart, and its version twice."""
     write, go_on = gateway.store.write, asyncio.Event()
