@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -94,6 +94,19 @@ async def set_or_over(event: asyncio.Event, clock: Clock, seconds: float) -> Non
     with suppress(TimeoutError):
         async with time_limit(clock, seconds):
             await event.wait()
+
+
+async def in_turns(many: Iterable[_T], per_turn: int) -> AsyncGenerator[_T, None]:
+    """Each of many things that are quickly done; between some of them others have their turn.
+
+    Args:
+        many: the things.
+        per_turn: how many are done in one turn of the loop.
+    """
+    for number, each in enumerate(many, 1):
+        yield each
+        if number % per_turn == 0:
+            await asyncio.sleep(0)
 
 
 async def first_of(*events: asyncio.Event) -> None:

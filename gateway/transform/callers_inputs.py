@@ -8,7 +8,7 @@ credentials, so of each object it is asked whether the caller may have it.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from partway.gateway.clock import Clock
 from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
 from partway.gateway.fleet.file_work import Wanted
 from partway.gateway.object_files import SCHEME
-from partway.gateway.transform.limits import MAX_FILES
+from partway.gateway.transform.limits import FILES_PER_TURN, MAX_FILES
 from partway.gateway.transform.local_storage import FileThreads
 from partway.gateway.transform.manifests import ManifestInputs
 from partway.gateway.transform.storage import (
@@ -30,6 +30,7 @@ from partway.gateway.transform.storage import (
     TransformInput,
     checked_name,
 )
+from partway.gateway.waiting import in_turns
 
 
 class CallersLocalInputs:
@@ -136,7 +137,7 @@ class AllowedInputs:
     async def files(self) -> list[TransformInput]:
         """All of them; see :class:`~.storage.InputPlace`."""
         found = await self._inputs.files()
-        for each in found:
+        async for each in in_turns(found, FILES_PER_TURN):
             _check_leave(self._location(each), self._may)
         return found
 
@@ -180,9 +181,9 @@ class CallersManifest(ManifestInputs):
         self._roots = roots
         self._may = may
 
-    def check(self, locations: Sequence[str]) -> None:
+    async def check(self, locations: Iterable[str]) -> None:
         """Go on if the caller may read all of them."""
-        for each in locations:
+        async for each in in_turns(locations, FILES_PER_TURN):
             if not is_local(each) and not each.startswith(SCHEME):
                 raise StorageFailed(f"{each}: a manifest must name s3://BUCKET/PREFIX, or a path")
             _check_leave(each, self._may)

@@ -8,7 +8,7 @@ from collections import deque
 from partway.gateway.clock import Clock
 from partway.gateway.transform.asking import Requests
 from partway.gateway.transform.execution_parameters import RequestPlan
-from partway.gateway.transform.limits import FILES_AT_ONCE
+from partway.gateway.transform.limits import FILES_AT_ONCE, FILES_PER_TURN
 from partway.gateway.transform.model import ModelGone, TransformModel
 from partway.gateway.transform.one_file import FileFailed, FileTransform, FileWork
 from partway.gateway.transform.options import TransformOptions
@@ -20,6 +20,7 @@ from partway.gateway.transform.storage import (
     StorageFailed,
     TransformInput,
 )
+from partway.gateway.waiting import in_turns
 
 
 class TransformJob:
@@ -64,7 +65,7 @@ class TransformJob:
         files = await self._inputs.files()
         present = await self._outputs.present([each.name for each in files])
         self.progress.files = len(files)
-        for each in files:
+        async for each in in_turns(files, FILES_PER_TURN):
             if each.name in present:
                 self.progress.over(FileOutcome(each.name, FileState.SKIPPED))
             else:

@@ -39,6 +39,9 @@ EXECUTION_PARAMETERS_TIMEOUT: Final = 30.0
 #: Files of one job (ListObjectsV2 has 1,000 on a page: 100 pages).
 MAX_FILES: Final = 100_000
 
+#: Of these so many are looked at in one turn of the loop: for leave, a few milliseconds.
+FILES_PER_TURN: Final = 1000
+
 #: A ManifestFile, which names them.
 MANIFEST_BYTES: Final = 16 * MIB
 

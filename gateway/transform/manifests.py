@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from pathlib import Path
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.file_work import Wanted
 from partway.gateway.object_files import SCHEME, ObjectFile, ObjectFiles, ObjectFilesError
-from partway.gateway.transform.limits import FILES_AT_ONCE, MANIFEST_BYTES, MAX_FILES
+from partway.gateway.transform.limits import (
+    FILES_AT_ONCE,
+    FILES_PER_TURN,
+    MANIFEST_BYTES,
+    MAX_FILES,
+)
 from partway.gateway.transform.local_storage import FileThreads, local_input, local_pieces
 from partway.gateway.transform.object_storage import bucket_and_key
 from partway.gateway.transform.storage import (
@@ -22,6 +27,7 @@ from partway.gateway.transform.storage import (
     TransformInput,
     checked_name,
 )
+from partway.gateway.waiting import in_turns
 
 
 class ManifestError(ValueError):
@@ -81,12 +87,13 @@ class ManifestInputs:
     async def files(self) -> list[TransformInput]:
         """All of them, in the manifest's order; see :class:`~.storage.InputPlace`."""
         try:
-            prefix, entries = read_manifest(await self._whole())
+            data = await self._whole()
+            prefix, entries = await asyncio.to_thread(read_manifest, data)
         except ManifestError as error:
             raise StorageFailed(f"{self._location}: {error}") from None
-        for each in entries:
+        async for each in in_turns(entries, FILES_PER_TURN):
             checked_name(each, f"{self._location}: {each}")
-        self.check([prefix + each for each in entries])
+        await self.check(prefix + each for each in entries)
         if not prefix.startswith(SCHEME):
             return await self._threads.run(
                 Path(prefix),
@@ -94,19 +101,21 @@ class ManifestInputs:
             )
         name, key = bucket_and_key(prefix)
         bucket = self._bucket = ObjectFiles(name, self._clock)
-        turns = asyncio.Semaphore(FILES_AT_ONCE)
+        found: dict[str, TransformInput] = {}
+        left = iter(entries)
 
-        async def look(entry: str) -> TransformInput:
-            async with turns:
+        async def look() -> None:
+            for entry in left:
                 file = await bucket.look(key + entry)
-                return TransformInput(entry, file.size, file)
+                found[entry] = TransformInput(entry, file.size, file)
 
         try:
             async with asyncio.TaskGroup() as group:
-                looks = [group.create_task(look(each)) for each in entries]
+                for _ in range(FILES_AT_ONCE):
+                    group.create_task(look())
         except* ObjectFilesError as failed:
             raise StorageFailed(f"{self._location}: {failed.exceptions[0]}") from None
-        return [each.result() for each in looks]
+        return [found[each] for each in entries]
 
     async def pieces(self, file: TransformInput) -> AsyncGenerator[bytes, None]:
         """The bytes of one; see :class:`~.storage.InputPlace`."""
@@ -124,7 +133,7 @@ class ManifestInputs:
         except ObjectFilesError as error:
             raise StorageFailed(str(error)) from None
 
-    def check(self, locations: Sequence[str]) -> None:
+    async def check(self, locations: Iterable[str]) -> None:
         """Go on if all files that a manifest names may be read.
 
         Raises:

@@ -14,13 +14,14 @@ from partway.gateway.object_files import (
     split_url,
 )
 from partway.gateway.transform.gathering import GatheredFile, Gathering
-from partway.gateway.transform.limits import MAX_FILES
+from partway.gateway.transform.limits import FILES_PER_TURN, MAX_FILES
 from partway.gateway.transform.storage import (
     StorageFailed,
     TransformInput,
     checked_name,
     output_name,
 )
+from partway.gateway.waiting import in_turns
 
 
 def bucket_and_key(url: str) -> tuple[str, str]:
@@ -60,7 +61,7 @@ class ObjectInputs:
         folders = {each.key.rpartition("/")[0] for each in listing}
         found = [
             TransformInput(self._name(each), each.size, each)
-            for each in listing
+            async for each in in_turns(listing, FILES_PER_TURN)
             if each.size or each.key not in folders
         ]
         if not found:

@@ -10,6 +10,7 @@ from partway.gateway.waiting import (
     TimeLimit,
     before,
     first_of,
+    in_turns,
     pause,
     set_or_over,
     time_limit,
@@ -240,3 +241,18 @@ async def test_who_is_cancelled_by_others_stays_so():
 async def test_an_error_of_the_block_is_its_own():
     with pytest.raises(KeyError), TimeLimit(5.0):
         raise KeyError
+
+
+async def test_others_have_their_turn_between_many_things():
+    said: list[object] = []
+
+    async def other() -> None:
+        for _ in range(2):
+            said.append("other")
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    async for each in in_turns(range(5), 2):
+        said.append(each)
+    await task
+    assert said == [0, 1, "other", 2, 3, "other", 4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from contextlib import aclosing
@@ -127,6 +128,39 @@ async def test_leave_is_asked_for_each_file(tmp_path: Path) -> None:
     assert asked == [
         ("s3:GetObject", f"arn:partway:files:::{tmp_path}/in/{each}") for each in ("a", "b")
     ]
+
+
+async def test_leave_for_many_files_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("callers_inputs", "manifests"):
+        monkeypatch.setattr(f"partway.gateway.transform.{module}.FILES_PER_TURN", 2)
+    names = [f"{number}.csv" for number in range(9)]
+    (tmp_path / "in").mkdir()
+    for each in names:
+        (tmp_path / "in" / each).write_bytes(b"")
+    entries = "".join(f', "{each}"' for each in names)
+    (tmp_path / "in" / "manifest").write_text(f'[{{"prefix": "{tmp_path}/in/"}}{entries}]')
+    asked_in_turns: list[int] = [0]
+
+    def may(_action: str, _resource: str) -> bool:
+        asked_in_turns[-1] += 1
+        return True
+
+    async def look(inputs: InputPlace) -> list[int]:
+        asked_in_turns[:] = [0]
+        looking = asyncio.create_task(inputs.files())
+        while not looking.done():
+            await asyncio.sleep(0)
+            if asked_in_turns[-1]:
+                asked_in_turns.append(0)
+        assert len(await looking) >= len(names)
+        return asked_in_turns
+
+    callers = places(tmp_path)
+    assert max(await look(callers.inputs(f"{tmp_path}/in", may))) == 2
+    there = callers.inputs(f"{tmp_path}/in/manifest", may, manifest=True)
+    assert max(await look(there)) == 2
 
 
 async def test_an_output_appears_whole(tmp_path: Path) -> None:
