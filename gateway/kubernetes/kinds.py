@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,9 +42,6 @@ DEPLOYED_MODEL: Final = CustomKind(
 ENDPOINT: Final = CustomKind("aiplatform.gdc.goog", "Endpoint", "endpoints", "endpoint", ("ep",))
 
 KINDS: Final = (DEPLOYED_MODEL, ENDPOINT)
-
-#: By their names, as they are kept.
-KINDS_BY_NAME: Final[Mapping[str, CustomKind]] = {each.kind: each for each in KINDS}
 
 
 def kind_of(group: str, plural: str) -> CustomKind | None:

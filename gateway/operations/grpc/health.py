@@ -44,7 +44,7 @@ class HealthService:
         return (unary(SERVICE, "Check", self.check, _MOST_BYTES, access=access, reserved=True),)
 
     async def check(self, _call: TrailingExchange, _: Identity, message: bytes) -> CallAnswer:
-        """CallAnswer whether a service serves."""
+        """Answer whether a service serves."""
         schema = await self._schema.get()
         service = await parsed(message, schema.HealthCheckRequest, lambda asked: asked.service)
         if service not in self._services:
