@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -77,6 +77,29 @@ async def time_limit(clock: Clock, seconds: float) -> AsyncIterator[None]:
             yield
         finally:
             timer.cancel()
+
+
+@asynccontextmanager
+async def held_in_time(
+    lock: asyncio.Lock, clock: Clock, seconds: float, overdue: Callable[[], Exception]
+) -> AsyncIterator[None]:
+    """Hold a lock in the block, if its turn comes within a time.
+
+    Args:
+        lock: what others hold meanwhile.
+        clock: measures the time.
+        seconds: for those before; the block itself may take any time.
+        overdue: makes the error for a turn that has not come in time, which is raised.
+    """
+    try:
+        async with time_limit(clock, seconds):
+            await lock.acquire()
+    except TimeoutError:
+        raise overdue() from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 async def pause(clock: Clock, seconds: float) -> None:

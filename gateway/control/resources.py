@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from partway.gateway.clock import Clock
 from partway.gateway.control.limits import CHANGE_WAIT_TIMEOUT
 from partway.gateway.store.store import Record, Removal, Store, StoreError
-from partway.gateway.waiting import time_limit
+from partway.gateway.waiting import held_in_time
 
 #: What there is of resources, as it is in their ARNs.
 Kind: TypeAlias = Literal["model", "endpoint-config", "endpoint", "transform-job"]
@@ -80,25 +80,13 @@ class Resources:
         """All resources of a kind, in no particular order."""
         return self._known[kind].values()
 
-    @asynccontextmanager
-    async def changing(self) -> AsyncIterator[None]:
+    def changing(self) -> AbstractAsyncContextManager[None]:
         """Keep others from changing anything meanwhile: what was looked at still holds then.
 
         Raises:
             StoreError: it is not its turn in time: a disk hangs, on which others write.
         """
-        try:
-            async with time_limit(self._clock, CHANGE_WAIT_TIMEOUT):
-                await self._changing.acquire()
-        except TimeoutError:
-            raise StoreError(
-                f"the changes before this one have not been written for {CHANGE_WAIT_TIMEOUT:g} s; "
-                "look at the disk of the store, or at the server of its file system"
-            ) from None
-        try:
-            yield
-        finally:
-            self._changing.release()
+        return held_in_time(self._changing, self._clock, CHANGE_WAIT_TIMEOUT, _not_written)
 
     async def put(self, resource: Resource) -> None:
         """Write a resource down, in the place of the one with its name, if there is one.
@@ -121,6 +109,13 @@ class Resources:
         """
         await self._store.write(Removal(resource.kind, resource.name))
         self._known[resource.kind].pop(resource.name.lower(), None)
+
+
+def _not_written() -> StoreError:
+    return StoreError(
+        f"the changes before this one have not been written for {CHANGE_WAIT_TIMEOUT:g} s; look at "
+        "the disk of the store, or at the server of its file system"
+    )
 
 
 def _record_of(resource: Resource) -> Record:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from partway.gateway.clock import Clock
@@ -18,7 +18,7 @@ from partway.gateway.kubernetes.history import History
 from partway.gateway.kubernetes.kinds import KINDS, CustomKind
 from partway.gateway.kubernetes.limits import MAX_OBJECT_BYTES, MAX_OBJECTS
 from partway.gateway.store.store import Record, Removal, Store, StoreError
-from partway.gateway.waiting import time_limit
+from partway.gateway.waiting import held_in_time
 
 #: What a record's kind begins with.
 _RECORDS: Final = "kubernetes-"
@@ -72,24 +72,13 @@ class CustomObjects:
         """All objects of a kind, in no particular order."""
         return self._known[kind].values()
 
-    @asynccontextmanager
-    async def changing(self) -> AsyncIterator[None]:
+    def changing(self) -> AbstractAsyncContextManager[None]:
         """Keep others from changing anything meanwhile.
 
         Raises:
             NotWrittenDown: it is not its turn in time: a disk hangs, on which others write.
         """
-        try:
-            async with time_limit(self._clock, CHANGE_WAIT_TIMEOUT):
-                await self._changing.acquire()
-        except TimeoutError:
-            raise NotWrittenDown(
-                f"the changes before this one have not been written for {CHANGE_WAIT_TIMEOUT:g} s"
-            ) from None
-        try:
-            yield
-        finally:
-            self._changing.release()
+        return held_in_time(self._changing, self._clock, CHANGE_WAIT_TIMEOUT, _not_written)
 
     def check_room(self, made: CustomObject) -> None:
         """Refuse an object that is too large, or one too many.
@@ -147,6 +136,12 @@ class CustomObjects:
             await self._store.write(change)
         except StoreError as error:
             raise NotWrittenDown(str(error)) from error
+
+
+def _not_written() -> NotWrittenDown:
+    return NotWrittenDown(
+        f"the changes before this one have not been written for {CHANGE_WAIT_TIMEOUT:g} s"
+    )
 
 
 def _record_of(made: CustomObject) -> Record:

@@ -10,6 +10,7 @@ from partway.gateway.waiting import (
     TimeLimit,
     before,
     first_of,
+    held_in_time,
     in_turns,
     pause,
     set_or_over,
@@ -74,6 +75,63 @@ async def test_a_cancellation_is_no_timeout():
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
+    assert clock.armed == []
+
+
+def overdue() -> LookupError:
+    return LookupError("not its turn")
+
+
+async def test_a_turn_that_does_not_come_in_time_has_its_own_error():
+    clock, lock = FakeClock(), asyncio.Lock()
+
+    async def work() -> None:
+        async with held_in_time(lock, clock, 10, overdue):
+            raise AssertionError("another one holds the lock")
+
+    async with lock:
+        waiting = asyncio.create_task(work())
+        await turns()
+        clock.advance(9.9)
+        await turns()
+        assert not waiting.done()
+        clock.advance(0.1)
+        with pytest.raises(LookupError, match="not its turn"):
+            await waiting
+    assert not lock.locked()
+    assert clock.armed == []
+
+
+async def test_what_is_done_in_turn_takes_any_time_and_has_its_own_errors():
+    clock, lock = FakeClock(), asyncio.Lock()
+
+    async def work() -> None:
+        async with held_in_time(lock, clock, 10, overdue):
+            assert lock.locked()
+            assert clock.armed == []
+            clock.advance(11)
+            await turns()
+            raise TimeoutError("of the block")
+
+    with pytest.raises(TimeoutError, match="of the block"):
+        await work()
+    assert not lock.locked()
+
+
+async def test_who_stops_waiting_for_a_turn_holds_nothing():
+    clock, lock = FakeClock(), asyncio.Lock()
+
+    async def work() -> None:
+        async with held_in_time(lock, clock, 10, overdue):
+            pass
+
+    async with lock:
+        waiting = asyncio.create_task(work())
+        await turns()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert not lock.locked()
     assert clock.armed == []
 
 
