@@ -92,9 +92,7 @@ class KubernetesGateway(ApiGateway):
         )
         rules = ObjectRules(self.objects, self.plane, self.resources, self.keeper, controller)
         leave = ObjectLeave(arns, lambda name: self.keeper.find(name) is not None)
-        self.operations = ObjectOperations(
-            self.objects, rules, leave, then, self.plane.whole
-        )
+        self.operations = ObjectOperations(self.objects, rules, leave, then, self.plane.whole)
         self.service = KubernetesService(
             self.objects, self.operations, controller, leave, self.of.clock, then
         )
