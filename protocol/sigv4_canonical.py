@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import KeysView
+import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from partway.protocol.errors import IncompleteSignature
@@ -38,6 +40,18 @@ REMEMBERED_TIMES: Final = 64
 #: Signing keys that are remembered: each is four HMACs, and good for a day.
 _REMEMBERED_KEYS: Final = 256
 
+#: Signed values up to this, in characters, are looked at each time, for a canonical form that is
+#: theirs as they stand: it takes as long as to look for it among those of before.
+_SMALL_HEAD: Final = 4096
+
+#: A path that is its own canonical form, as nearly all are.
+_UNRESERVED_PATH: Final = re.compile(r"[A-Za-z0-9_.~/-]*")
+
+#: RFC 2104 §2: the block of SHA-256, and each byte's sum with the inner and with the outer pad.
+_HMAC_BLOCK: Final = 64
+_INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
+
 #: Left out of the query that a presigned URL signs (clause 3-5).
 SIGNATURE_PARAMETER: Final = b"X-Amz-Signature"
 
@@ -45,7 +59,9 @@ SIGNATURE_PARAMETER: Final = b"X-Amz-Signature"
 _TWINS: Final = {"host": ":authority", ":authority": "host"}
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, though nobody changes one: one is made of each request, and frozen it takes thrice as
+# long.
+@dataclass(slots=True, unsafe_hash=True)
 class SignableRequest:
     """A request's head as it is on the wire (clause 2.4-2).
 
@@ -62,26 +78,66 @@ class SignableRequest:
     # Neither is shown: there are tokens and signatures in both.
     query: str = field(repr=False)
     headers: tuple[tuple[str, str], ...] = field(repr=False)
-    _by_name: dict[str, list[str]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
+    #: By names in lower case: those that are there once, and those that are there more often.
+    _single: dict[str, str] = field(init=False, repr=False, compare=False)
+    _several: dict[str, list[str]] | None = field(
+        default=None, init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
+        self._single = {name.lower(): value for name, value in self.headers}
+        if len(self._single) < len(self.headers):
+            self._part_several()
+
+    def _part_several(self) -> None:
+        by_name: dict[str, list[str]] = {}
         for name, value in self.headers:
-            self._by_name.setdefault(name.lower(), []).append(value)
+            by_name.setdefault(name.lower(), []).append(value)
+        self._several = {name: values for name, values in by_name.items() if len(values) > 1}
+        for name in self._several:
+            del self._single[name]
 
     @property
-    def names(self) -> KeysView[str]:
+    def names(self) -> AbstractSet[str]:
         """The names of the headers, in lower case, each once."""
-        return self._by_name.keys()
+        single = self._single.keys()
+        return single if self._several is None else single | self._several.keys()
 
-    def values(self, name: str) -> list[str]:
+    def values(self, name: str) -> Sequence[str]:
         """The values of the headers of one name, in lower case."""
-        return list(self._by_name.get(name, ()))
+        value = self._single.get(name)
+        if value is not None:
+            return (value,)
+        return () if self._several is None else self._several.get(name, ())
 
-    def signed_values(self, name: str) -> list[str]:
+    def only(self, name: str) -> str | None:
+        """The value of the one header of a name, in lower case; None where there is none.
+
+        Raises:
+            IncompleteSignature: there are several.
+        """
+        if self._several is not None and name in self._several:
+            raise IncompleteSignature(f"the request has more than one {name} header")
+        return self._single.get(name)
+
+    def signed_values(self, name: str) -> Sequence[str]:
         """The values that a signed header name stands for (clause 2.4-3)."""
         return self.values(name) or self.values(_TWINS.get(name, name))
+
+    def lines_as_they_stand(self, names: tuple[str, ...]) -> str | None:
+        """The lines of these headers in a canonical request, if they are there ready to be signed.
+
+        None where one is not there under this name, or more often than once; where a value has
+        whitespace that must be folded, or is empty; where there is much to look through.
+        """
+        try:
+            values = [*map(self._single.__getitem__, names)]
+        except KeyError:
+            return None
+        together = " ".join(values)
+        if len(together) > _SMALL_HEAD or " ".join(together.split()) != together:
+            return None
+        return "\n".join(map(":".join, zip(names, values, strict=True)))
 
     def parameters(self) -> tuple[tuple[bytes, bytes], ...]:
         """Names and values of the query, percent-decoded, in wire order; ``+`` is a plus.
@@ -120,8 +176,7 @@ class Credentials:
     session_token: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """What a signing key is good for: one day, region and service.
 
     Attributes:
@@ -151,23 +206,59 @@ def timestamp_text(seconds: int) -> str:
     return f"{moment.year:04}{moment:%m%dT%H%M%SZ}"
 
 
+class SigningKey:
+    """A key that signs texts which begin alike, by HMAC-SHA256 (RFC 2104 §2).
+
+    What the texts have in common is hashed once.
+
+    Args:
+        key: at most the 64 bytes of a block of SHA-256.
+        beginning: of each text.
+    """
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, key: bytes, beginning: bytes) -> None:
+        if len(key) > _HMAC_BLOCK:
+            raise ValueError(f"a signing key must have at most {_HMAC_BLOCK} bytes")
+        block = key.ljust(_HMAC_BLOCK, b"\0")
+        self._inner = hashlib.sha256(block.translate(_INNER_PAD) + beginning)
+        self._outer = hashlib.sha256(block.translate(_OUTER_PAD))
+
+    def sign(self, rest: bytes) -> bytes:
+        """The signature of the text that goes on like this: 32 bytes."""
+        inner = self._inner.copy()
+        inner.update(rest)
+        outer = self._outer.copy()
+        outer.update(inner.digest())
+        return outer.digest()
+
+
 @lru_cache(maxsize=_REMEMBERED_KEYS)
-def signing_key(secret_access_key: str, scope: Scope) -> bytes:
+def derived_key(secret_access_key: str, scope: Scope) -> bytes:
     """The key for one scope, derived from the secret; those of late are remembered.
 
     Who verifies looks its secret up and checks the scope first, so nothing stands by this alone.
     """
     key = b"AWS4" + to_bytes(secret_access_key)
-    for part in (scope.date, scope.region, scope.service, TERMINATOR):
+    for part in (*scope, TERMINATOR):
         key = hmac.digest(key, part.encode(), "sha256")
     return key
 
 
-def signature_of(key: bytes, timestamp: int, scope: Scope, canonical_request: bytes) -> str:
+@lru_cache(maxsize=_REMEMBERED_KEYS)
+def signing_key(algorithm: str, secret_access_key: str, scope: Scope, timestamp: int) -> SigningKey:
+    """The key that signs by an algorithm in one second; those of late are remembered."""
+    beginning = f"{algorithm}\n{timestamp_text(timestamp)}\n{scope}\n"
+    return SigningKey(derived_key(secret_access_key, scope), beginning.encode())
+
+
+def signature_of(
+    secret_access_key: str, scope: Scope, timestamp: int, canonical_request: bytes
+) -> str:
     """The signature of a request, in hex."""
-    digest = hashlib.sha256(canonical_request).hexdigest()
-    string_to_sign = f"{ALGORITHM}\n{timestamp_text(timestamp)}\n{scope}\n{digest}"
-    return hmac.digest(key, string_to_sign.encode(), "sha256").hex()
+    key = signing_key(ALGORITHM, secret_access_key, scope, timestamp)
+    return key.sign(hashlib.sha256(canonical_request).hexdigest().encode()).hex()
 
 
 def canonical_request(
@@ -182,19 +273,33 @@ def canonical_request(
         # Whitespace folded; bytes.split knows ASCII's alone.
         folded = [b" ".join(to_bytes(value).split()) for value in request.signed_values(name)]
         lines.append(name.encode() + b":" + b",".join(folded))
-    lines += [b"", ";".join(signed_headers).encode(), payload_hash.encode()]
+    lines += [b"", ";".join(signed_headers).encode(), to_bytes(payload_hash)]
     return b"\n".join(lines)
 
 
-@lru_cache(maxsize=REMEMBERED_HEADS)
 def canonical_requests(
     request: SignableRequest, signed_headers: tuple[str, ...], payload_hash: str
 ) -> tuple[bytes, ...]:
     """What a signer may have signed, one for each of :func:`canonical_queries`.
 
-    Those of the heads that came last are remembered: it is most of what a wrong signature costs,
-    and over HTTP/2 a head that was sent before is sent again in a few bytes.
+    Most heads are in their canonical form as they stand. What took more work is remembered, of the
+    heads that came last: it is most of what a wrong signature costs, and over HTTP/2 a head that
+    was sent before is sent again in a few bytes.
     """
+    if not request.query and _UNRESERVED_PATH.fullmatch(request.path):
+        lines = request.lines_as_they_stand(signed_headers)
+        if lines is not None:
+            names = ";".join(signed_headers)
+            head = f"{request.method}\n{request.path}\n"
+            text = f"{head}\n{lines}\n\n{names}\n{payload_hash}"
+            return (text.encode("utf-8", "surrogateescape"),)
+    return _remembered_requests(request, signed_headers, payload_hash)
+
+
+@lru_cache(maxsize=REMEMBERED_HEADS)
+def _remembered_requests(
+    request: SignableRequest, signed_headers: tuple[str, ...], payload_hash: str
+) -> tuple[bytes, ...]:
     return tuple(
         canonical_request(request, query, signed_headers, payload_hash)
         for query in canonical_queries(request)

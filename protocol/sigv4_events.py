@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Final
 
 from partway.protocol.limits import MAX_CLOCK_SKEW
-from partway.protocol.sigv4_canonical import Credentials, Scope, signing_key, timestamp_text
+from partway.protocol.sigv4_canonical import Credentials, Scope, derived_key, timestamp_text
 
 #: The encoded ``:date`` header up to its value: name's length, name, type 8 (timestamp).
 _DATE_HEADER: Final = b"\x05:date\x08"
@@ -135,7 +135,7 @@ class EventChain:
     def _derive(self, secret: str) -> bytes:
         key = self._derived.get(secret)
         if key is None:
-            key = self._derived[secret] = signing_key(secret, self._scope)
+            key = self._derived[secret] = derived_key(secret, self._scope)
         return key
 
     def _by_another_key(self, string_to_sign: bytes, signature: bytes) -> bytes:
@@ -188,7 +188,7 @@ class EventSigner:
         string_to_sign = (
             f"{_head(timestamp, scope)}{self._prior}\n{date_hash}\n{sha256(payload).hexdigest()}"
         )
-        key = signing_key(self._secret, scope)
+        key = derived_key(self._secret, scope)
         signature = hmac.digest(key, string_to_sign.encode(), "sha256")
         self._prior = signature.hex()
         return signature

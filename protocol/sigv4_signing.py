@@ -20,7 +20,6 @@ from partway.protocol.sigv4_canonical import (
     canonical_queries,
     canonical_request,
     signature_of,
-    signing_key,
     timestamp_text,
 )
 
@@ -129,6 +128,4 @@ def _signature(
 ) -> str:
     query = canonical_queries(request)[0]
     canonical = canonical_request(request, query, names, payload_hash)
-    return signature_of(
-        signing_key(credentials.secret_access_key, scope), timestamp, scope, canonical
-    )
+    return signature_of(credentials.secret_access_key, scope, timestamp, canonical)

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from partway.gateway.access.principals import Principal, Principals
+from partway.gateway.access.claimants import Bearer, Claimant, Signer
+from partway.gateway.access.principals import Principals
 from partway.gateway.access.used_signatures import ONCE, UsedSignatures
 from partway.gateway.arns import Arns
 from partway.protocol.errors import (
@@ -21,7 +22,6 @@ from partway.protocol.limits import MAX_CLOCK_SKEW
 from partway.protocol.sigv4 import (
     SERVICE,
     Claim,
-    Credentials,
     EventChain,
     SignableRequest,
     check_claim,
@@ -182,30 +182,6 @@ class NoAuthentication(Authenticator):
         return True
 
 
-class _Signed(NamedTuple):
-    """What a request says of its signature, and the key that it names."""
-
-    claim: Claim
-    credentials: Credentials
-
-
-@dataclass(frozen=True, slots=True)
-class _Sender:
-    """Who sent a request, before it is known whether they may.
-
-    Attributes:
-        principal: the sender.
-        stands: whether the key or token has not been taken away, given the chain of its events.
-        event_chain: as of :class:`Identity`.
-        signed: what the request is signed with; None if it brought a token.
-    """
-
-    principal: Principal
-    stands: Callable[[EventChain | None], bool]
-    event_chain: Callable[[], EventChain | None] = _unsigned
-    signed: _Signed | None = None
-
-
 class SigV4Authentication(Authenticator):
     """Principals sign with their keys; where it is allowed they may bring a token instead.
 
@@ -232,31 +208,39 @@ class SigV4Authentication(Authenticator):
         service: str = SERVICE,
     ) -> Identity:
         token = _bearer_token(request) if bearer_allowed else None
-        sender = self._by_token(token) if token is not None else self._claimed(request, service)
-        name = sender.principal.name
-
-        may = partial(self.may, name)
-
-        def stands(chain: EventChain | None) -> bool:
-            return sender.stands(chain) and (not action or may(action, resource))
-
-        arn = self._arns.of_principal(name)
-        identity = Identity(name, sender.event_chain, stands, may, arn)
-
-        def check_leave() -> None:
+        if token is not None:
+            identity = self._identity(self._by_token(token, action, resource))
             if action:
                 identity.check(action, resource)
-
-        if sender.signed is None:
-            check_leave()
-        else:
-            await _check_signature(request, sender.signed, payload, check_leave)
-            self._use_once(request, sender.signed.claim)
+            return identity
+        signer = self._claimed(request, action, resource, service)
+        identity = self._identity(signer)
+        claim, credentials = signer.claim, signer.credentials
+        # Leave comes behind the signature: who knows no more than a key's id learns nothing of what
+        # its owner may do. So where no hash is stated a body is gathered for whoever knows one,
+        # which the budget of such bodies bounds.
+        beforehand = payload.hash_beforehand()
+        if beforehand is not None:
+            check_signature(request, claim, credentials, beforehand)
+            if action:
+                identity.check(action, resource)
+        actual = await payload.hash(claim.access_key_id)
+        if actual != beforehand:
+            check_signature(request, claim, credentials, actual)
+            if action:
+                identity.check(action, resource)
+        if request.query:
+            self._use_once(request, claim)
         return identity
 
     def may(self, name: str, action: str, resource: str) -> bool:
-        now = self._principals.by_name(name)
-        return now is not None and now.policy.allows(action, resource)
+        return self._principals.may(name, action, resource)
+
+    def _identity(self, claimant: Claimant) -> Identity:
+        name = claimant.name
+        may = partial(self._principals.may, name)
+        arn = self._arns.of_principal(name)
+        return Identity(name, claimant.event_chain, claimant.stands, may, arn)
 
     def _use_once(self, request: SignableRequest, claim: Claim) -> None:
         """Refuse a request that says it is to be used once, and has been (clause 3-5)."""
@@ -264,18 +248,15 @@ class SigV4Authentication(Authenticator):
             good_until = claim.timestamp + (claim.expires or MAX_CLOCK_SKEW)
             self._used.use(claim.signature, good_until, self._clock())
 
-    def _by_token(self, token: str) -> _Sender:
+    def _by_token(self, token: str, action: str, resource: str) -> Bearer:
         principal = self._principals.by_token(token)
         if principal is None:
             raise UnrecognizedClient("The bearer token included in the request is invalid.")
+        return Bearer(self._principals, principal.name, action, resource, token)
 
-        def stands(_: EventChain | None) -> bool:
-            owner = self._principals.by_token(token)
-            return owner is not None and owner.name == principal.name
-
-        return _Sender(principal, stands)
-
-    def _claimed(self, request: SignableRequest, service: str) -> _Sender:
+    def _claimed(
+        self, request: SignableRequest, action: str, resource: str, service: str
+    ) -> Signer:
         """Who a signed request says has sent it; the signature itself is yet to be checked."""
         claim = read_claim(request)
         now = self._clock()
@@ -285,68 +266,10 @@ class SigV4Authentication(Authenticator):
         principal, key = found
         if key.expired(now):
             raise ExpiredToken
-        check_claim(
-            request,
-            claim,
-            key.credentials,
-            region=self._arns.region,
-            now=now,
-            service=service,
-        )
-        name, secret = principal.name, key.credentials.secret_access_key
-
-        def chain() -> EventChain:
-            return EventChain(
-                [secret],
-                self._arns.region,
-                claim.timestamp,
-                claim.signature,
-                # Those of the moment: a client may have changed to a key that came meanwhile.
-                lambda: self._secrets_now(name),
-                lambda its: self._has_secret(name, its),
-            )
-
-        def stands(of_events: EventChain | None) -> bool:
-            return self._has_secret(name, secret) if of_events is None else of_events.stands
-
-        return _Sender(principal, stands, chain, _Signed(claim, key.credentials))
-
-    def _secrets_now(self, name: str) -> list[str]:
-        principal = self._principals.by_name(name)
-        return [] if principal is None else principal.secrets(self._clock())
-
-    def _has_secret(self, name: str, secret: str) -> bool:
-        """Whether a principal has a key, be its time over: a stream may outlive its key's."""
-        principal = self._principals.by_name(name)
-        return principal is not None and any(
-            key.credentials.secret_access_key == secret for key in principal.keys
-        )
-
-
-async def _check_signature(
-    request: SignableRequest,
-    signed: _Signed,
-    payload: SignedPayload,
-    check_leave: Callable[[], None],
-) -> None:
-    """Check a signature, and leave, as far as can be before the body has been gathered.
-
-    Leave comes behind the signature: who knows no more than a key's id learns nothing of what its
-    owner may do. So where no hash is stated a body is gathered for whoever knows one, which the
-    budget of such bodies bounds.
-
-    Raises:
-        ApiError: as of :meth:`Authenticator.authenticate`.
-    """
-    claim, credentials = signed
-    beforehand = payload.hash_beforehand()
-    if beforehand is not None:
-        check_signature(request, claim, credentials, beforehand)
-        check_leave()
-    actual = await payload.hash(claim.access_key_id)
-    if actual != beforehand:
-        check_signature(request, claim, credentials, actual)
-        check_leave()
+        region, credentials = self._arns.region, key.credentials
+        check_claim(request, claim, credentials, region=region, now=now, service=service)
+        who = (self._principals, principal.name, action, resource)
+        return Signer(*who, claim, credentials, region, self._clock)
 
 
 def _bearer_token(request: SignableRequest) -> str | None:

@@ -7,7 +7,9 @@ nothing to deny besides, since no policy is laid over another.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 #: To invoke endpoints in each of the ways that there are. Who may do more is told so by name: what
 #: changes the fleet starts containers.
@@ -19,6 +21,9 @@ _ACTION: Final = re.compile(r"\*|[A-Za-z0-9-]{1,64}:[A-Za-z0-9*?]{1,128}")
 #: All six parts of an ARN: without its region, say, it would fit nothing, and nobody would be told.
 _ARN: Final = re.compile(r"arn:[!-9;-~]*:(?P<service>[!-9;-~]*):[!-9;-~]*:[!-9;-~]*:[!-~]+")
 _MAX_ARN: Final = 512
+
+#: Decisions that one policy remembers: a client asks for few endpoints, again and again.
+_REMEMBERED_DECISIONS: Final = 64
 
 
 def is_action(pattern: str) -> bool:
@@ -47,14 +52,14 @@ class Policy:
         resources: patterns of ARNs.
     """
 
-    __slots__ = ("_actions", "_compiled", "_resources")
+    __slots__ = ("_actions", "_decisions", "_resources")
 
     def __init__(
         self, actions: tuple[str, ...] = INVOKING, resources: tuple[str, ...] = EVERYTHING
     ) -> None:
         self._actions = actions
         self._resources = resources
-        self._compiled: tuple[re.Pattern[str], re.Pattern[str]] | None = None
+        self._decisions: _Decisions | None = None
 
     def allows(self, action: str, resource: str) -> bool:
         """Whether somebody with this policy may do something.
@@ -63,10 +68,27 @@ class Policy:
             action: IAM's name of it, such as ``sagemaker:InvokeEndpoint``.
             resource: the ARN of what it is done with; ``*`` where it is nothing in particular.
         """
-        if self._compiled is None:  # a file has a thousand policies, and few are asked for
-            self._compiled = (_any_of(self._actions, re.IGNORECASE), _any_of(self._resources, 0))
-        actions, resources = self._compiled
-        return bool(actions.fullmatch(action) and resources.fullmatch(resource))
+        if self._decisions is None:  # a file has a thousand policies, and few are asked for
+            anew = _as_decision(self._actions, self._resources)
+            self._decisions = _Decisions(anew, lru_cache(_REMEMBERED_DECISIONS)(anew))
+        anew, remembered = self._decisions
+        return (remembered if len(resource) <= _MAX_ARN else anew)(action, resource)
+
+
+_Decision = Callable[[str, str], bool]
+
+
+class _Decisions(NamedTuple):
+    """Says what is allowed, of an action and a resource: each time anew, or as it was said."""
+
+    anew: _Decision
+    remembered: _Decision
+
+
+def _as_decision(actions: tuple[str, ...], resources: tuple[str, ...]) -> _Decision:
+    fits_action = _any_of(actions, re.IGNORECASE).fullmatch
+    fits_resource = _any_of(resources, 0).fullmatch
+    return lambda action, resource: bool(fits_action(action) and fits_resource(resource))
 
 
 def _any_of(patterns: tuple[str, ...], flags: int) -> re.Pattern[str]:

@@ -246,6 +246,11 @@ class Principals:
         """The principal of that name."""
         return self._current().by_name.get(name)
 
+    def may(self, name: str, action: str, resource: str) -> bool:
+        """Whether a principal may do something at this moment; nobody who is not there may."""
+        principal = self._current().by_name.get(name)
+        return principal is not None and principal.policy.allows(action, resource)
+
     def _current(self) -> _Loaded:
         now = self._clock()
         # A clock that was set back is no reason to wait for it.

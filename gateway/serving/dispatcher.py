@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Coroutine, Mapping
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from multidict import istr
 
@@ -196,9 +196,9 @@ class _PayloadOf(SignedPayload):
     def hash_beforehand(self) -> str | None:
         return self._rule.hash_beforehand(self._exchange)
 
-    async def hash(self, access_key_id: str) -> str:
+    def hash(self, access_key_id: str) -> Coroutine[Any, Any, str]:
         self._exchange.holding.also_of(f"access key {access_key_id}")
-        return await self._rule.signed_hash(self._exchange)
+        return self._rule.signed_hash(self._exchange)
 
 
 def _is_the_clients(error: ApiError) -> bool:

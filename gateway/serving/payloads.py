@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Final
+
+from multidict import istr
 
 from partway.gateway.limits import REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.exchange import Exchange
 from partway.protocol.sigv4 import (
+    CONTENT_SHA256_HEADER,
     payload_hash_of_body,
     payload_hash_of_stream,
     stated_payload_hash,
 )
+
+_STATED_HASH: Final = istr(CONTENT_SHA256_HEADER)
 
 
 class PayloadRule(ABC):
@@ -50,7 +56,7 @@ class NoPayload(PayloadRule):
     """The operation reads no body; a body that comes all the same is skipped."""
 
     def hash_beforehand(self, exchange: Exchange) -> str:
-        return payload_hash_of_body(tuple(exchange.raw_headers), b"")
+        return payload_hash_of_body(_with_stated_hash(exchange), b"")
 
     async def signed_hash(self, exchange: Exchange) -> str:
         return self.hash_beforehand(exchange)
@@ -69,11 +75,12 @@ class _Limited(PayloadRule):
     within: float = REQUEST_BODY_TIMEOUT
 
     def hash_beforehand(self, exchange: Exchange) -> str | None:
-        return stated_payload_hash(tuple(exchange.raw_headers))
+        headers = _with_stated_hash(exchange)
+        return stated_payload_hash(headers) if headers else None
 
     async def signed_hash(self, exchange: Exchange) -> str:
         body = await exchange.body(self.limit, self.within)
-        return payload_hash_of_body(tuple(exchange.raw_headers), body)
+        return payload_hash_of_body(_with_stated_hash(exchange), body)
 
 
 class GatheredPayload(_Limited):
@@ -101,10 +108,15 @@ class DuplexPayload(PayloadRule):
     """
 
     def hash_beforehand(self, exchange: Exchange) -> str:
-        return payload_hash_of_stream(tuple(exchange.raw_headers))
+        return payload_hash_of_stream(_with_stated_hash(exchange))
 
     async def signed_hash(self, exchange: Exchange) -> str:
         return self.hash_beforehand(exchange)
+
+
+def _with_stated_hash(exchange: Exchange) -> tuple[tuple[str, str], ...]:
+    """The headers among which a payload's hash is to be looked for; few requests state one."""
+    return tuple(exchange.raw_headers) if _STATED_HASH in exchange.headers else ()
 
 
 NO_PAYLOAD = NoPayload()

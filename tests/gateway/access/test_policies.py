@@ -36,6 +36,15 @@ def test_wildcards(patterns, text):
     assert Policy(tuple(patterns), ("*",)).allows(text, "x") is expected
 
 
+@pytest.mark.parametrize("size", [8, 512, 513, 4096])
+def test_what_was_decided_before_is_decided_again(size):
+    """Resources of any length, be they remembered or too long for it."""
+    policy = Policy((INVOKE,), (f"{ARN}*b",))
+    own, others = (f"{ARN}{'a' * size}{last}" for last in "bc")
+    asked = [(INVOKE, own), (INVOKE, others), ("sagemaker:DeleteEndpoint", own)]
+    assert [policy.allows(*each) for each in asked * 2] == [True, False, False] * 2
+
+
 @settings(deadline=None)
 @given(st.text("Aab*?[](){}|\\^$+-", min_size=1, max_size=6), st.text("Aab[]|\\^$", max_size=6))
 def test_nothing_but_the_two_wildcards_is_special(pattern, text):
