@@ -1,15 +1,24 @@
-"""What the gateway counts of requests, for Prometheus."""
+"""What the gateway counts of requests, for Prometheus.
+
+A request only adds to integers; samples are made of them when somebody looks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import time
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from itertools import accumulate
+from math import inf
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-
-from partway.gateway.endpoint_series import SeriesOfEndpoints
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.utils import floatToGoString
 
 #: Bounds, in seconds: an echo answers in a millisecond, a large model in its 60 s.
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_BUCKET_NAMES: Final = tuple(floatToGoString(bound) for bound in (*_BUCKETS, inf))
 
 
 class RequestMetrics:
@@ -20,32 +29,8 @@ class RequestMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = SeriesOfEndpoints(
-            Counter(
-                "partway_invocations",
-                "Requests that went to an instance, by the status that their clients got",
-                ["endpoint", "variant", "status"],
-                registry=registry,
-            )
-        )
-        self._model = SeriesOfEndpoints(
-            Histogram(
-                "partway_invocation_model_seconds",
-                "From the request at the container to the last of its answer",
-                ["endpoint", "variant"],
-                buckets=_BUCKETS,
-                registry=registry,
-            )
-        )
-        self._overhead = SeriesOfEndpoints(
-            Histogram(
-                "partway_invocation_overhead_seconds",
-                "What a request took beside its container's time",
-                ["endpoint", "variant"],
-                buckets=_BUCKETS,
-                registry=registry,
-            )
-        )
+        self._of: dict[tuple[str, str], _OfVariant] = {}
+        registry.register(self)
 
     def ended(
         self, endpoint: str, variant: str, status: int, whole: float, model: float | None
@@ -59,12 +44,104 @@ class RequestMetrics:
             whole: seconds that it took.
             model: seconds of them that the container took; None if it never had the request.
         """
-        self._requests.of(endpoint, variant, str(status)).inc()
+        counted = self._of.get((endpoint, variant))
+        if counted is None:
+            counted = self._of[endpoint, variant] = _OfVariant()
+        counts = counted.statuses.get(status)
+        if counts is None:
+            counts = counted.statuses[status] = _Count()
+        counts.number += 1
         if model is not None:
-            self._model.of(endpoint, variant).observe(model)
-            self._overhead.of(endpoint, variant).observe(max(0.0, whole - model))
+            counted.observe(model, max(0.0, whole - model))
 
     def keep_only(self, endpoints: Collection[str]) -> None:
         """Forget what was counted of all other endpoints, which are no more."""
-        for each in (self._requests, self._model, self._overhead):
-            each.keep_only(endpoints)
+        for endpoint, variant in list(self._of):
+            if endpoint not in endpoints:
+                del self._of[endpoint, variant]
+
+    def collect(self) -> Iterable[Metric]:
+        """What Prometheus is told."""
+        requests = CounterMetricFamily(
+            "partway_invocations",
+            "Requests that went to an instance, by the status that their clients got",
+            labels=("endpoint", "variant", "status"),
+        )
+        model = HistogramMetricFamily(
+            "partway_invocation_model_seconds",
+            "From the request at the container to the last of its answer",
+            labels=("endpoint", "variant"),
+        )
+        overhead = HistogramMetricFamily(
+            "partway_invocation_overhead_seconds",
+            "What a request took beside its container's time",
+            labels=("endpoint", "variant"),
+        )
+        for of, counted in self._of.items():
+            for status, counts in counted.statuses.items():
+                requests.add_metric((*of, str(status)), counts.number, created=counts.since)
+            if counted.observed is not None:
+                for family, seconds in zip((model, overhead), counted.observed, strict=True):
+                    seconds.add_to(family, of)
+        return requests, model, overhead
+
+
+class _Count:
+    """Requests that had one status.
+
+    Attributes:
+        number: how many.
+        since: when the first of them ended, in epoch seconds.
+    """
+
+    __slots__ = ("number", "since")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.since = time.time()
+
+
+class _Seconds:
+    """How long something took, request by request."""
+
+    __slots__ = ("_in_buckets", "_since", "_sum")
+
+    def __init__(self) -> None:
+        self._in_buckets = [0] * len(_BUCKET_NAMES)
+        self._sum = 0.0
+        self._since = time.time()
+
+    def observe(self, seconds: float) -> None:
+        """Count one request's time."""
+        self._in_buckets[bisect_left(_BUCKETS, seconds)] += 1
+        self._sum += seconds
+
+    def add_to(self, family: HistogramMetricFamily, of: tuple[str, str]) -> None:
+        """Add what was counted to a family, as one endpoint's and variant's."""
+        up_to = accumulate(self._in_buckets)
+        family.add_metric(of, list(zip(_BUCKET_NAMES, up_to, strict=True)), self._sum)
+        labels = dict(zip(("endpoint", "variant"), of, strict=True))
+        family.add_sample(f"{family.name}_created", labels, self._since)
+
+
+class _OfVariant:
+    """What was counted of one variant of an endpoint.
+
+    Attributes:
+        statuses: of its requests.
+        observed: the container's time, and what the gateway took beside it; None before the first.
+    """
+
+    __slots__ = ("observed", "statuses")
+
+    def __init__(self) -> None:
+        self.statuses: dict[int, _Count] = {}
+        self.observed: tuple[_Seconds, _Seconds] | None = None
+
+    def observe(self, model: float, overhead: float) -> None:
+        """Count the seconds of one request."""
+        if self.observed is None:
+            self.observed = _Seconds(), _Seconds()
+        of_model, of_overhead = self.observed
+        of_model.observe(model)
+        of_overhead.observe(overhead)
