@@ -25,12 +25,11 @@ class Clock(Protocol):
 class LoopClock:
     """The running loop's timers, and a finer clock than uvloop's, which ticks in milliseconds."""
 
+    #: Monotonic seconds.
+    time = staticmethod(time.monotonic)
+
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-
-    def time(self) -> float:
-        """Monotonic seconds."""
-        return time.monotonic()
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
         """Call ``callback`` with ``args`` after ``delay`` seconds."""

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from partway.gateway.clock import Clock
+from partway.gateway.clock import Clock, Timer
 
 _T = TypeVar("_T")
 
@@ -18,25 +18,23 @@ class TimeLimit:
 
     Args:
         seconds: for what is in the block.
+        call_later: calls back after a time, as the running loop does, which is asked unless it is
+            given.
 
     Raises:
         TimeoutError: the block took longer; what it awaited is cancelled.
     """
 
-    __slots__ = ("_cancelling", "_seconds", "_task", "_timer", "expired")
+    __slots__ = ("_call_later", "_cancelling", "_seconds", "_task", "_timer", "expired")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, call_later: Callable[..., Timer] | None = None) -> None:
         #: Whether the time was over before the block was.
         self.expired = False
         self._seconds = seconds
+        self._call_later = call_later or asyncio.get_running_loop().call_later
 
     def __enter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        assert task is not None, "a block with a time limit is in a task"
-        self._task = task
-        self._cancelling = task.cancelling()
-        self._timer = loop.call_later(self._seconds, self._over)
+        self.begin()
         return self
 
     def __exit__(
@@ -45,6 +43,25 @@ class TimeLimit:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.end(error)
+
+    def begin(self) -> None:
+        """Enter the block."""
+        task = asyncio.current_task()
+        assert task is not None, "a block with a time limit is in a task"
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._timer: Timer = self._call_later(self._seconds, self._over)
+
+    def end(self, error: BaseException | None) -> None:
+        """Leave the block.
+
+        Args:
+            error: what has gone wrong in it.
+
+        Raises:
+            TimeoutError: it took longer, and was cancelled for that.
+        """
         self._timer.cancel()
         is_ours = self.expired and self._task.uncancel() <= self._cancelling
         if is_ours and isinstance(error, asyncio.CancelledError):

@@ -274,6 +274,7 @@ class Place:
         containers: where each is of an instance that has several; this is the first one's place.
         execution: how these are asked.
         surface: the paths at which the container answers.
+        url: where the instance is, for the operator to read.
     """
 
     endpoint: str
@@ -286,13 +287,13 @@ class Place:
     containers: tuple[Place, ...] = ()
     execution: Execution = "serial"
     surface: Surface = SAGEMAKER
+    url: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def url(self) -> str:
-        """Where the instance is, for the operator to read."""
+    def __post_init__(self) -> None:
+        url = container_url(self.container, self.tls)
         if self.containers:
-            return ", ".join(f"{each.hostname} {each.url}" for each in self.containers)
-        return container_url(self.container, self.tls)
+            url = ", ".join(f"{each.hostname} {each.url}" for each in self.containers)
+        object.__setattr__(self, "url", url)  # each request notes it
 
     def with_policy(self, policy: StreamPolicy) -> Place:
         """The same place, with another policy of the endpoint's streams."""

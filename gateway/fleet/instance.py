@@ -401,7 +401,7 @@ class Instance:
         self._on_change(self)
 
     def _look_at_load(self) -> None:
-        if not self.open:
+        if not self._load.leases:
             self._unloaded.set()
 
 

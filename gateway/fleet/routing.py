@@ -55,16 +55,24 @@ RoutingTable: TypeAlias = Mapping[str, tuple[RoutedVariant, ...]]
 class InstanceLoad:
     """What is open on one instance.
 
+    Args:
+        instance: the instance's id.
+
     Attributes:
         leases: the places on it that are taken.
         served: how many have been taken in all.
+        among: those by whose loads it is chosen; None while it is in no table.
         on_change: called when one is taken or given back.
         on_unreachable: called when the instance did not take a connection.
     """
 
-    def __init__(self) -> None:
+    __slots__ = ("among", "instance", "leases", "on_change", "on_unreachable", "served")
+
+    def __init__(self, instance: str) -> None:
+        self.instance = instance
         self.leases: set[Lease] = set()
         self.served = 0
+        self.among: LeastLoaded[str] | None = None
         self.on_change: Callable[[], object] = lambda: None
         self.on_unreachable: Callable[[], object] = lambda: None
 
@@ -72,6 +80,23 @@ class InstanceLoad:
         """End what is open: the instance's time to drain is over."""
         for lease in list(self.leases):
             lease.cut()
+
+    def take(self, lease: Lease) -> None:
+        """Note that a place is taken."""
+        self.leases.add(lease)
+        self.served += 1
+        self._changed()
+
+    def give_back(self, lease: Lease) -> None:
+        """Note that a place is given back; said again, it means nothing."""
+        if lease in self.leases:
+            self.leases.remove(lease)
+            self._changed()
+
+    def _changed(self) -> None:
+        if self.among is not None:
+            self.among.has(self.instance, len(self.leases))
+        self.on_change()
 
 
 class Lease:
@@ -81,9 +106,24 @@ class Lease:
 
     Attributes:
         instance: the instance.
+        place: where it is.
         variant: the name of the instance's variant.
         is_stream: whether a stream has it, or a request.
     """
+
+    __slots__ = (
+        "_is_cut",
+        "_load",
+        "_moved",
+        "_on_cut",
+        "_router",
+        "_session",
+        "_until",
+        "instance",
+        "is_stream",
+        "place",
+        "variant",
+    )
 
     def __init__(
         self,
@@ -112,12 +152,11 @@ class Lease:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._router._give_back(self, self._load)  # noqa: SLF001
+        self.give_back()
 
-    @property
-    def place(self) -> Place:
-        """Where the instance is."""
-        return self.instance.place
+    def give_back(self) -> None:
+        """Leave the place; said again, it means nothing."""
+        self._load.give_back(self)
 
     def unreachable(self) -> None:
         """Tell that the instance did not take a connection, so that it is looked after."""
@@ -136,7 +175,7 @@ class Lease:
         other = self._router._other(self)  # noqa: SLF001
         if other is None:
             return False
-        self._router._give_back(self, self._load)  # noqa: SLF001
+        self._load.give_back(self)
         self._take(other)
         return True
 
@@ -173,16 +212,19 @@ class Lease:
 
     def _take(self, chosen: _Chosen) -> None:
         self.instance = chosen.instance
+        self.place: Place = chosen.instance.place
         self.variant = chosen.variant
         self._is_cut = False
         # Kept, for the router forgets an instance that is over while places on it are still taken.
-        self._load = self._router._take(self)  # noqa: SLF001
+        self._load = chosen.load
+        self._load.take(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Chosen:
     variant: str
     instance: RoutedInstance
+    load: InstanceLoad
 
 
 @dataclass(slots=True)
@@ -236,12 +278,15 @@ class Router:
             variants: as they are now; None if the endpoint is gone.
         """
         before = self._routes.get(endpoint)
+        if before is not None:
+            if before.variants == variants:
+                return
+            for chosen in before.by_id.values():
+                chosen.load.among = None
         if variants is None:
             self._routes.pop(endpoint, None)
-        elif before is None or before.variants != variants:
-            self._routes[endpoint] = self._ready(variants, before)
         else:
-            return
+            self._routes[endpoint] = self._ready(variants, before)
         self._snapshot = None
 
     def instances_of(self, endpoint: str) -> int:
@@ -252,7 +297,7 @@ class Router:
         """What is open on an instance, which may have to be in the table yet."""
         found = self._loads.get(instance)
         if found is None:
-            found = self._loads[instance] = InstanceLoad()
+            found = self._loads[instance] = InstanceLoad(instance)
         return found
 
     def forget(self, instance: str) -> None:
@@ -289,9 +334,12 @@ class Router:
                 the endpoint has no such variant.
             ServiceUnavailable: no instance takes any now.
         """
-        route = self._route(endpoint)
-        sticks_to, until = route.sessions.get(session) or ("", math.inf)
-        known = route.by_id.get(sticks_to) if self._wall_clock() < until else None
+        route = self._routes.get(endpoint) or self._route(endpoint)
+        until = math.inf
+        known = None
+        if session.id and (sticks := route.sessions.get(session)) is not None:
+            sticks_to, until = sticks
+            known = route.by_id.get(sticks_to) if self._wall_clock() < until else None
         if known is None or variant not in ("", known.variant):
             known = self._choose(endpoint, route, variant)
             until = math.inf
@@ -343,8 +391,10 @@ class Router:
         for variant in variants:
             least = route.by_variant[variant.name] = LeastLoaded(self._rng)
             for instance in variant.instances:
-                least.has(instance.id, len(self.load(instance.id).leases))
-                route.by_id[instance.id] = _Chosen(variant.name, instance)
+                load = self.load(instance.id)
+                load.among = least
+                least.has(instance.id, len(load.leases))
+                route.by_id[instance.id] = _Chosen(variant.name, instance, load)
         heard = [each for each in variants if each.instances and each.weight > 0]
         route.names = [each.name for each in heard]
         route.marks = list(accumulate(each.weight for each in heard))
@@ -356,25 +406,6 @@ class Router:
         route = self._routes.get(lease.place.endpoint)
         if route is not None:
             route.sessions.remember(session, lease.instance.id, until)
-
-    def _take(self, lease: Lease) -> InstanceLoad:
-        load = self.load(lease.instance.id)
-        load.leases.add(lease)
-        load.served += 1
-        self._count(lease, load)
-        return load
-
-    def _give_back(self, lease: Lease, load: InstanceLoad) -> None:
-        if lease in load.leases:
-            load.leases.remove(lease)
-            self._count(lease, load)
-
-    def _count(self, lease: Lease, load: InstanceLoad) -> None:
-        route = self._routes.get(lease.place.endpoint)
-        least = None if route is None else route.by_variant.get(lease.variant)
-        if least is not None and lease.instance.id in least:
-            least.has(lease.instance.id, len(load.leases))
-        load.on_change()
 
     def _other(self, lease: Lease) -> _Chosen | None:
         route = self._routes.get(lease.place.endpoint)

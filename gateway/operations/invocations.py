@@ -7,14 +7,10 @@ become the error that its clients know (clause 4-5).
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import (
-    AbstractContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    nullcontext,
-)
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
+from math import inf
+from types import TracebackType
 from typing import Final, NamedTuple, Protocol
 
 from partway.gateway.access.authentication import Identity
@@ -22,7 +18,13 @@ from partway.gateway.arns import Arns
 from partway.gateway.fleet.endpoints import Place
 from partway.gateway.fleet.log_names import AskedNow, name_its_log
 from partway.gateway.fleet.routing import Lease, Router
-from partway.gateway.fleet.sticky_sessions import StickySession
+from partway.gateway.fleet.sticky_sessions import NO_SESSION, StickySession
+from partway.gateway.operations.container_failures import (
+    in_the_clients_words,
+    model_error,
+    stopped,
+    too_long,
+)
 from partway.gateway.operations.containers_asked import (
     containers_asked,
     first_headers,
@@ -43,9 +45,7 @@ from partway.gateway.serving.peers import peer_of
 from partway.gateway.waiting import TimeLimit
 from partway.protocol.errors import (
     ApiError,
-    ContainerBroke,
     ContainerError,
-    ContainerLate,
     ContainerUnreachable,
     UnknownEndpoint,
 )
@@ -53,8 +53,6 @@ from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
 
 #: Tells a container which request it is.
 REQUEST_ID: Final = "X-Amzn-SageMaker-Request-Id"
-
-_NOTHING: Final = nullcontext()
 
 #: An unsigned body that is stated to be no longer than this goes along in one piece.
 _AT_ONCE: Final = 64 * KIB
@@ -128,6 +126,25 @@ class Invoked(NamedTuple):
     answer: ContainerAnswer
 
 
+class _Means(NamedTuple):
+    """What all instances are asked with; see :class:`Invocations`."""
+
+    router: Router
+    connections: ContainerConnections
+    under_way: RequestsUnderWay
+    metrics: RequestMetrics
+    arns: Arns
+
+
+class _Asked(NamedTuple):
+    """What is asked; see :meth:`Invocations.answered`."""
+
+    endpoint: str
+    variant: str
+    session: StickySession
+    as_stream: bool
+
+
 class Invocations:
     """Asks instances.
 
@@ -151,13 +168,9 @@ class Invocations:
     ) -> None:
         self.most_bytes = most_bytes
         self._router = router
-        self._connections = connections
-        self._under_way = under_way
-        self._metrics = metrics
-        self._arns = arns
+        self._means = _Means(router, connections, under_way, metrics, arns)
 
-    @asynccontextmanager
-    async def answered(
+    def answered(
         self,
         exchange: Asking,
         identity: Identity,
@@ -170,7 +183,7 @@ class Invocations:
         admitted: AdmittedAlready | None = None,
         target: str | None = None,
         most_bytes: int | None = None,
-    ) -> AsyncIterator[Invoked]:
+    ) -> Invocation:
         """Ask an instance, and have its answer for as long as the block lasts.
 
         Args:
@@ -187,141 +200,163 @@ class Invocations:
             target: the path at which its containers are asked; None for where each takes requests.
             most_bytes: of the request's body; None for those of all requests.
 
-        Raises:
-            ContainerError: an instance did not answer 2xx, or not in time, or not whole.
-            ServiceUnavailable: no instance takes any now, or the gateway is full or draining.
-            InputValidationError: no endpoint or variant has the name.
+        Returns:
+            The block, which raises what has gone wrong as clients know it:
+
+            - ContainerError: an instance did not answer 2xx, or not in time, or not whole.
+            - ServiceUnavailable: no instance takes any now, or the gateway is full or draining.
+            - InputValidationError: no endpoint or variant has the name.
         """
-        # One generator, and few contexts in it: each costs a request what ten calls do.
-        began = time.monotonic()
-        key = session_key(identity, session)
-        counts = not as_stream and admitted is None
-        with (
-            self._admitted(exchange, identity) if counts else _NOTHING,
-            self._leased(endpoint, variant, key, is_stream=as_stream) as lease,
-        ):
-            exchange.noted["endpoint"] = endpoint
-            status, first, now = 0, None, AskedNow()
-            policy = lease.place.policy
-            longest = policy.request_lifetime if admitted is None else admitted.within
-            along = _Along(target, headers, self._most_bytes(admitted, most_bytes))
-            lifetime = TimeLimit(longest)
-            try:
-                with lifetime:
-                    async with await self._asked(exchange, lease, along, admitted, now) as first:
-                        answer, head = first, await _good(first, now)
-                        async with AsyncExitStack() if now.further else _NOTHING as held:
-                            while now.further:
-                                assert held is not None, "more than one is asked"
-                                answer = await held.enter_async_context(
-                                    await self._asked_next(
-                                        *(exchange, lease, along, admitted, now, answer, head)
-                                    )
-                                )
-                                head = await _good(answer, now)
-                            lease.answered()
-                            exchange.let_go_of_body()  # the connection has it
-                            if as_stream:
-                                lifetime.lift()
-                            yield Invoked(lease, head, answer)
-                status = 200
-            except TimeoutError:
-                if not lifetime.expired:
-                    raise
-                error = self._for_clients(_too_long(longest), lease, now)
-                status = error.status
-                raise error from None
-            except ContainerError as failure:
-                error = self._for_clients(failure, lease, now)
-                status = error.status
-                raise error from None
-            except ApiError as error:
-                status = error.status
-                raise
-            finally:
-                ended = time.monotonic()
-                sent = None if first is None else first.began_at
-                self._metrics.ended(
-                    *(endpoint, lease.variant, status, ended - began),
-                    None if sent is None else ended - sent,
-                )
+        if most_bytes is None:
+            most_bytes = self.most_bytes if admitted is None else admitted.most_bytes
+        asked = _Asked(endpoint, variant, session_key(identity, session), as_stream)
+        along = _Along(target, headers, most_bytes)
+        return Invocation(self._means, exchange, identity, asked, along, admitted)
 
     def forget_session(self, identity: Identity, endpoint: str, session: str) -> None:
         """Let a session of a sender's that is over go to any instance."""
         self._router.forget_session(endpoint, session_key(identity, session))
 
-    def _admitted(self, exchange: Asking, identity: Identity) -> AbstractContextManager[None]:
-        peer = "" if exchange.visitor.trusted else peer_of(exchange.peer)
-        return self._under_way.admitted(identity.principal, peer)
 
-    def _for_clients(self, error: ContainerError, lease: Lease, now: AskedNow) -> ContainerError:
-        """A container's failure as clients know it, with the name of the container's log."""
-        error = _in_the_clients_words(error, now)
-        name_its_log(error, self._arns, lease, now)
-        return error
+class Invocation:
+    """One request that an instance is asked with: a block that lasts as long as its answer does.
 
-    def _leased(
-        self, endpoint: str, variant: str, session: StickySession, *, is_stream: bool
-    ) -> Lease:
+    Args:
+        means: what it is asked with.
+        exchange: whose body it is.
+        identity: who sends it.
+        asked: what is asked.
+        along: what goes to each container.
+        admitted: as of :meth:`Invocations.answered`.
+    """
+
+    __slots__ = (
+        "_admitted",
+        "_along",
+        "_asked",
+        "_began",
+        "_exchange",
+        "_exchanges",
+        "_identity",
+        "_lease",
+        "_lifetime",
+        "_longest",
+        "_means",
+        "_now",
+        "_sender",
+    )
+
+    def __init__(
+        self,
+        means: _Means,
+        exchange: Asking,
+        identity: Identity,
+        asked: _Asked,
+        along: _Along,
+        admitted: AdmittedAlready | None,
+    ) -> None:
+        self._means = means
+        self._exchange = exchange
+        self._identity = identity
+        self._asked = asked
+        self._along = along
+        self._admitted = admitted
+        self._now = AskedNow()
+        #: Those of the containers that have been asked, in their order.
+        self._exchanges: list[ContainerExchange] = []
+        #: Who has a share of the requests under way; None where it does not count as one.
+        self._sender: str | None = None
+        self._lease: Lease
+        self._lifetime: TimeLimit
+        self._longest = inf
+        self._began = 0.0
+
+    # A class, and few blocks in it: a generator costs a request as much as twenty calls.
+
+    async def __aenter__(self) -> Invoked:
+        self._begin()
         try:
-            return self._router.lease(endpoint, variant, session, is_stream=is_stream)
+            head = await self._first_answer()
+            while self._now.further:
+                head = await self._next_answer(head)
+            self._lease.answered()
+            self._exchange.let_go_of_body()  # the connection has it
+            if self._asked.as_stream:
+                self._lifetime.lift()
+        except BaseException as error:
+            await self._over(error)
+            raise
+        return Invoked(self._lease, head, self._exchanges[-1].answer)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._over(error)
+
+    def _begin(self) -> None:
+        """Take a place among the requests under way, and one on an instance."""
+        means, asked = self._means, self._asked
+        self._began = time.monotonic()
+        if not asked.as_stream and self._admitted is None:
+            visitor = self._exchange.visitor
+            peer = "" if visitor.trusted else peer_of(self._exchange.peer)
+            self._sender = means.under_way.admit(self._identity.principal, peer)
+        try:
+            self._lease = self._leased()
+        except BaseException as error:
+            if self._sender is not None:
+                means.under_way.ended(self._sender, error)
+            raise
+        self._exchange.noted["endpoint"] = asked.endpoint
+        policy = self._lease.place.policy
+        admitted = self._admitted
+        self._longest = policy.request_lifetime if admitted is None else admitted.within
+        self._lifetime = TimeLimit(self._longest, means.connections.timers.call_later)
+        self._lifetime.begin()
+
+    def _leased(self) -> Lease:
+        endpoint, variant, session, is_stream = self._asked
+        try:
+            return self._means.router.lease(endpoint, variant, session, is_stream=is_stream)
         except UnknownEndpoint:
-            words = f"Endpoint {endpoint} of account {self._arns.account} not found."
+            words = f"Endpoint {endpoint} of account {self._means.arns.account} not found."
             raise UnknownEndpoint(words) from None
 
-    def _most_bytes(self, admitted: AdmittedAlready | None, most_bytes: int | None) -> int:
-        """How many bytes a request's body may have."""
-        if most_bytes is not None:
-            return most_bytes
-        return self.most_bytes if admitted is None else admitted.most_bytes
+    # --- Containers ------------------------------------------------------------------------------
 
-    @staticmethod
-    async def _request(
-        exchange: Asking, sent: _Along, place: Place, headers: Mapping[str, str]
-    ) -> ContainerRequest:
-        """What a container is asked: headers, the id, and the body in one piece or as it comes."""
-        along = (*headers.items(), (REQUEST_ID, exchange.request_id))
-        most_bytes = sent.most_bytes
+    async def _first_answer(self) -> AnswerHead:
+        """Ask the instance, its first container; another one if this takes no connection."""
+        lease, now, along = self._lease, self._now, self._along
+        target = along.headers.get(TARGET_CONTAINER, "")
+        place, *now.further = containers_asked(lease.place, target)
+        headers = first_headers(along.headers) if now.further else along.headers
+        exchange, most_bytes = self._exchange, along.most_bytes
+        with_id = (*headers.items(), (REQUEST_ID, exchange.request_id))
         length = stated_length(exchange.headers)
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
         if exchange.gathered or at_once:  # or too large, which is said before a container hears
-            return ContainerRequest(sent.at(place), along, await exchange.body(most_bytes))
-        return ContainerRequest(sent.at(place), along, exchange.chunks(most_bytes), length)
-
-    async def _asked(
-        self,
-        exchange: Asking,
-        lease: Lease,
-        sent: _Along,
-        admitted: AdmittedAlready | None,
-        now: AskedNow,
-    ) -> ContainerExchange:
-        """Ask the instance, its first container; another one if this takes no connection."""
-        target = sent.headers.get(TARGET_CONTAINER, "")
-        place, *now.further = containers_asked(lease.place, target)
-        along = first_headers(sent.headers) if now.further else sent.headers
-        request = await self._request(exchange, sent, place, along)
+            body = await exchange.body(most_bytes)
+            request = ContainerRequest(along.at(place), with_id, body)
+        else:
+            chunks = exchange.chunks(most_bytes)
+            request = ContainerRequest(along.at(place), with_id, chunks, length)
         try:
-            return await self._ask(exchange, lease, request, admitted, now, place)
+            answer = await self._ask(place, request)
         except ContainerUnreachable:
             if not lease.move():
                 raise
-        place, *now.further = containers_asked(lease.place, target)
-        request = request._replace(target=sent.at(place))
-        return await self._ask(exchange, lease, request, admitted, now, place)
+            place, *now.further = containers_asked(lease.place, target)
+            answer = await self._ask(place, request._replace(target=along.at(place)))
+        return await _good(answer, now)
 
-    async def _asked_next(
-        self,
-        exchange: Asking,
-        lease: Lease,
-        sent: _Along,
-        admitted: AdmittedAlready | None,
-        now: AskedNow,
-        answer: ContainerAnswer,
-        head: AnswerHead,
-    ) -> ContainerExchange:
+    async def _next_answer(self, head: AnswerHead) -> AnswerHead:
         """Ask the next container of the instance, with what the one before has answered."""
-        before = now.place or lease.place
+        exchange, now, sent = self._exchange, self._now, self._along
+        answer = self._exchanges[-1].answer
+        before = now.place or self._lease.place
         place, *now.further = now.further
         handed = next_headers(sent.headers, head, is_last=not now.further)
         along = (*handed.items(), (REQUEST_ID, exchange.request_id))
@@ -333,59 +368,90 @@ class Invocations:
             body = handed_on(first, answer, before, now)
             request = ContainerRequest(sent.at(place), along, body, length)
         try:
-            return await self._ask(exchange, lease, request, admitted, now, place)
+            answer = await self._ask(place, request)
         except ContainerUnreachable:  # no other instance has what this one has answered so far
-            lease.unreachable()
+            self._lease.unreachable()
             raise
+        return await _good(answer, now)
 
-    async def _ask(
-        self,
-        exchange: Asking,
-        lease: Lease,
-        request: ContainerRequest,
-        admitted: AdmittedAlready | None,
-        now: AskedNow,
-        place: Place,
-    ) -> ContainerExchange:
+    async def _ask(self, place: Place, request: ContainerRequest) -> ContainerAnswer:
+        lease, now = self._lease, self._now
         now.place = place
         # Where the container runs is for the operator to see, not for the client.
-        exchange.noted["container"] = place.url
+        self._exchange.noted["container"] = place.url
         tls = None if place.tls is None else place.tls.context()
-        there = Destination(place.container, lease.instance.id, place.policy.connect_timeout, tls)
-        is_relayed = lease.is_stream and not now.further
+        policy = place.policy
+        there = Destination(place.container, lease.instance.id, policy.connect_timeout, tls)
+        is_relayed = self._asked.as_stream and not now.further
         whole_chunk = MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES
-        timeout = place.policy.invocation_timeout if admitted is None else admitted.within
-        asked = await self._connections.ask(there, request, timeout, whole_chunk)
-        lease.ends_by(lambda: asked.answer.fail(_stopped()))
-        return asked
+        timeout = policy.invocation_timeout if self._admitted is None else self._admitted.within
+        connections = self._means.connections
+        asked = connections.ask_at_once(there, request, timeout, whole_chunk)
+        if asked is None:
+            asked = await connections.ask(there, request, timeout, whole_chunk)
+        self._exchanges.append(asked)
+        answer = asked.answer
+        lease.ends_by(lambda: answer.fail(stopped()))
+        return answer
+
+    # --- The end ---------------------------------------------------------------------------------
+
+    async def _over(self, error: BaseException | None) -> None:
+        """Give all back, and raise what clients know in place of what has gone wrong."""
+        first = self._exchanges[0].answer if self._exchanges else None
+        if first is not None:
+            try:
+                await self._close()
+            except BaseException as failure:
+                self._end(failure, first)
+                raise
+        self._end(error, first)
+
+    async def _close(self) -> None:
+        """End the exchanges with containers, the last one first."""
+        try:
+            await self._exchanges.pop().close()
+        finally:
+            if self._exchanges:
+                await self._close()
+
+    def _end(self, error: BaseException | None, first: ContainerAnswer | None) -> None:
+        known = None if error is None else self._as_clients_know(error)
+        if error is None:
+            self._lifetime.end(None)
+        ended = time.monotonic()
+        status = 200 if known is None else known.status if isinstance(known, ApiError) else 0
+        sent = None if first is None else first.began_at
+        lease = self._lease
+        self._means.metrics.ended(
+            *(self._asked.endpoint, lease.variant, status, ended - self._began),
+            None if sent is None else ended - sent,
+        )
+        lease.give_back()
+        if self._sender is not None:
+            self._means.under_way.ended(self._sender, known)
+        if known is not None and known is not error:
+            raise known from None
+
+    def _as_clients_know(self, error: BaseException) -> BaseException:
+        try:
+            self._lifetime.end(error)
+        except TimeoutError as late:
+            error = late
+        if isinstance(error, TimeoutError) and self._lifetime.expired:
+            return self._named(too_long(self._longest))
+        return self._named(error) if isinstance(error, ContainerError) else error
+
+    def _named(self, error: ContainerError) -> ContainerError:
+        """A container's failure as clients know it, with the name of the container's log."""
+        error = in_the_clients_words(error, self._now)
+        name_its_log(error, self._means.arns, self._lease, self._now)
+        return error
 
 
 def session_key(identity: Identity, session: str) -> StickySession:
     """The name by which a session of a sender's is known here; without an id it is no session."""
-    return StickySession(identity.principal or "", session)
-
-
-def _too_long(seconds: float) -> ContainerLate:
-    return ContainerLate(
-        f"request and answer were not over within {seconds:g} s (request_lifetime)"
-    )
-
-
-def _in_the_clients_words(error: ContainerError, now: AskedNow) -> ContainerError:
-    """What went wrong between gateway and container as AWS says it, with a status of 0."""
-    match error:
-        case ContainerLate():
-            waited = "Your invocation timed out while waiting for a response from container"
-            return _failed(error, f"{waited} {now.name}: {error.message}", now.name)
-        case ContainerBroke() | ContainerUnreachable():
-            return _failed(error, error.message, now.name)
-        case _:  # it has answered, and is in these words already
-            return error
-
-
-def _failed(error: ContainerError, why: str, name: str) -> ContainerError:
-    retries = "x-partway-retry" not in error.headers
-    return model_error(0, why, error.for_operator, retries=retries, name=name)
+    return StickySession(identity.principal or "", session) if session else NO_SESSION
 
 
 async def _good(answer: ContainerAnswer, now: AskedNow) -> AnswerHead:
@@ -399,34 +465,3 @@ async def _good(answer: ContainerAnswer, now: AskedNow) -> AnswerHead:
         return head
     said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
     raise model_error(head.status, said.decode("utf-8", "replace"), name=now.name)
-
-
-def model_error(
-    status: int,
-    said: str,
-    for_operator: str | None = None,
-    *,
-    retries: bool = True,
-    name: str = "primary",
-) -> ContainerError:
-    """A container's failure in AWS's words, by which clients know it (section 5).
-
-    Args:
-        status: the container's own; 0 if it gave none.
-        said: what it said itself, or what is said of it.
-        for_operator: the same for the log, where that names the container's place.
-        retries: whether another attempt may fare better.
-        name: of the container: its host name, where its instance has several.
-    """
-    whose = "client" if 400 <= status < 500 else "server"
-    message = f'Received {whose} error ({status}) from {name} with message "{said}"'
-    return ContainerError(message, status, said, for_operator or message, passing=retries)
-
-
-def answer_too_large(most_bytes: float) -> ContainerError:
-    """A container's answer is longer than its client gets."""
-    return model_error(0, f"the container's answer is over {most_bytes} bytes", retries=False)
-
-
-def _stopped() -> ContainerBroke:
-    return ContainerBroke("the instance was stopped before it had answered")

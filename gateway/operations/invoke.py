@@ -8,6 +8,7 @@ from math import inf
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
+from partway.gateway.operations.container_failures import answer_too_large
 from partway.gateway.operations.invocation_headers import (
     BEGIN_SESSION,
     CLOSED_SESSION,
@@ -22,12 +23,7 @@ from partway.gateway.operations.invocation_headers import (
     is_session,
     passed_on,
 )
-from partway.gateway.operations.invocations import (
-    Invocations,
-    Invoked,
-    answer_too_large,
-    session_key,
-)
+from partway.gateway.operations.invocations import Invocations, Invoked, session_key
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange, stated_length
 from partway.gateway.serving.payloads import StreamedPayload
@@ -117,7 +113,9 @@ async def pass_on(
     """
     answer = invoked.answer
     length = None if invoked.head.chunked else stated_length(invoked.head.headers)
-    first = await answer.read()
+    first = answer.rest()
+    if first is None:
+        first = await answer.read()
     if answer.ended and len(first) <= most_bytes:
         exchange.respond(200, first, headers)
         return

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.operations.invocations import Invocations, model_error
+from partway.gateway.operations.container_failures import model_error
+from partway.gateway.operations.invocations import Invocations
 from partway.gateway.operations.mapped_inference import invalid
 from partway.gateway.operations.prediction_routes import JSON
 from partway.gateway.operations.predictions import beside, whole_answer

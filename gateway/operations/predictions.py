@@ -7,12 +7,8 @@ from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.operations.invocations import (
-    Invocations,
-    Invoked,
-    answer_too_large,
-    model_error,
-)
+from partway.gateway.operations.container_failures import answer_too_large, model_error
+from partway.gateway.operations.invocations import Invocations, Invoked
 from partway.gateway.operations.prediction_routes import JSON
 from partway.gateway.operations.prepared_body import PreparedBody
 from partway.gateway.serving.exchange import Exchange

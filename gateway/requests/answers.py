@@ -83,7 +83,7 @@ class AnswerParser:
         self.complete = False
         self.trailing = False
         self._whole_chunk = whole_chunk
-        self._headers: CIMultiDict[str] = CIMultiDict()
+        self._headers: list[tuple[str, str]] = []
         self._chunk = bytearray()  # what has come of one whose end has not
         self._interim = 0
         self._in_vain = 0  # bytes since the last that were of use
@@ -177,16 +177,18 @@ class AnswerParser:
         """A header of the head, or of a trailer, which nobody needs."""
         if self.head is not None:
             return
-        if len(self._headers) >= MAX_HEADERS:
+        headers = self._headers
+        if len(headers) >= MAX_HEADERS:
             self._refuse(f"it has more than {MAX_HEADERS} headers")
-        self._headers.add(name.decode("ascii"), value.decode("latin-1").strip(" \t"))
+        headers.append((name.decode("ascii"), value.decode("latin-1").strip(" \t")))
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
         self._in_vain = 0
         parser = self._parser
         status = parser.get_status_code()
-        headers, self._headers = self._headers, CIMultiDict()
+        headers = CIMultiDict(self._headers)
+        self._headers = []
         if status == HTTPStatus.SWITCHING_PROTOCOLS:
             self._refuse("it changes to another protocol, which nobody asked for")
         if 100 <= status < 200:
@@ -197,21 +199,24 @@ class AnswerParser:
         version = parser.get_http_version()
         if status not in _STATUSES or version not in ("1.1", "1.0"):
             self._refuse(f"it is not HTTP/1.1: status {status} of HTTP/{version}")
-        codings = headers.getall(_CODING, ())
-        if codings and ([each.lower() for each in codings] != ["chunked"] or version != "1.1"):
-            self._refuse("its Transfer-Encoding is not chunked alone, of HTTP/1.1")
+        is_chunked = _CODING in headers
+        if is_chunked:
+            codings = [each.lower() for each in headers.getall(_CODING)]
+            if codings != ["chunked"] or version != "1.1":
+                self._refuse("its Transfer-Encoding is not chunked alone, of HTTP/1.1")
         length = headers.get(_LENGTH)
         if length is not None and int(length) > MAX_ANSWER_LENGTH:  # llhttp takes twice as much
             self._refuse(f"its Content-Length is over {MAX_ANSWER_LENGTH}")
-        self._until_end = not (codings or length is not None or status in _BODILESS)
-        self.head = AnswerHead(status, headers, bool(codings), parser.should_keep_alive())
+        self._until_end = not (is_chunked or length is not None or status in _BODILESS)
+        self.head = AnswerHead(status, headers, is_chunked, parser.should_keep_alive())
 
     def on_body(self, data: bytes) -> None:
         """Some of the body."""
         self._in_vain = 0
         assert self.head is not None, "a body follows its head"
         if not self.head.chunked:
-            self._hand_over(data, ends_chunk=True)
+            self.pieces.append(AnswerPiece(data, True))
+            self.held += len(data) + PART_OVERHEAD
             return
         if self._chunk and len(self._chunk) + len(data) > self._whole_chunk:
             self._hand_over_chunk(ends_chunk=False)

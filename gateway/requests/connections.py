@@ -10,6 +10,7 @@ from typing import cast
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.dialling import OutOfDescriptors, Unreachable, reach
 from partway.gateway.limits import CONTAINER_TLS_TIMEOUT, INVOCATION_TIMEOUT
+from partway.gateway.many_timers import ManyTimers
 from partway.gateway.requests.answers import AnswerParser
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination
@@ -129,6 +130,25 @@ class ContainerConnection(asyncio.Protocol):
             self._room.set_result(None)
 
 
+class _Kept:
+    """What is kept of one container: connections that wait for their next request.
+
+    Attributes:
+        destination: where the container is.
+        authority: what ``Host`` says to it.
+        waiting: the connections, the one that was used last at the end.
+        asked: how many exchanges are under way.
+    """
+
+    __slots__ = ("asked", "authority", "destination", "waiting")
+
+    def __init__(self, destination: Destination) -> None:
+        self.destination = destination
+        self.authority = destination.authority
+        self.waiting: list[ContainerConnection] = []
+        self.asked = 0
+
+
 class ContainerExchange:
     """A request under way on a connection; a context, whose end is the exchange's.
 
@@ -137,7 +157,7 @@ class ContainerExchange:
 
     Args:
         connections: where the connection is kept for the next request, if it can have another.
-        destination: where the request goes.
+        kept: what is kept of the container.
         connection: the connection that it is on.
         answer: the answer to it.
 
@@ -145,17 +165,17 @@ class ContainerExchange:
         answer: the answer to it.
     """
 
-    __slots__ = ("_connection", "_connections", "_destination", "answer")
+    __slots__ = ("_connection", "_connections", "_kept", "answer")
 
     def __init__(
         self,
         connections: ContainerConnections,
-        destination: Destination,
+        kept: _Kept,
         connection: ContainerConnection,
         answer: ContainerAnswer,
     ) -> None:
         self._connections = connections
-        self._destination = destination
+        self._kept = kept
         self._connection = connection
         self.answer = answer
 
@@ -168,17 +188,18 @@ class ContainerExchange:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the exchange, wherever it is, as the block's end does."""
         good = False
-        connection = self._connection
         try:
-            good = await self.answer.close()
+            is_good = self.answer.end()
+            if self.answer.has_sender:
+                await self.answer.sender_over()
+            good = is_good
         finally:
-            connection.answer = None
-            if good:
-                connection.parser = self.answer.parser
-                self._connections.keep(self._destination, connection)
-            else:
-                connection.abort()
+            self._connections.over(self._kept, self._connection, good=good)
 
 
 class ContainerConnections:
@@ -194,12 +215,14 @@ class ContainerConnections:
 
     Attributes:
         idle: how many connections wait for their next request.
+        timers: the same clock, for what most often ends long before its time.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.idle = 0
         self._clock = clock or LoopClock()
-        self._idle: dict[Destination, list[ContainerConnection]] = {}
+        self.timers = ManyTimers(self._clock)
+        self._kept: dict[Destination, _Kept] = {}
         self._closed = False
 
     async def ask(
@@ -223,74 +246,131 @@ class ContainerConnections:
             ServiceUnavailable: the gateway has no file descriptor left for one.
             InputValidationError: the request cannot be sent as it is.
         """
+        at_once = self.ask_at_once(destination, request, timeout, whole_chunk)
+        if at_once is not None:
+            return at_once
         head = request.head(destination.authority)
-        connection = self._kept(destination) or await self._dialled(destination)
+        kept = self._kept.get(destination)
+        if kept is None:
+            kept = self._kept[destination] = _Kept(destination)
+        kept.asked += 1
+        try:
+            connection = await self._dialled(destination)
+        except BaseException:
+            self._end(kept)
+            raise
+        return self._sent(kept, connection, head, request, timeout, whole_chunk)
+
+    def ask_at_once(
+        self,
+        destination: Destination,
+        request: ContainerRequest,
+        timeout: float,
+        whole_chunk: int,
+    ) -> ContainerExchange | None:
+        """Send a request as :meth:`ask` does, if a connection is there; None if there is none.
+
+        Raises:
+            InputValidationError: the request cannot be sent as it is.
+        """
+        kept = self._kept.get(destination)
+        if kept is None or not kept.waiting:
+            return None
+        head = request.head(kept.authority)
+        connection = self._usable(kept)
+        if connection is None:
+            self._forget_unused(kept)
+            return None
+        kept.asked += 1
+        return self._sent(kept, connection, head, request, timeout, whole_chunk)
+
+    def _sent(
+        self,
+        kept: _Kept,
+        connection: ContainerConnection,
+        head: bytes,
+        request: ContainerRequest,
+        timeout: float,
+        whole_chunk: int,
+    ) -> ContainerExchange:
         parser, connection.parser = connection.parser, None
         if parser is not None:
             parser.begin_anew(whole_chunk)
-        answer = ContainerAnswer(connection, self._clock, timeout, whole_chunk, parser)
+        answer = ContainerAnswer(connection, self.timers, timeout, whole_chunk, parser)
         connection.answer = answer
         answer.send(head, request)
-        return ContainerExchange(self, destination, connection, answer)
+        return ContainerExchange(self, kept, connection, answer)
 
     def close(self) -> None:
         """Close what waits, and keep no connection from here on."""
         self._closed = True
-        waiting, self._idle, self.idle = self._idle, {}, 0
-        for connections in waiting.values():
-            for connection in connections:
+        self.idle = 0
+        for kept in list(self._kept.values()):
+            waiting, kept.waiting = kept.waiting, []
+            for connection in waiting:
                 connection.abort()
+            self._forget_unused(kept)
 
-    def _kept(self, destination: Destination) -> ContainerConnection | None:
+    def _usable(self, kept: _Kept) -> ContainerConnection | None:
         """The connection that was used last, of those that can be; none if there is none."""
-        idle = self._idle.get(destination)
-        while idle:
-            connection = idle.pop()
+        waiting = kept.waiting
+        while waiting:
+            connection = waiting.pop()
             self.idle -= 1
-            if not idle:
-                del self._idle[destination]
             if connection.usable:
                 return connection
             connection.abort()
         return None
 
-    def keep(self, destination: Destination, connection: ContainerConnection) -> None:
-        """Have a connection wait for the next request, if there is room for it.
+    def over(self, kept: _Kept, connection: ContainerConnection, *, good: bool) -> None:
+        """Have the connection of an exchange that is over wait for the next, if there is room.
 
         Args:
-            destination: where requests go by it.
-            connection: one whose exchange has come to its end in good order.
+            kept: what is kept of its container.
+            connection: the exchange's.
+            good: whether the exchange has come to its end in good order; else it is broken off.
         """
-        idle = self._idle.get(destination, [])
-        full = len(idle) >= MAX_IDLE_OF_CONTAINER or self.idle >= MAX_IDLE_CONNECTIONS
-        if self._closed or full or not connection.open:
+        answer, connection.answer = connection.answer, None
+        assert answer is not None, "an exchange is over once"
+        waiting = kept.waiting
+        full = len(waiting) >= MAX_IDLE_OF_CONTAINER or self.idle >= MAX_IDLE_CONNECTIONS
+        if not good or full or self._closed or not connection.open:
             connection.abort()
+            answer.parser.close()
+            self._end(kept)
             return
-        self._idle.setdefault(destination, idle).append(connection)
+        connection.parser = answer.parser
+        kept.asked -= 1
+        waiting.append(connection)
         self.idle += 1
         connection.idle_until = self._clock.time() + CONTAINER_IDLE_TIMEOUT
         if connection.idle is None:  # else the timer of an earlier wait runs still, and looks
-            self._look_after(CONTAINER_IDLE_TIMEOUT, destination, connection)
+            self._look_after(CONTAINER_IDLE_TIMEOUT, kept, connection)
 
-    def _look_after(
-        self, seconds: float, destination: Destination, connection: ContainerConnection
-    ) -> None:
-        connection.idle = self._clock.call_later(seconds, self._look, destination, connection)
+    def _end(self, kept: _Kept) -> None:
+        """Note that an exchange is over whose connection is not kept."""
+        kept.asked -= 1
+        self._forget_unused(kept)
 
-    def _look(self, destination: Destination, connection: ContainerConnection) -> None:
+    def _forget_unused(self, kept: _Kept) -> None:
+        if not kept.waiting and not kept.asked:
+            self._kept.pop(kept.destination, None)
+
+    def _look_after(self, seconds: float, kept: _Kept, connection: ContainerConnection) -> None:
+        connection.idle = self._clock.call_later(seconds, self._look, kept, connection)
+
+    def _look(self, kept: _Kept, connection: ContainerConnection) -> None:
         """Close a connection that has waited for long enough."""
         connection.idle = None
         if connection.answer is not None:
             return  # it is in use; the next wait has a timer again
         left = connection.idle_until - self._clock.time()
         if left > 0:
-            self._look_after(left, destination, connection)
+            self._look_after(left, kept, connection)
             return
-        idle = self._idle[destination]
-        idle.remove(connection)
+        kept.waiting.remove(connection)
         self.idle -= 1
-        if not idle:
-            del self._idle[destination]
+        self._forget_unused(kept)
         connection.abort()
 
     async def _dialled(self, destination: Destination) -> ContainerConnection:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
-from partway.gateway.clock import Clock
+from partway.gateway.clock import Clock, Timer
 from partway.gateway.limits import INVOCATION_TIMEOUT
 from partway.gateway.requests.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
 from partway.gateway.requests.container_requests import ContainerRequest
@@ -52,7 +52,7 @@ class ContainerAnswer:
 
     Args:
         wire: the connection that the exchange is on.
-        clock: measures the times.
+        clock: measures the times; most of its timers are cancelled.
         timeout: seconds from the request's end to the answer's head, and of silence in its body.
         whole_chunk: bytes up to which a chunk of the body is one piece.
         parser: reads the answer, if it has read others on the connection.
@@ -61,6 +61,23 @@ class ContainerAnswer:
         began_at: when the request began to be sent, by :func:`time.monotonic`; None until then.
         sent_at: when the whole request was handed to the connection; None until then.
     """
+
+    __slots__ = (
+        "_clock",
+        "_error",
+        "_loop",
+        "_news",
+        "_parser",
+        "_paused",
+        "_sender",
+        "_taken_at_once",
+        "_timeout",
+        "_timer",
+        "_unparsed",
+        "_wire",
+        "began_at",
+        "sent_at",
+    )
 
     def __init__(
         self,
@@ -82,6 +99,9 @@ class ContainerAnswer:
         self._news: asyncio.Future[None] | None = None
         self._sender: asyncio.Task[None] | None = None
         self._taken_at_once = 0
+        self._loop = asyncio.get_running_loop()
+        #: Runs while the head is waited for, and while somebody waits for more of the body.
+        self._timer: Timer | None = None
 
     # --- The request -----------------------------------------------------------------------------
 
@@ -132,6 +152,8 @@ class ContainerAnswer:
 
     def _sent(self) -> None:
         self.sent_at = self._clock.time()
+        if self._parser.head is None:
+            self._timer = self._clock.call_later(self._timeout, self._late)
         self._wake()
 
     # --- The answer ------------------------------------------------------------------------------
@@ -147,10 +169,7 @@ class ContainerAnswer:
         while (head := self._parser.head) is None:
             if self._error is not None:
                 raise self._error
-            if self.sent_at is None:
-                await self._wait(None)  # for as long as the body comes, which has limits of its own
-            else:
-                await self._wait(self.sent_at + self._timeout - self._clock.time())
+            await self._wait()  # as long as the body comes, that has limits of its own
         return head
 
     async def piece(self) -> AnswerPiece | None:
@@ -171,7 +190,11 @@ class ContainerAnswer:
             if self._error is not None:
                 raise self._error
             self._taken_at_once = 0
-            await self._wait(self._timeout)
+            self._timer = self._clock.call_later(self._timeout, self._late)
+            try:
+                await self._wait()
+            finally:
+                self._heard()
         return piece
 
     async def read(self) -> bytes:
@@ -191,6 +214,17 @@ class ContainerAnswer:
             assert taken is not None, "there are some"
             pieces.append(taken.data)
         return b"".join(pieces)
+
+    def rest(self) -> bytes | None:
+        """Take the rest of the answer's body, if all of it is there; None if it is yet to come.
+
+        Who is given None takes nothing, and has to wait by :meth:`read`.
+        """
+        parser = self._parser
+        if not parser.complete or self._paused or len(parser.pieces) > 1:
+            return None
+        piece = parser.take()
+        return b"" if piece is None else piece.data
 
     async def so_far(self, most: int, seconds: float) -> bytes:
         """Wait for the answer's body, and return what comes of it, whole or not.
@@ -227,18 +261,22 @@ class ContainerAnswer:
             piece = piece or self._parser.take()
         return piece
 
-    async def _wait(self, seconds: float | None) -> None:
-        """Wait for news, in time."""
-        self._news = asyncio.get_running_loop().create_future()
-        timer = None if seconds is None else self._clock.call_later(seconds, self._late)
+    async def _wait(self) -> None:
+        """Wait for news."""
+        self._news = self._loop.create_future()
         try:
             await self._news
         finally:
             self._news = None
-            if timer is not None:
-                timer.cancel()
+
+    def _heard(self) -> None:
+        """Take it that the container has said what it was waited for."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
 
     def _late(self) -> None:
+        self._timer = None
         what = "its answer" if self._parser.head is None else "the rest of its answer"
         self.fail(ContainerLate(f"the container did not begin {what} within {self._timeout:g} s"))
 
@@ -257,6 +295,8 @@ class ContainerAnswer:
         else:
             self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
             self._parse()
+        if self._timer is not None and self._parser.head is not None:
+            self._heard()
         self._wake()
 
     def connection_ended(self, trouble: str = "") -> None:
@@ -313,31 +353,39 @@ class ContainerAnswer:
         if self._error is None and not self._parser.complete:
             self._error = error
             self._unparsed = _NO_BYTES
+            self._heard()
             self._wire.abort()
             self._wake()
 
-    async def close(self) -> bool:
-        """End the exchange, wherever it is.
+    def end(self) -> bool:
+        """End the exchange, wherever it is; :meth:`sender_over` follows.
 
         Returns:
             Whether all of it, request and answer, came to its end in good order, so that the
             connection may have another; if not, it has been broken off.
         """
+        if self._timer is not None:
+            self._heard()
         parser = self._parser
         good = parser.complete and self._error is None and self.sent_at is not None
         good = good and not self._paused and not parser.trailing
         good = good and parser.head is not None and parser.head.keeps
         if not good:
             self._wire.abort()
-        sender, self._sender = self._sender, None
-        try:
-            if sender is not None and not sender.done():
-                sender.cancel()
-                await asyncio.wait((sender,))
-        finally:
-            if not good:
-                parser.close()
+        if self._sender is not None:
+            self._sender.cancel()
         return good
+
+    async def sender_over(self) -> None:
+        """Wait until nothing of the request is sent any more."""
+        sender, self._sender = self._sender, None
+        if sender is not None and not sender.done():
+            await asyncio.wait((sender,))
+
+    @property
+    def has_sender(self) -> bool:
+        """Whether the body of the request comes bit by bit, and is sent by a task."""
+        return self._sender is not None
 
     @property
     def parser(self) -> AnswerParser:

@@ -9,16 +9,14 @@ import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from itertools import accumulate
-from math import inf
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.utils import floatToGoString
 
 #: Bounds, in seconds: an echo answers in a millisecond, a large model in its 60 s.
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_BUCKET_NAMES: Final = tuple(floatToGoString(bound) for bound in (*_BUCKETS, inf))
+_BUCKET_NAMES: Final = (*(str(float(bound)) for bound in _BUCKETS), "+Inf")
 
 
 class RequestMetrics:

@@ -3,40 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from types import TracebackType
 
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.waiting import first_of
 from partway.protocol.errors import ServiceUnavailable
-
-
-class UnderWay:
-    """A block in which a request is under way.
-
-    Args:
-        requests: all that are.
-        task: the request's.
-        sender: who has a share of them; empty for a sender without one.
-    """
-
-    __slots__ = ("_requests", "_sender", "_task")
-
-    def __init__(self, requests: RequestsUnderWay, task: asyncio.Task[object], sender: str) -> None:
-        self._requests = requests
-        self._task = task
-        self._sender = sender
-
-    def __enter__(self) -> None:
-        self._requests.begun(self._task, self._sender)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._requests.ended(self._task, self._sender, error)
 
 
 class RequestsUnderWay:
@@ -58,7 +28,7 @@ class RequestsUnderWay:
         self._per_principal = per_principal
         self._clock = clock or LoopClock()
         self._tasks: set[asyncio.Task[object]] = set()
-        self._of_senders: Counter[str] = Counter()
+        self._of_senders: dict[str, int] = {}
         self._ending = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -67,12 +37,15 @@ class RequestsUnderWay:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def admitted(self, principal: str | None = None, peer: str = "") -> UnderWay:
-        """Admit a request of the running task's, which is under way in the block of what returns.
+    def admit(self, principal: str | None = None, peer: str = "") -> str:
+        """Admit a request of the running task's, which is under way until :meth:`ended`.
 
         Args:
             principal: who sends it; None where nobody is asked who they are.
             peer: whose address it comes from, which counts there; empty for a trusted proxy's.
+
+        Returns:
+            Who has a share of those under way; empty for a sender without one.
 
         Raises:
             ServiceUnavailable: the gateway is full, or draining, or the sender has its share.
@@ -86,7 +59,8 @@ class RequestsUnderWay:
         sender = f"address {peer}" if peer else ""
         if principal is not None:
             sender = repr(principal)
-        if sender and self._of_senders[sender] >= self._per_principal:
+        of_sender = self._of_senders.get(sender, 0)
+        if sender and of_sender >= self._per_principal:
             raise ServiceUnavailable(
                 f"{sender} has {self._per_principal} requests under way, as many as one principal "
                 "may have, or one address where nobody is asked who they are "
@@ -94,31 +68,32 @@ class RequestsUnderWay:
             )
         task = asyncio.current_task()
         assert task is not None, "a request is answered in a task"
-        return UnderWay(self, task, sender)
-
-    def begun(self, task: asyncio.Task[object], sender: str) -> None:
-        """Note that a request is under way; see :class:`UnderWay`."""
+        if not self._tasks:
+            self._idle.clear()
         self._tasks.add(task)
-        self._idle.clear()
-        self._count(sender, 1)
+        if sender:
+            self._of_senders[sender] = of_sender + 1
+        return sender
 
-    def ended(self, task: asyncio.Task[object], sender: str, error: BaseException | None) -> None:
-        """Note that a request is under way no more; see :class:`UnderWay`.
+    def ended(self, sender: str, error: BaseException | None) -> None:
+        """Note that the running task's request is under way no more.
+
+        Args:
+            sender: what :meth:`admit` has returned.
+            error: what has gone wrong with it.
 
         Raises:
             ServiceUnavailable: the drain has broken it off, and nothing else.
         """
+        task = asyncio.current_task()
+        assert task is not None, "a request is answered in a task"
         self._tasks.discard(task)
-        self._count(sender, -1)
+        if sender and (left := self._of_senders.pop(sender) - 1):
+            self._of_senders[sender] = left
         if not self._tasks:
             self._idle.set()
         if self._ending and isinstance(error, asyncio.CancelledError) and not task.uncancel():
             raise _draining() from None  # else the client has left as well
-
-    def _count(self, sender: str, more: int) -> None:
-        """Count one request more, or one less, of a sender that has a share."""
-        if sender and (count := self._of_senders.pop(sender, 0) + more):
-            self._of_senders[sender] = count
 
     def hasten(self) -> None:
         """Cut the drain short: a second signal."""

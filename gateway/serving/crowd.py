@@ -68,18 +68,14 @@ class Visitor:
         if self.reserved and self._crowd is not None:
             self._crowd.admit(self)
 
-    def serving(self) -> Serving:
-        """A block in which something is under way: meanwhile the connection is not dropped."""
-        return Serving(self)
-
     def begun(self) -> None:
-        """Note that something more is under way; see :meth:`serving`."""
+        """Note that something more is under way, until :meth:`ended`: it is not dropped then."""
         self._under_way += 1
         if self._under_way == 1 and self._crowd is not None:
             self._crowd.begun(self)
 
     def ended(self) -> None:
-        """Note that something is under way no more; see :meth:`serving`."""
+        """Note that something is under way no more."""
         self._under_way -= 1
         if not self._under_way and self._crowd is not None:
             self._crowd.idle(self)
@@ -102,25 +98,6 @@ class Visitor:
         crowd, self._crowd = self._crowd, None
         if crowd is not None:
             crowd.left(self)
-
-
-class Serving:
-    """A block in which something is under way on a connection; entered once for each request.
-
-    Args:
-        visitor: the connection.
-    """
-
-    __slots__ = ("_visitor",)
-
-    def __init__(self, visitor: Visitor) -> None:
-        self._visitor = visitor
-
-    def __enter__(self) -> None:
-        self._visitor.begun()
-
-    def __exit__(self, *error: object) -> None:
-        self._visitor.ended()
 
 
 def uncounted(account: Account | None = None) -> Visitor:
@@ -323,7 +300,8 @@ class Crowd:
         peer.idle[visitor] = None
         peer.held += visitor.held
         self._fullest.has(visitor.peer, len(peer.idle))
-        self._bound_memory(peer)
+        if peer.held > PEER_BYTES:
+            self._bound_memory(peer)
 
     def _unlist(self, visitor: Visitor, peer: _Peer) -> None:
         del peer.idle[visitor]

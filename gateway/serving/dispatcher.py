@@ -93,23 +93,25 @@ class Dispatcher:
         if self._gathered is not None:
             exchange.holding = self._gathered.holding(*self._owners(exchange.peer))
         try:
-            check_head(exchange)
-            path = exchange.path
-            find_route = self._find if len(path) <= _LONGEST_REMEMBERED else self._find_anew
-            route, named = find_route(exchange.method, path, exchange.headers.get(_TARGET, ""))
-            route.requires(exchange)
+            route, named = self._route_of(exchange)
             errors = route.errors
             if not route.reserved:
                 exchange.visitor.admit()
             with audited(route, exchange) if route.watched else _UNWATCHED as asked:
                 if route.access is not Access.ANYONE:
-                    identity = await self._identify(exchange, route, named)
+                    if self._authenticator.asks:
+                        identity = await self._authenticated(exchange, route, named)
+                    self._check_origin(exchange, route, identity)
                     recognised = True
                     exchange.visit.recognised()
                 sender = identity if asked is None else asked.noting(identity)
-                with exchange.visitor.serving():
-                    await route.payload.prepare(exchange)
+                exchange.visitor.begun()
+                try:
+                    if route.payload.prepares:
+                        await route.payload.prepare(exchange)
                     await route.operation(exchange, sender, named)
+                finally:
+                    exchange.visitor.ended()
         except ApiError as error:
             self._refuse(exchange, error, errors)
             # Where nobody is asked for their name, what they ask in vain counts all the same.
@@ -135,24 +137,35 @@ class Dispatcher:
             for route in self._routes
         )
 
-    async def _identify(
+    def _route_of(self, exchange: Exchange) -> tuple[Route, Mapping[str, str]]:
+        """Find the route of a request whose head is in order, with what its path says."""
+        check_head(exchange)
+        path = exchange.path
+        find_route = self._find if len(path) <= _LONGEST_REMEMBERED else self._find_anew
+        route, named = find_route(exchange.method, path, exchange.headers.get(_TARGET, ""))
+        if route.requires is not None:
+            route.requires(exchange)
+        return route, named
+
+    async def _authenticated(
         self, exchange: Exchange, route: Route, named: Mapping[str, str]
     ) -> Identity:
-        """Find out who asks, refusing who may not: by the request, and by its page (clause 3-4)."""
-        identity = ANYBODY
+        """Find out who asks by the request, refusing who may not."""
         headers = tuple(exchange.raw_headers)
-        if self._authenticator.asks:
-            identity = await self._authenticator.authenticate(
-                SignableRequest(exchange.method, exchange.path, exchange.query, headers),
-                *self._needed(route, named),
-                _PayloadOf(exchange, route.payload),
-                bearer_allowed=route.access is Access.SIGNED_OR_BEARER,
-                service=route.service,
-            )
+        return await self._authenticator.authenticate(
+            SignableRequest(exchange.method, exchange.path, exchange.query, headers),
+            *self._needed(route, named),
+            _PayloadOf(exchange, route.payload),
+            bearer_allowed=route.access is Access.SIGNED_OR_BEARER,
+            service=route.service,
+        )
+
+    def _check_origin(self, exchange: Exchange, route: Route, identity: Identity) -> None:
+        """Refuse who may not ask from where they do: from this place, or by this page (3-4)."""
         if route.control and identity.principal is None:
+            headers = tuple(exchange.raw_headers)
             check_nearness(exchange.peer, exchange.version, headers, self._proxies)
         check_origin(exchange.headers, self._allow_origins, encrypted=exchange.encrypted)
-        return identity
 
     def _owners_of(self, peer: str) -> tuple[str, ...]:
         """Whose share an address's bodies are of; nobody's where it stands for many."""

@@ -18,7 +18,7 @@ from multidict import CIMultiDict, istr
 from partway.gateway.limits import REQUEST_BODY_PAUSE, REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
-from partway.gateway.serving.gathered_bytes import HeldBytes
+from partway.gateway.serving.gathered_bytes import UNCOUNTED
 from partway.protocol.connection import Cancellable, FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
 
@@ -193,7 +193,7 @@ class Exchange(ABC):
         self.encrypted = encrypted
         self.visit = self.visitor.account.asked()
         self.noted: dict[str, str] = {}
-        self.holding = HeldBytes(None)
+        self.holding = UNCOUNTED
         #: The request's whole body, once it has been gathered.
         self._gathered: bytes | None = None
         self._continued = False
@@ -218,14 +218,16 @@ class Exchange(ABC):
             ClientLeft: the client left in the middle of the body.
         """
         if self._gathered is None:
-            self._check_length(limit)
-            self._continue_once()
-            if (all_of_it := self._whole_at_hand()) is not None:
+            if _EXPECT in self.headers:
+                self._check_length(limit)
+                self._continue_once()
+            if (all_of_it := self._whole_at_hand()) is not None:  # as of most requests
                 if len(all_of_it) > limit:
                     raise _too_large(limit)
                 self.holding.draw(len(all_of_it))
                 self._gathered = all_of_it
                 return all_of_it
+            self._check_length(limit)
             whole = bytearray()  # a list of what dribbles in would take a multiple of its bytes
             if not self._gather_at_hand(whole, limit):
                 try:

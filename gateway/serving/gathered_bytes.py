@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from typing import Final
 
 from partway.protocol.errors import ServiceUnavailable
 
@@ -22,7 +22,7 @@ class GatheredBytes:
         self.held = 0
         self._most = most
         self._share = share
-        self._of_owners: Counter[str] = Counter()
+        self._of_owners: dict[str, int] = {}
 
     def holding(self, *owners: str) -> HeldBytes:
         """Open one request's part of the budget, which has nothing in it yet.
@@ -34,28 +34,30 @@ class GatheredBytes:
 
     def draw(self, owners: tuple[str, ...], size: int) -> None:
         """See :meth:`HeldBytes.draw`."""
-        if self.held + size > self._most:
+        held, of_owners = self.held + size, self._of_owners
+        if held > self._most:
             raise ServiceUnavailable(
                 f"the bodies of requests hold the {self._most} bytes that this gateway has for "
                 "them (max_gathered_bytes); try again, or on another gateway"
             )
         for owner in owners:
-            if self._of_owners[owner] + size > self._share:
+            if of_owners.get(owner, 0) + size > self._share:
                 raise ServiceUnavailable(
                     f"the bodies of the requests of {owner} hold the {self._share} bytes that one "
                     "may have, half of max_gathered_bytes; try again when one of them has ended"
                 )
-        self._count(owners, size)
+        self.held = held
+        if size:
+            for owner in owners:
+                of_owners[owner] = of_owners.get(owner, 0) + size
 
     def give_back(self, owners: tuple[str, ...], size: int) -> None:
-        """See :meth:`HeldBytes.give_back`."""
-        self._count(owners, -size)
-
-    def _count(self, owners: tuple[str, ...], more: int) -> None:
-        self.held += more
+        """See :meth:`HeldBytes.give_back`; ``size`` is more than 0."""
+        self.held -= size
+        of_owners = self._of_owners
         for owner in owners:
-            if left := self._of_owners.pop(owner, 0) + more:
-                self._of_owners[owner] = left
+            if left := of_owners.pop(owner) - size:
+                of_owners[owner] = left
 
 
 class HeldBytes:
@@ -80,7 +82,8 @@ class HeldBytes:
             AssertionError: something has been drawn.
         """
         assert not self._size, "owners are known before the first byte is drawn"
-        self._owners = *self._owners, owner
+        if self._budget is not None:
+            self._owners = *self._owners, owner
 
     def draw(self, size: int) -> None:
         """Hold so many bytes more.
@@ -94,6 +97,10 @@ class HeldBytes:
 
     def give_back(self) -> None:
         """Hold nothing any more; said again, it means nothing."""
-        if self._budget is not None:
-            self._budget.give_back(self._owners, self._size)
-        self._size = 0
+        size, self._size = self._size, 0
+        if size and self._budget is not None:
+            self._budget.give_back(self._owners, size)
+
+
+#: What is drawn from where nothing is counted.
+UNCOUNTED: Final = HeldBytes(None)

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
 from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, UpgradableExchange
@@ -24,16 +24,11 @@ _NO_LINGER: Final = struct.pack("ii", 1, 0)
 #: Up to this a body is copied behind its head, so that both are one write.
 _TOGETHER: Final = 64 * KIB
 
+#: A response that is given whole: its status, body and headers.
+_Whole: TypeAlias = tuple[int, bytes, Mapping[str, str]]
+
 _CHUNKED: Final = "Transfer-Encoding: chunked\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
-
-
-class _Whole(NamedTuple):
-    """A response that is given whole."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str]
 
 
 class Http1Exchange(UpgradableExchange):
@@ -91,7 +86,7 @@ class Http1Exchange(UpgradableExchange):
     def respond(
         self, status: int, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
-        self._whole = _Whole(status, body, headers)
+        self._whole = status, body, headers
 
     def sent(self, *, ending: bool) -> bool:
         """Send a response that was given whole, and end the exchange.
@@ -107,8 +102,9 @@ class Http1Exchange(UpgradableExchange):
         if not self._answered:
             account, request = self.visitor.account, self._request
             self.closes = self.closes or ending or request.broken or account.overdrawn
-            self._close_unless_body_comes()
-            self._send_whole(self._whole or _Whole(500, b"", NO_HEADERS))
+            if not request.complete:
+                self._close_unless_body_comes()
+            self._send_whole(self._whole or (500, b"", NO_HEADERS))
         return not (self.closes or self._request.broken)
 
     def _send_whole(self, whole: _Whole) -> None:
@@ -236,10 +232,15 @@ class Http1Exchange(UpgradableExchange):
             framing: the line that says where its body ends.
             typed: whether there is a body, which has a type (RFC 9110 §8.3).
         """
-        named = {**headers, "x-amzn-requestid": self.request_id, "Server": "partway"}
-        if typed and not any(name.lower() == "content-type" for name in headers):
-            named["Content-Type"] = "application/octet-stream"
-        return response_head(self.version, status, named, framing, keeps=not self.closes)
+        own = f"x-amzn-requestid: {self.request_id}\r\nServer: partway\r\n"
+        if typed and not _has_type(headers):
+            own += "Content-Type: application/octet-stream\r\n"
+        return response_head(self.version, status, headers, own + framing, keeps=not self.closes)
+
+
+def _has_type(headers: Mapping[str, str]) -> bool:
+    """Whether a response says what its body is, however that is spelt."""
+    return "Content-Type" in headers or "content-type" in map(str.lower, headers)
 
 
 def _broken_body() -> InputValidationError:

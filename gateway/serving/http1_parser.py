@@ -41,7 +41,9 @@ _SINGLE: Final = frozenset(
 
 #: An istr is found among headers in a quarter of a text's time.
 _CODING: Final = istr("Transfer-Encoding")
+_HOST: Final = istr("Host")
 _LENGTH: Final = istr("Content-Length")
+_UPGRADE: Final = istr("Upgrade")
 
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
 
@@ -165,8 +167,8 @@ class RequestParser:
             return
         headers = self._headers
         size = len(name) + len(value)
-        self._size += size + HEADER_OVERHEAD
-        if len(headers) >= MAX_HEADERS or size > MAX_HEADER_LINE or self._size > MAX_HEAD_BYTES:
+        self._size = whole = self._size + size + HEADER_OVERHEAD
+        if len(headers) >= MAX_HEADERS or size > MAX_HEADER_LINE or whole > MAX_HEAD_BYTES:
             self._refuse(head_too_large())
         # llhttp leaves what is blank behind a value (RFC 9110 §5.5).
         text = value.rstrip(b" \t").decode("utf-8", "surrogateescape")
@@ -182,11 +184,10 @@ class RequestParser:
         headers, self._headers = self._headers, []
         size, self._size, self._in_vain = self._size, 0, 0
         together = CIMultiDict(headers)
-        names = {name.lower() for name, _ in headers}
         version = parser.get_http_version()
-        if version not in _VERSIONS or ("host" not in names and version == "1.1"):
+        if version not in _VERSIONS or (_HOST not in together and version == "1.1"):
             self._refuse(_malformed())
-        is_distinct = len(names) == len(headers)
+        is_distinct = len(set(map(str.lower, together))) == len(headers)
         if not is_distinct and any(len(together.getall(name, ())) > 1 for name in _SINGLE):
             self._refuse(_malformed())
         coding = together.get(_CODING)
@@ -207,11 +208,12 @@ class RequestParser:
             len(target) + size,
             keeps=parser.should_keep_alive(),
         )
-        if request.method == "CONNECT" or ("upgrade" in names and is_upgrade(together)):
+        should_upgrade = parser.should_upgrade()
+        if request.method == "CONNECT" or (_UPGRADE in together and is_upgrade(together)):
             # What follows it, refused, may be no HTTP: nobody may read it as such.
             request.keeps = False
-            request.upgrades = parser.should_upgrade()
-        if parser.should_upgrade() and not (request.upgrades and request.length == 0):
+            request.upgrades = should_upgrade
+        if should_upgrade and not (request.upgrades and request.length == 0):
             self._replay = _Replay.DUE
         self.requests.append(request)
 

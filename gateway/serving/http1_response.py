@@ -12,7 +12,7 @@ _REASONS: Final = {int(status): status.phrase for status in HTTPStatus}
 
 
 def response_head(
-    version: str, status: int, headers: Mapping[str, str], framing: str = "", *, keeps: bool
+    version: str, status: int, headers: Mapping[str, str], further: str = "", *, keeps: bool
 ) -> bytes:
     """The head of a response.
 
@@ -20,7 +20,8 @@ def response_head(
         version: that of the request.
         status: of three digits.
         headers: in their order.
-        framing: the line that says where the body ends, with its line's end; empty for none.
+        further: lines that are known to be headers, with their lines' ends, such as that which says
+            where the body ends.
         keeps: whether the connection is kept for another request (RFC 9112 §9.3).
 
     Raises:
@@ -35,6 +36,6 @@ def response_head(
         connection = "Connection: close\r\n" if version == "1.1" and status != 101 else ""
     head = (
         f"HTTP/{version} {status} {_REASONS.get(status, '')}\r\n"
-        f"{lines}{framing}Date: {http_date()}\r\n{connection}\r\n"
+        f"{lines}{further}Date: {http_date()}\r\n{connection}\r\n"
     )
     return head.encode("utf-8", "surrogateescape")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from multidict import istr
 
@@ -21,7 +21,13 @@ _STATED_HASH: Final = istr(CONTENT_SHA256_HEADER)
 
 
 class PayloadRule(ABC):
-    """A route's rule for the bodies of its requests."""
+    """A route's rule for the bodies of its requests.
+
+    Attributes:
+        prepares: whether :meth:`prepare` has anything to do.
+    """
+
+    prepares: ClassVar[bool] = False
 
     @abstractmethod
     def hash_beforehand(self, exchange: Exchange) -> str | None:
@@ -87,6 +93,8 @@ class GatheredPayload(_Limited):
     """The whole body is there before the operation runs: ``await exchange.body(limit)``."""
 
     __slots__ = ()
+
+    prepares: ClassVar[bool] = True
 
     async def prepare(self, exchange: Exchange) -> None:
         await exchange.body(self.limit, self.within)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import unquote
 
@@ -19,10 +19,6 @@ _METHOD = re.compile(r"[A-Z]{1,16}")
 
 #: Says what is wrong with a request that no client of an operation's would send.
 Requirement = Callable[[Exchange], None]
-
-
-def _nothing(_exchange: Exchange) -> None:
-    """Every request will do."""
 
 
 #: Answers an exchange, given who asks and what the route's path named.
@@ -71,7 +67,8 @@ class Route:
         changes: whether it changes what the gateway has: each request for it is in the audit log.
         granted_with: the operation that a sender must have leave for, where that is another one.
         requires: raises an error where a request is not one of the operation's clients; it is asked
-            first, and the error is told as to anybody, not in ``errors``.
+            first, and the error is told as to anybody, not in ``errors``. None if all are.
+        watched: whether it is seen to that leave is asked for, or that what was changed is logged.
 
     Raises:
         ValueError: leave is to be had for the path's endpoint, and the path names none; or what
@@ -92,9 +89,12 @@ class Route:
     control: bool = False
     changes: bool = False
     granted_with: str = ""
-    requires: Requirement = _nothing
+    requires: Requirement | None = None
+    watched: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        is_watched = self.changes or self.leave is Leave.OF_OPERATION
+        object.__setattr__(self, "watched", is_watched)
         if self.changes and not self.control:
             raise ValueError(f"the route of {self.name} changes something: it must have control")
         if self.access is Access.ANYONE or self.leave is Leave.OF_OPERATION:
@@ -104,11 +104,6 @@ class Route:
                 f"the route of {self.name} must name an endpoint in its path, or have "
                 "Leave.OF_OPERATION: else nobody checks who may call it"
             )
-
-    @property
-    def watched(self) -> bool:
-        """Whether it is seen to that leave is asked for, or that what was changed is logged."""
-        return self.changes or self.leave is Leave.OF_OPERATION
 
     @property
     def action(self) -> str:

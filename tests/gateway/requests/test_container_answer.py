@@ -167,7 +167,7 @@ async def test_silence_in_the_body(connections, clock):
             assert await soon(answer.head())
             assert await soon(answer.piece()) == AnswerPiece(b"ok", True)
             piece = asyncio.create_task(answer.piece())
-            await eventually(lambda: clock.armed)
+            await eventually(lambda: answer._news is not None)
             clock.advance(60)
             with pytest.raises(ContainerLate, match="the rest of its answer within 60 s"):
                 await soon(piece)
@@ -182,6 +182,8 @@ async def test_what_is_heard_in_time_leaves_no_timer(connections, clock):
     async with ScriptedContainer(script) as container:
         async with await connections.ask(container.destination, asked()) as answer:
             assert await soon(whole(answer)) == b"ok"
+        assert all(not line.waiting for line in connections.timers._lines.values())
+        clock.advance(60)
         assert clock.armed == []
 
 

@@ -21,8 +21,13 @@ class Requests:
         self.may_end = asyncio.Event()
 
     async def run(self, principal=None, peer=""):
-        with self.under_way.admitted(principal, peer):
+        sender = self.under_way.admit(principal, peer)
+        try:
             await self.may_end.wait()
+        except asyncio.CancelledError as error:
+            self.under_way.ended(sender, error)
+            raise
+        self.under_way.ended(sender, None)
 
     def begin(self, *principals):
         return [asyncio.create_task(self.run(each)) for each in principals]

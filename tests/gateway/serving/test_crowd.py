@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import settings
@@ -44,11 +45,13 @@ class On:
         return [self.enter(address) for address in addresses]
 
 
-def busy(*visitors: Visitor) -> list[object]:
+def busy(*visitors: Visitor) -> list[ExitStack]:
     """Something is under way on each, until what is returned is left, or forgotten."""
-    blocks = [visitor.serving() for visitor in visitors]
-    for block in blocks:
-        block.__enter__()
+    blocks = []
+    for visitor in visitors:
+        visitor.begun()
+        blocks.append(ExitStack())
+        blocks[-1].callback(visitor.ended)
     return blocks
 
 
@@ -122,7 +125,7 @@ def test_a_trusted_proxy_has_no_share_and_is_not_dropped():
 # --- The reserve ---------------------------------------------------------------------------------
 
 
-def full_of_busy(most: int = 4, share: int = 4) -> tuple[On, list[Visitor], list[object]]:
+def full_of_busy(most: int = 4, share: int = 4) -> tuple[On, list[Visitor], list[ExitStack]]:
     on = On(most, share)
     visitors = on.enter_all(*[A, B, A, B][:most])
     return on, visitors, busy(*visitors)
@@ -220,7 +223,7 @@ def test_who_is_in_no_crowd_is_counted_by_nobody():
     visitor.weighs(MIB)
     visitor.holds(MIB)
     visitor.admit()
-    with visitor.serving():
+    with busy(visitor)[0]:
         assert visitor.busy
     visitor.leave()
 

@@ -1,0 +1,67 @@
+"""What goes wrong with a container, in the words by which clients know it (section 5)."""
+
+from __future__ import annotations
+
+from partway.gateway.fleet.log_names import AskedNow
+from partway.protocol.errors import (
+    ContainerBroke,
+    ContainerError,
+    ContainerLate,
+    ContainerUnreachable,
+)
+
+
+def too_long(seconds: float) -> ContainerLate:
+    """An endpoint's request_lifetime is over before the request is."""
+    return ContainerLate(
+        f"request and answer were not over within {seconds:g} s (request_lifetime)"
+    )
+
+
+def in_the_clients_words(error: ContainerError, now: AskedNow) -> ContainerError:
+    """What went wrong between gateway and container as AWS says it, with a status of 0."""
+    match error:
+        case ContainerLate():
+            waited = "Your invocation timed out while waiting for a response from container"
+            return _failed(error, f"{waited} {now.name}: {error.message}", now.name)
+        case ContainerBroke() | ContainerUnreachable():
+            return _failed(error, error.message, now.name)
+        case _:  # it has answered, and is in these words already
+            return error
+
+
+def _failed(error: ContainerError, why: str, name: str) -> ContainerError:
+    retries = "x-partway-retry" not in error.headers
+    return model_error(0, why, error.for_operator, retries=retries, name=name)
+
+
+def model_error(
+    status: int,
+    said: str,
+    for_operator: str | None = None,
+    *,
+    retries: bool = True,
+    name: str = "primary",
+) -> ContainerError:
+    """A container's failure in AWS's words, by which clients know it (section 5).
+
+    Args:
+        status: the container's own; 0 if it gave none.
+        said: what it said itself, or what is said of it.
+        for_operator: the same for the log, where that names the container's place.
+        retries: whether another attempt may fare better.
+        name: of the container: its host name, where its instance has several.
+    """
+    whose = "client" if 400 <= status < 500 else "server"
+    message = f'Received {whose} error ({status}) from {name} with message "{said}"'
+    return ContainerError(message, status, said, for_operator or message, passing=retries)
+
+
+def answer_too_large(most_bytes: float) -> ContainerError:
+    """A container's answer is longer than its client gets."""
+    return model_error(0, f"the container's answer is over {most_bytes} bytes", retries=False)
+
+
+def stopped() -> ContainerBroke:
+    """The instance's time to drain is over before the request is."""
+    return ContainerBroke("the instance was stopped before it had answered")
