@@ -112,8 +112,14 @@ def kubeconfig(url: str, roots: bytes | None, token: str | None, namespace: str)
         namespace: which is meant where none is named.
 
     Raises:
-        _Unusable: kubectl could not use it.
+        _Unusable: kubectl could not use it, or it would have a password.
     """
+    if "@" in url:  # which is not repeated: terminals are read, and logged
+        raise _Unusable(
+            "--url: it has an @, as behind a user's name and password; it must be http://HOST:PORT "
+            "or https://…: the gateway reads neither, and the file would keep them. Who asks is "
+            "said by PARTWAY_TOKEN"
+        )
     try:
         parts = urlsplit(url)
         _ = parts.port  # a number that a port may have, or an error

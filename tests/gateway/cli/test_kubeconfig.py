@@ -84,6 +84,8 @@ def test_the_local_ca_is_trusted_where_there_is_one(capsys, tmp_path):
         (["--url", "http://[::1"], 2, "--url: 'http://[::1' was given; it must be http://HOST"),
         (["--url", "http://h:1x"], 2, "--url: 'http://h:1x' was given; it must be http://HOST"),
         (["--url", "http://h:65536"], 2, "--url: 'http://h:65536' was given; it must be http:"),
+        (["--url", "http://me:passwort@h"], 2, "--url: it has an @, as behind a user's name"),
+        (["--url", "https://me:pass/wort@h"], 2, "--url: it has an @, as behind a user's name"),
         (["--token", TOKEN], 2, "kubectl sends a token over TLS alone"),
         (["--url", "https://h", "--token", "a b"], 2, "--token: it must be letters"),
         (["--namespace", "A"], 2, "--namespace: 'A' was given"),
@@ -102,4 +104,5 @@ def test_what_would_not_work_is_refused(capsys, tmp_path, monkeypatch, flags, st
     assert output == ""
     assert errors.startswith("partway kubeconfig: ")
     assert said in errors
+    assert "wort" not in errors
     assert list(tmp_path.glob("*")) == []
