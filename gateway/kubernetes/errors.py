@@ -24,6 +24,8 @@ class KubernetesError(ApiError):
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
         self.details = details
+        #: The Status' own, as a list's.
+        self.metadata: Mapping[str, str] = {}
 
 
 class ObjectNotFound(KubernetesError):
@@ -73,10 +75,28 @@ class BadKubernetesRequest(KubernetesError):
 
 
 class VersionExpired(KubernetesError):
-    """What has changed since this resourceVersion is not known any more: list again."""
+    """What has changed since this resourceVersion is not known any more: list again.
+
+    Args:
+        message: what is known no more.
+        again: what the rest of the list can be had by, as it is now; empty for nothing.
+        details: as of :class:`KubernetesError`.
+    """
 
     name = reason = "Expired"
     status = 410
+
+    def __init__(self, message: str, again: str = "", **details: Any) -> None:
+        super().__init__(message, **details)
+        if again:
+            self.metadata = {"continue": again}
+
+
+class VersionAhead(KubernetesError):
+    """This resourceVersion is yet to come: it is another gateway's."""
+
+    name = reason = "Timeout"
+    status = 504
 
 
 class PatchTypeUnsupported(KubernetesError):
@@ -127,14 +147,15 @@ def status_of(error: ApiError) -> dict[str, Any]:
     """An error as a Status object (``metav1.Status``)."""
     if isinstance(error, KubernetesError):
         code, reason, details = error.status, error.reason, error.details
+        metadata = error.metadata
     else:
         by_status = (error.status, _BY_STATUS.get(error.status, ""))
         code, reason = _REASONS.get(error.name, by_status)
-        details = {}
+        details, metadata = {}, {}
     return {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": {},
+        "metadata": dict(metadata),
         "status": "Failure",
         "message": error.message,
         **({"reason": reason} if reason else {}),

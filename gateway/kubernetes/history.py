@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Iterator
+from itertools import takewhile
 from typing import Literal, NamedTuple, TypeAlias
 
 from partway.gateway.kubernetes.custom_object import CustomObject
@@ -69,8 +69,8 @@ class History:
         for each in self._waiting:
             each.set()
 
-    def since(self, version: int) -> Iterator[ObjectChange]:
-        """The changes behind a version.
+    def since(self, version: int) -> list[ObjectChange]:
+        """The changes behind a version, in their order.
 
         Raises:
             VersionExpired: not all of them are known any more, or the version is yet to come.
@@ -79,7 +79,8 @@ class History:
             raise VersionExpired(
                 f"too old resource version: {version} ({self._forgotten}); list the objects again"
             )
-        return iter([each for each, _ in self._kept if each.version > version])
+        behind = takewhile(lambda kept: kept[0].version > version, reversed(self._kept))
+        return [each for each, _ in behind][::-1]
 
     def waiter(self) -> asyncio.Event:
         """An event that each change sets; :meth:`forget` it."""

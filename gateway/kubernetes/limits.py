@@ -26,6 +26,13 @@ MAX_WATCHES: Final = 256
 #: client has taken them.
 WATCH_WRITE: Final = 64 * KIB
 
+#: The same of a list.
+LIST_WRITE: Final = WATCH_WRITE
+
+#: Characters of a list's ``continue``: twenty of a version and two names of 63, and a third more as
+#: base64.
+MAX_CONTINUE: Final = 256
+
 #: Seconds that a watch is open at most, unless its client asks for less (kube-apiserver's
 #: ``--min-request-timeout``: 1800).
 WATCH_LIFETIME: Final = 1800.0

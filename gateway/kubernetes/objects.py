@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -71,6 +71,20 @@ class CustomObjects:
     def all(self, kind: CustomKind) -> Iterable[CustomObject]:
         """All objects of a kind, in no particular order."""
         return self._known[kind].values()
+
+    def at(self, kind: CustomKind, version: int) -> Collection[CustomObject]:
+        """All objects of a kind as they were at a version, in no particular order.
+
+        Raises:
+            VersionExpired: what has changed since then is not known any more.
+        """
+        now = self._known[kind]
+        behind = [each for each in self.history.since(version) if each.changed.kind is kind]
+        if not behind:
+            return now.values()
+        # What an object was before the first of its changes is what it was then.
+        before = {each.changed.key: each.before for each in reversed(behind)}
+        return [each for each in {**now, **before}.values() if each is not None]
 
     def changing(self) -> AbstractAsyncContextManager[None]:
         """Keep others from changing anything meanwhile.

@@ -25,6 +25,7 @@ from partway.gateway.kubernetes.errors import (
 )
 from partway.gateway.kubernetes.kinds import PREFIX, VERSION, CustomKind, kind_of
 from partway.gateway.kubernetes.leave import ObjectLeave
+from partway.gateway.kubernetes.listing import list_asked, say
 from partway.gateway.kubernetes.objects import CustomObjects
 from partway.gateway.kubernetes.operations import Asker, ObjectOperations, ObjectPlace
 from partway.gateway.kubernetes.patches import (
@@ -36,7 +37,7 @@ from partway.gateway.kubernetes.patches import (
 )
 from partway.gateway.kubernetes.schemas import LABEL
 from partway.gateway.kubernetes.selectors import selector_of
-from partway.gateway.kubernetes.tables import IncludeObject, table
+from partway.gateway.kubernetes.tables import IncludeObject, table, table_head, table_row
 from partway.gateway.kubernetes.watching import WatchAsked, Watches
 from partway.gateway.plain_text import cut, safe
 from partway.gateway.serving.exchange import Exchange
@@ -187,19 +188,20 @@ class KubernetesService:
         if parameters.get("watch") in ("1", "true", "True"):
             await self._watch(exchange, identity, place.kind, means, form, parameters)
             return
-        found = [each for each in self._objects.all(place.kind) if means(each)]
-        found.sort(key=lambda each: each.key)
-        metadata = {"resourceVersion": str(self._objects.history.latest)}
+        counts = not (parameters.get("labelSelector") or parameters.get("fieldSelector"))
+        asked = list_asked(parameters)
+        found, metadata = asked.page(self._objects, place.kind, means, counts=counts)
         if form.table:
-            shown = self._table(found, form, _included(parameters), metadata)
-        else:
-            shown = {
-                "apiVersion": place.kind.api_version,
-                "items": [each.shown() for each in found],
-                "kind": f"{place.kind.kind}List",
-                "metadata": metadata,
-            }
-        exchange.respond(HTTPStatus.OK, json.dumps(shown).encode(), _JSON)
+            include, now = _included(parameters), self._wall_clock()
+            rows = (table_row(each, form.table, include, now) for each in found)
+            await say(exchange, table_head(form.table, metadata), "rows", rows)
+            return
+        head = {
+            "apiVersion": place.kind.api_version,
+            "kind": f"{place.kind.kind}List",
+            "metadata": metadata,
+        }
+        await say(exchange, head, "items", (each.shown() for each in found))
 
     async def _watch(
         self,

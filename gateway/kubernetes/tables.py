@@ -41,6 +41,14 @@ def table(
         metadata: the list's own.
         with_columns: whether to say which columns there are; a watch says it once.
     """
+    head = table_head(version, metadata, with_columns=with_columns)
+    return {**head, "rows": [table_row(each, version, include, now) for each in objects]}
+
+
+def table_head(
+    version: str, metadata: Mapping[str, Any], *, with_columns: bool = True
+) -> dict[str, Any]:
+    """A Table without its rows; see :func:`table`."""
     columns = [
         {"name": name, "type": "string", "format": form, "description": what, "priority": priority}
         for name, form, priority, what in _COLUMNS
@@ -50,11 +58,13 @@ def table(
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": dict(metadata),
         "columnDefinitions": columns if with_columns else [],
-        "rows": [_row(each, version, include, now) for each in objects],
     }
 
 
-def _row(each: CustomObject, version: str, include: IncludeObject, now: float) -> dict[str, Any]:
+def table_row(
+    each: CustomObject, version: str, include: IncludeObject, now: float
+) -> dict[str, Any]:
+    """An object as a row; see :func:`table`."""
     cells = [
         each.name,
         endpoint_of(each),

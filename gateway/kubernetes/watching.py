@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ class Watches:
                 news.clear()
                 now = self._clock.time()
                 try:
-                    changes = list(history.since(version))
+                    changes = history.since(version)
                 except VersionExpired as error:
                     await exchange.write(_line("ERROR", status_of(error)))
                     break
@@ -130,6 +131,7 @@ async def _write(exchange: Exchange, lines: Iterator[bytes]) -> None:
         size += len(line)
         if size >= WATCH_WRITE:
             await exchange.write(b"".join(written))
+            await asyncio.sleep(0)  # others have their turns, however fast the client reads
             written, size = [], 0
     await exchange.write(b"".join(written))
 

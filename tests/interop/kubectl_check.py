@@ -198,6 +198,22 @@ async def test_what_kubectl_does_besides(kubectl: Kubectl) -> None:
     )
 
 
+async def test_a_long_list_comes_in_chunks(kubectl: Kubectl, tmp_path: Path) -> None:
+    names = [f"model-{number:03}" for number in range(7)]
+    model = (tmp_path / "my-tf-model.yaml").read_text("utf-8")
+    text = "---\n".join(model.replace("name: my-tf-model", f"name: {each}") for each in names)
+    (tmp_path / "many.yaml").write_text(text, "utf-8")
+    await said(kubectl, "apply", "-f", "many.yaml")
+    whole = [f"deployedmodel.prediction.aiplatform.gdc.goog/{each}" for each in names]
+    for size in ("3", "500", "0"):
+        shown = await kubectl("get", "dm", "-o", "name", f"--chunk-size={size}", "-v=6")
+        assert (shown.status, shown.output.split()) == (0, whole)
+        asked = [each for each in shown.errors.splitlines() if "/deployedmodels?" in each]
+        assert len([each for each in asked if "continue=" in each]) == (2 if size == "3" else 0)
+    rows = (await said(kubectl, "get", "dm", "--chunk-size=3", "--no-headers")).splitlines()
+    assert [each.split()[0] for each in rows] == names
+
+
 async def test_who_may_not(gateway: ServedGateway, tmp_path: Path) -> None:
     reader = asking(tmp_path, kubeconfig(gateway, tmp_path / "reader", f"{TOKEN}-reads"))
     assert "(Forbidden)" in await refused(reader, "apply", "-f", "chat.yaml")
