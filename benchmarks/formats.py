@@ -8,18 +8,21 @@
     formats/bin/python -m benchmarks.formats
 
 All read the same bytes, and write the same numbers: 100,000 rows of 28, as float64 in text, as
-float32 in protobuf. What a library makes of a body is its own: arrays, or lists of rows. ``--only
-json`` measures the formats alone whose names have that in them.
+float32 in protobuf, as both in numpy's format. Written is a body of bytes; numpy's also in pieces,
+as ``partway-container convert`` writes it to a file. What a library makes of a body is its own:
+arrays, or lists of rows. ``--only json`` measures the formats alone whose names have that in them.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +37,7 @@ from sagemaker_inference import decoder as toolkit_decoder
 from sagemaker_inference import encoder as toolkit_encoder
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from partway.protocol.media import Batch, Tabular, decode, encode
+from partway.protocol.media import Batch, Tabular, decode, encode, encode_pieces
 
 CSV, LIBSVM, JSON = "text/csv", "text/libsvm", "application/json"
 JSON_LINES, NPY = "application/jsonlines", "application/x-npy"
@@ -70,7 +73,7 @@ def contests(rows: int) -> list[Contest]:
     """What is measured."""
     numbers = np.random.default_rng(0).normal(size=(rows, 28))
     single, labels = numbers.astype(np.float32), np.zeros((rows, 1))
-    batches = {each: Batch(numbers) for each in (CSV, JSON, JSON_LINES, NPY)} | {
+    batches = {each: Batch(numbers) for each in (CSV, JSON, JSON_LINES)} | {
         RECORDIO: Batch(single, labels.astype(np.float32)),
         LIBSVM: Batch(numbers, labels),
     }
@@ -86,11 +89,42 @@ def contests(rows: int) -> list[Contest]:
             Contest(f"{name}, written", lambda batch=batch, name=name: encode(batch, name),
                     writing[name]),
         ]  # fmt: skip
-    return found
+    return [*found, *_of_numpys(numbers), *_of_numpys(single)]
+
+
+def _of_numpys(numbers: np.ndarray[Any, Any]) -> list[Contest]:
+    batch, wanted = Batch(numbers), Tabular(width=28)
+    body = encode(batch, NPY)
+    deserializer, name = deserializers.NumpyDeserializer(), f"{NPY} of {numbers.dtype}"
+    nowhere = Path(os.devnull).open("wb", buffering=0)  # noqa: SIM115 (as long as the command runs)
+    readers: dict[str, Callable[[], object]] = {
+        "SDK": lambda: deserializer.deserialize(io.BytesIO(body), NPY),
+        "toolkit": lambda: toolkit_decoder.decode(body, NPY),
+        "numpy": lambda: np.load(io.BytesIO(body)),
+        # The floor: to know that all are finite, each must have been looked at.
+        "a sum": lambda: np.frombuffer(body, numbers.dtype, offset=body.index(b"\n") + 1).sum(),
+    }
+    writers: dict[str, Callable[[], object]] = {
+        "SDK": lambda: serializers.NumpySerializer().serialize(numbers),
+        "toolkit": lambda: toolkit_encoder.encode(numbers, NPY),
+    }
+    return [
+        Contest(f"{name}, read", lambda: decode(body, NPY, wanted), readers),
+        Contest(f"{name}, written as one", lambda: encode(batch, NPY), {
+            **writers, "numpy": lambda: np.save(io.BytesIO(), numbers),
+            # The floor: a body of bytes is a copy.
+            "a copy": lambda: b"".join([b"", numbers.data]),
+        }),
+        Contest(
+            f"{name}, written in pieces",
+            lambda: nowhere.writelines(encode_pieces(batch, NPY)),
+            {key: lambda write=write: nowhere.write(write()) for key, write in writers.items()},
+        ),
+    ]  # fmt: skip
 
 
 def _readers(bodies: dict[str, bytes]) -> dict[str, dict[str, Callable[[], object]]]:
-    csv, npy = bodies[CSV], bodies[NPY]
+    csv = bodies[CSV]
     headless = pyarrow.csv.ReadOptions(autogenerate_column_names=True)
 
     def sdk(deserializer: Any, name: str) -> Callable[[], object]:
@@ -121,13 +155,6 @@ def _readers(bodies: dict[str, bytes]) -> dict[str, dict[str, Callable[[], objec
             "pyarrow": lambda: pyarrow.json.read_json(io.BytesIO(bodies[JSON_LINES])),
         },
         RECORDIO: {"SDK": sdk(RecordDeserializer(), RECORDIO)},
-        NPY: {
-            "SDK": sdk(deserializers.NumpyDeserializer(), NPY),
-            "toolkit": lambda: toolkit_decoder.decode(npy, NPY),
-            "numpy": lambda: np.load(io.BytesIO(npy)),
-            # The floor: to know that all are finite, each must have been looked at.
-            "a sum": lambda: np.frombuffer(npy, np.float64, offset=npy.index(b"\n") + 1).sum(),
-        },
     }  # fmt: skip
 
 
@@ -160,13 +187,6 @@ def _writers(
             "orjson": lambda: b"\n".join([orjson.dumps(each, option=as_numpy) for each in arrays]),
         },
         RECORDIO: {"SDK": lambda: RecordSerializer().serialize(single)},
-        NPY: {
-            "SDK": lambda: serializers.NumpySerializer().serialize(numbers),
-            "toolkit": lambda: toolkit_encoder.encode(numbers, NPY),
-            "numpy": lambda: np.save(io.BytesIO(), numbers),
-            # The floor: a body is bytes of its own.
-            "a copy": lambda: b"".join([b"", numbers.data]),
-        },
     }
 
 

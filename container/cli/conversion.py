@@ -50,7 +50,7 @@ def convert(options: argparse.Namespace) -> None:
         for batch in _batches(source, options):
             target.write(_encoded(encoder, batch, options))
             progress.add(len(batch))
-        target.write(encoder.finish())
+        target.writelines(encoder.finish())
         progress.finish()
 
 

@@ -18,6 +18,7 @@
                       uid=batch.uid, metadata=batch.metadata)
     encode_answers(answers, media)                             # the response's body
     encode(batch, "application/x-recordio-protobuf")           # records themselves as a body
+    file.writelines(encode_pieces(batch, "application/x-npy")) # or as it is written, uncopied
 
 Whatever a client may have done wrong is a :class:`MediaFault`, with its ``status`` (400, 406, 413,
 415) and its ``reason``, a sentence that quotes nothing. What cannot be written is
@@ -30,6 +31,7 @@ Whatever a client may have done wrong is a :class:`MediaFault`, with its ``statu
 ``answers``           ``AnswerColumns``, written in each format
 ``decoding``          ``Tabular``, ``RecordDecoder``: what all decoders keep to
 ``encoding``          ``RecordEncoder``
+``finite``            whether numbers are
 ``csv`` …             a module for each format; ``lines``, ``instances``, ``number_text``,
                       ``tensors``, ``records``, ``record_schema`` and ``recordio``
                       are what they are made of
@@ -54,7 +56,14 @@ if TYPE_CHECKING:
         OverLimit,
         UnsupportedMedia,
     )
-    from partway.protocol.media.formats import RECORD_TYPES, decode, decoder_for, encode, format_of
+    from partway.protocol.media.formats import (
+        RECORD_TYPES,
+        decode,
+        decoder_for,
+        encode,
+        encode_pieces,
+        format_of,
+    )
     from partway.protocol.media.negotiation import MediaType, accepted, media_type, preferred
 
 __all__ = [
@@ -78,6 +87,7 @@ __all__ = [
     "decoder_for",
     "encode",
     "encode_answers",
+    "encode_pieces",
     "format_of",
     "joined",
     "media_type",
@@ -92,7 +102,14 @@ _HOMES: Final = {
     "decoding": {"RecordDecoder", "Tabular"},
     "encoding": {"CannotWrite", "RecordEncoder"},
     "faults": {"Malformed", "MediaFault", "NotAcceptable", "OverLimit", "UnsupportedMedia"},
-    "formats": {"RECORD_TYPES", "decode", "decoder_for", "encode", "format_of"},
+    "formats": {
+        "RECORD_TYPES",
+        "decode",
+        "decoder_for",
+        "encode",
+        "encode_pieces",
+        "format_of",
+    },
     "negotiation": {"MediaType", "accepted", "media_type", "preferred"},
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +11,8 @@ import orjson
 
 from partway.protocol.media.batches import Numbers
 from partway.protocol.media.faults import UnsupportedMedia
+from partway.protocol.media.finite import is_finite
+from partway.protocol.media.npy import bytes_of, header_of
 from partway.protocol.media.number_text import json_rows, json_text
 from partway.protocol.media.record_schema import Record
 from partway.protocol.media.recordio import framed
@@ -58,7 +59,7 @@ class AnswerColumns:
                     f"the column {name} has {each.ndim} dimensions of {each.dtype}; it must have "
                     "one or two, of numbers"
                 )
-            if each.dtype.kind == "f" and not np.isfinite(each).all():
+            if not is_finite(each):
                 raise ValueError(f"the column {name} has NaN or infinite numbers")
 
     def __len__(self) -> int:
@@ -141,9 +142,10 @@ def _as_float32(numbers: Numbers) -> Numbers:
 
 def _to_npy(answers: AnswerColumns) -> bytes:
     columns = [each.reshape(len(answers), -1) for each in answers.columns.values()]
-    file = io.BytesIO()
-    np.lib.format.write_array(file, np.concatenate(columns, axis=1), allow_pickle=False)
-    return file.getvalue()
+    # Of several columns rows are made; what is there as rows is copied once, into the body.
+    rows = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+    rows = np.ascontiguousarray(rows)
+    return b"".join([header_of(rows.shape, rows.dtype), bytes_of(rows)])
 
 
 _WRITERS: Final[Mapping[str, Callable[[AnswerColumns], bytes]]] = {

@@ -104,5 +104,5 @@ class CsvEncoder(RecordEncoder):
                 rows = np.concatenate([labels, rows], axis=1)
             yield b"\n".join([*json_rows(rows), b""])
 
-    def finish(self) -> bytes:
-        return b""
+    def finish(self) -> Iterator[bytes]:
+        return iter(())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from partway.protocol.limits import MAX_DENSE_NUMBERS, MAX_RECORDS, MAX_WIDTH
 from partway.protocol.media.batches import Batch, BatchBuilder, Numbers, SparseRows
 from partway.protocol.media.faults import Malformed, OverLimit
+from partway.protocol.media.finite import is_finite
 
 _MUST_BE_FINITE: Final = "is NaN or infinite; it must be a finite number"
 
@@ -125,7 +126,10 @@ class RecordDecoder(ABC):
         self.records += len(batch)
         features = batch.features
         numbers = features.values if isinstance(features, SparseRows) else features
-        if self.wanted.finite and not (_is_finite(numbers) and _is_finite(batch.labels)):
+        labels = batch.labels
+        if self.wanted.finite and not (
+            is_finite(numbers) and (labels is None or is_finite(labels))
+        ):
             self._refuse_infinite(batch)
         if not self.wanted.sparse and isinstance(features, SparseRows):
             self._filled += len(batch) * features.width
@@ -148,10 +152,10 @@ class RecordDecoder(ABC):
         """See that the numbers of a record that is read by itself are what is wanted."""
         if not self.wanted.finite:
             return
-        if not _is_finite(values):
+        if not is_finite(values):
             place = int(np.isfinite(values).argmin())
             what = f"feature {place if keys is None else keys[place]}"
-        elif labels is not None and not _is_finite(labels):
+        elif labels is not None and not is_finite(labels):
             what = f"label {int(np.isfinite(labels).argmin())}"
         else:
             return
@@ -170,12 +174,3 @@ class RecordDecoder(ABC):
     def _check_some(self) -> None:
         if not self.records:
             raise Malformed("the body has no record")
-
-
-def _is_finite(numbers: Numbers | None) -> bool:
-    if numbers is None or numbers.dtype.kind != "f":
-        return True
-    with np.errstate(over="ignore", invalid="ignore"):
-        # A sum has in it what is not finite, and is had in half the time; that of large numbers
-        # may be infinite though each of them is not.
-        return bool(np.isfinite(numbers.sum()) or np.isfinite(numbers).all())

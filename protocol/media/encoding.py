@@ -5,11 +5,16 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 
 from partway.protocol.media.batches import Batch, Numbers, SparseRows
+from partway.protocol.media.finite import is_finite
+
+#: Bytes on their way to what takes any buffer, as a file's ``writelines`` does; a view has single
+#: bytes.
+Piece: TypeAlias = bytes | memoryview
 
 #: Rows that are written in one call of a library: a millisecond's work, that stays in a cache.
 ROWS_AT_ONCE: Final = 256
@@ -74,13 +79,16 @@ class RecordEncoder(ABC):
         """The same, a piece at a time."""
 
     @abstractmethod
-    def finish(self) -> bytes:
-        """What comes after the last record."""
+    def finish(self) -> Iterator[Piece]:
+        """What comes after the last record, a piece at a time.
+
+        A piece may be the memory of a batch's array: write it before that changes.
+        """
 
 
-def put_together(pieces: Iterable[bytes]) -> bytes:
+def put_together(pieces: Iterable[Piece]) -> bytes:
     """Pieces as one; only one of them is there beside the whole, which grows where it is."""
-    first = b""
+    first: Piece = b""
     whole = io.BytesIO()
     for each in pieces:
         if not first:
@@ -89,7 +97,7 @@ def put_together(pieces: Iterable[bytes]) -> bytes:
             if not whole.tell():
                 whole.write(first)
             whole.write(each)
-    return whole.getvalue() or first
+    return whole.getvalue() or bytes(first)
 
 
 def check_labels(batch: Batch, most: int, media_type: str) -> None:
@@ -145,7 +153,4 @@ def check_finite(batch: Batch) -> None:
 
 def _not_finite(numbers: Numbers) -> int | None:
     """Where the first number is, counted row by row, that is NaN or infinite."""
-    if numbers.dtype.kind != "f":
-        return None
-    finite = np.isfinite(numbers)
-    return None if finite.all() else int(finite.argmin())
+    return None if is_finite(numbers) else int(np.isfinite(numbers).argmin())

@@ -10,7 +10,7 @@ from partway.protocol.limits import MAX_WIDTH
 from partway.protocol.media.batches import Batch, joined
 from partway.protocol.media.csv import CsvDecoder, CsvEncoder
 from partway.protocol.media.decoding import RecordDecoder, Tabular
-from partway.protocol.media.encoding import RecordEncoder, put_together
+from partway.protocol.media.encoding import Piece, RecordEncoder, put_together
 from partway.protocol.media.faults import UnsupportedMedia
 from partway.protocol.media.json import JsonDecoder, JsonEncoder
 from partway.protocol.media.jsonlines import JsonLinesDecoder, JsonLinesEncoder
@@ -114,13 +114,22 @@ def encode(batch: Batch, content_type: str) -> bytes:
         UnsupportedMedia: records are not written in that format.
         CannotWrite: the format has no place for something that the records have.
     """
+    return put_together(encode_pieces(batch, content_type))
+
+
+def encode_pieces(batch: Batch, content_type: str) -> Iterator[Piece]:
+    """Records as a body that is written a piece at a time, as a file's ``writelines`` does.
+
+    Bodies that are as large as their arrays, as ``application/x-npy`` are, are copied nowhere:
+    their pieces are the batch's own memory, and are written before that changes.
+
+    Raises:
+        UnsupportedMedia: records are not written in that format; at the first piece.
+        CannotWrite: the format has no place for something that the records have.
+    """
     encoder = format_of(content_type).encoder()
-    return put_together(_body(encoder, batch))
-
-
-def _body(encoder: RecordEncoder, batch: Batch) -> Iterator[bytes]:
     yield from encoder.pieces(batch)
-    yield encoder.finish()
+    yield from encoder.finish()
 
 
 def _label_size(asked: MediaType) -> int:

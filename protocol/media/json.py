@@ -303,11 +303,13 @@ class JsonEncoder(RecordEncoder):
         yield before
         yield from instances_array(batch)
 
-    def finish(self) -> bytes:
-        before = b"" if self._begun else b'{"instances": ['
+    def finish(self) -> Iterator[bytes]:
+        if not self._begun:
+            yield b'{"instances": ['
         if self._configuration is None:
-            return before + b"]}"
-        return b'%b], "configuration": %b}' % (before, orjson.dumps(self._configuration))
+            yield b"]}"
+        else:
+            yield b'], "configuration": %b}' % orjson.dumps(self._configuration)
 
 
 def _plain(text: bytes) -> NDArray[np.float64] | None:

@@ -68,5 +68,5 @@ class JsonLinesEncoder(RecordEncoder):
         check_finite(batch)
         yield from instances_lines(batch)
 
-    def finish(self) -> bytes:
-        return b""
+    def finish(self) -> Iterator[bytes]:
+        return iter(())

@@ -185,8 +185,8 @@ class LibsvmEncoder(RecordEncoder):
         words[places[1::2]] = _texts(rows.values)
         yield (template % tuple(words.tolist())).encode()
 
-    def finish(self) -> bytes:
-        return b""
+    def finish(self) -> Iterator[bytes]:
+        return iter(())
 
 
 def _texts(numbers: NDArray[Any]) -> list[str]:

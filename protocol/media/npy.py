@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 from partway.protocol.limits import KIB, MAX_RECORD_BYTES
 from partway.protocol.media.batches import Batch, Numbers
 from partway.protocol.media.decoding import RecordDecoder, Tabular
-from partway.protocol.media.encoding import RecordEncoder, check_beside, check_labels
+from partway.protocol.media.encoding import Piece, RecordEncoder, check_beside, check_labels
 from partway.protocol.media.faults import Malformed, OverLimit
 
 _VERSIONS: Final = {(1, 0), (2, 0)}
@@ -181,12 +181,22 @@ class NpyEncoder(RecordEncoder):
         self._rows.append(batch.dense())
         yield from ()
 
-    def finish(self) -> bytes:
+    def finish(self) -> Iterator[Piece]:
         rows = sum(map(len, self._rows))
         width = self._rows[0].shape[1] if self._rows else 0
         dtype = np.result_type(*self._rows) if self._rows else np.dtype(np.float64)
-        file = io.BytesIO()
-        shape = {"descr": dtype.str, "fortran_order": False, "shape": (rows, width)}
-        npy.write_array_header_1_0(file, shape)
-        data = [np.ascontiguousarray(each, dtype).data for each in self._rows]
-        return b"".join([file.getvalue(), *data])
+        yield header_of((rows, width), dtype)
+        for each in self._rows:
+            yield bytes_of(np.ascontiguousarray(each, dtype))
+
+
+def header_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """What stands before an array's numbers, which then are in C order."""
+    file = io.BytesIO()
+    npy.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+def bytes_of(array: Numbers) -> memoryview:
+    """The memory of an array in C order, as single bytes: it is copied nowhere."""
+    return array.reshape(-1).view(np.uint8).data

@@ -141,8 +141,8 @@ class RecordIOEncoder(RecordEncoder):
         frames[:, 8 : 8 + length] = payloads
         yield frames.tobytes()
 
-    def finish(self) -> bytes:
-        return b""
+    def finish(self) -> Iterator[bytes]:
+        return iter(())
 
     def _layout(self, batch: Batch) -> RecordLayout | None:
         if batch.uid or batch.metadata or batch.configurations or not len(batch):

@@ -77,6 +77,14 @@ def test_one_row_each():
     assert np.load(io.BytesIO(encode_answers(PROJECTED, "application/x-npy"))).shape == (2, 2)
 
 
+def test_rows_in_any_order_of_memory():
+    rows = np.arange(6.0).reshape(3, 2)
+    for each in (rows, np.asfortranarray(rows), np.repeat(rows, 2, axis=1)[:, ::2]):
+        body = encode_answers(AnswerColumns({"projection": each}), "application/x-npy")
+        assert body == encode_answers(AnswerColumns({"projection": rows}), "application/x-npy")
+        assert np.array_equal(np.load(io.BytesIO(body)), rows)
+
+
 def test_many():
     answers = AnswerColumns({"n": np.arange(10_000), "x": np.arange(20_000.0).reshape(-1, 2)})
     found = json.loads(encode_answers(answers, "application/json"))["predictions"]

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from partway.protocol.limits import MAX_RECORD_BYTES
-from partway.protocol.media import Batch, OverLimit, Tabular, decoder_for, encode
+from partway.protocol.media import (
+    Batch,
+    OverLimit,
+    Tabular,
+    decoder_for,
+    encode,
+    encode_pieces,
+    format_of,
+)
 from tests.protocol.media.cases import read, refused
 
 NPY = "application/x-npy"
@@ -103,6 +111,31 @@ def test_what_is_announced_is_judged_before_it_comes():
     assert refused(with_header(header % ("False", 1 << 59, 1)), NPY).startswith(
         "record 0: the array"
     )
+
+
+def test_what_is_written_in_pieces_is_the_memory_of_the_arrays():
+    features = np.arange(6.0).reshape(3, 2)
+    header, data = encode_pieces(Batch(features), NPY)
+    assert b"".join([header, data]) == npy(features)
+    assert isinstance(data, memoryview)
+    assert (data.nbytes, len(data)) == (48, 48)
+    assert np.shares_memory(np.frombuffer(data), features)
+
+
+def test_batches_are_written_one_after_the_other_in_the_type_of_all():
+    encoder = format_of(NPY).encoder()
+    columns = np.asfortranarray(np.arange(4.0).reshape(2, 2))
+    assert encoder.encode(Batch(np.ones((1, 2), np.float32))) == b""
+    assert encoder.encode(Batch(columns)) == b""
+    assert b"".join(encoder.finish()) == npy(np.array([[1.0, 1], [0, 1], [2, 3]]))
+
+
+@pytest.mark.parametrize("kind", [">f8", "|b1", "<f2", "<i8"])
+def test_writing_other_types(kind):
+    features = np.arange(6).reshape(3, 2).astype(kind)
+    native = features.astype(features.dtype.newbyteorder("="))
+    assert encode(Batch(features), NPY) == npy(native)
+    assert encode(Batch(features[:0]), NPY) == npy(native[:0])
 
 
 def test_writing():
