@@ -7,8 +7,7 @@ credentials, so of each object it is asked whether the caller may have it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,8 @@ from partway.gateway.clock import Clock
 from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
 from partway.gateway.fleet.file_work import Wanted
 from partway.gateway.object_files import SCHEME
-from partway.gateway.transform.limits import FILES_PER_TURN, MAX_FILES
-from partway.gateway.transform.local_storage import FileThreads
+from partway.gateway.transform.limits import FILES_PER_TURN
+from partway.gateway.transform.local_storage import FileThreads, listed
 from partway.gateway.transform.manifests import ManifestInputs
 from partway.gateway.transform.storage import (
     InputPlace,
@@ -62,21 +61,13 @@ class CallersLocalInputs:
                 yield piece
 
     def _listed(self, path: Path, wanted: Wanted) -> list[TransformInput]:
-        found = []
-        whole = self._location.endswith("/")
-        folder, begins = (path, "") if whole or path.is_dir() else (path.parent, path.name)
-        for each, name in _below(folder, wanted):
-            if name.startswith(begins):
-                known = local_files.looked_up(self._roots, str(each), wanted)
-                place = LocalInput(str(known.path), known.identity)
-                found.append(TransformInput(checked_name(name, str(each)), known.size, place))
-            if len(found) > MAX_FILES:
-                raise StorageFailed(
-                    f"{path} has more than {MAX_FILES} files; name a folder with fewer"
-                )
-        if not found:
-            raise StorageFailed(f"{path}: there must be a file, or a folder with files")
-        return sorted(found, key=lambda each: each.name)
+        def looked_up(each: Path, name: str) -> TransformInput:
+            known = local_files.looked_up(self._roots, str(each), wanted)
+            place = LocalInput(str(known.path), known.identity)
+            return TransformInput(checked_name(name, str(each)), known.size, place)
+
+        is_folder = self._location.endswith("/") or path.is_dir()
+        return listed(path, looked_up, wanted, is_folder=is_folder)
 
 
 async def _callers_pieces(
@@ -97,21 +88,6 @@ async def _callers_pieces(
             raise StorageFailed(str(error)) from None
         at += len(piece)
         yield piece
-
-
-def _below(folder: Path, wanted: Wanted) -> Iterator[tuple[Path, str]]:
-    """The files of a folder and of those in it, with their names; hidden ones are passed over."""
-
-    def fails(error: OSError) -> None:
-        raise error
-
-    for parent, folders, names in os.walk(folder, onerror=fails):
-        wanted.check()
-        folders[:] = [each for each in folders if not each.startswith(".")]
-        for each in names:
-            path = Path(parent, each)
-            if not each.startswith(".") and path.is_file():
-                yield path, path.relative_to(folder).as_posix()
 
 
 class AllowedInputs:

@@ -94,34 +94,65 @@ class LocalInputs:
         location = self._location
         if location.is_file():
             return [local_input(location, location.name)]
-        # What only begins so is looked for where it would be.
-        folder, begins = (location, "") if location.is_dir() else (location.parent, location.name)
-        found = []
-        for path, name in self._below(folder, wanted):
-            if name.startswith(begins):
-                found.append(local_input(path, checked_name(name, str(path))))
-            if len(found) > MAX_FILES:
-                raise StorageFailed(
-                    f"{location} has more than {MAX_FILES} files; name a folder with fewer"
-                )
-        if not found:
-            raise StorageFailed(f"{location}: there must be a file, or a folder with files")
-        return sorted(found, key=lambda each: each.name)
 
-    def _below(self, folder: Path, wanted: Wanted) -> Iterator[tuple[Path, str]]:
-        def fails(error: OSError) -> None:
-            raise error
+        def looked_up(path: Path, name: str) -> TransformInput:
+            return local_input(path, checked_name(name, str(path)))
 
-        for parent, folders, names in os.walk(folder, onerror=fails):
-            wanted.check()
-            here = Path(parent)
-            folders[:] = [
-                each for each in folders if not each.startswith(".") and here / each != self._but
-            ]
-            for each in names:
-                path = here / each
-                if not each.startswith(".") and path.is_file():
-                    yield path, path.relative_to(folder).as_posix()
+        return listed(location, looked_up, wanted, is_folder=location.is_dir(), but=self._but)
+
+
+def listed(
+    location: Path,
+    looked_up: Callable[[Path, str], TransformInput],
+    wanted: Wanted,
+    *,
+    is_folder: bool,
+    but: Path | None = None,
+) -> list[TransformInput]:
+    """The files of a folder and of those in it, or those whose paths begin alike, by their names.
+
+    What begins with a dot is passed over.
+
+    Args:
+        location: the folder, or how the paths begin.
+        looked_up: makes an input of a path and of the name that it has there.
+        wanted: says whether the list still is.
+        is_folder: whether all in the folder is meant, and not what only begins so.
+        but: a folder that is passed over.
+
+    Raises:
+        OSError: a folder cannot be read.
+        StorageFailed: there is no file, or there are too many.
+    """
+    # What only begins so is looked for where it would be.
+    folder, begins = (location, "") if is_folder else (location.parent, location.name)
+    found = []
+    for path, name in _below(folder, wanted, but):
+        if name.startswith(begins):
+            found.append(looked_up(path, name))
+        if len(found) > MAX_FILES:
+            raise StorageFailed(
+                f"{location} has more than {MAX_FILES} files; name a folder with fewer"
+            )
+    if not found:
+        raise StorageFailed(f"{location}: there must be a file, or a folder with files")
+    return sorted(found, key=lambda each: each.name)
+
+
+def _below(folder: Path, wanted: Wanted, but: Path | None) -> Iterator[tuple[Path, str]]:
+    """The files of a folder and of those in it, with their names; hidden ones are passed over."""
+
+    def fails(error: OSError) -> None:
+        raise error
+
+    for parent, folders, names in os.walk(folder, onerror=fails):
+        wanted.check()
+        here = Path(parent)
+        folders[:] = [each for each in folders if not each.startswith(".") and here / each != but]
+        for each in names:
+            path = here / each
+            if not each.startswith(".") and path.is_file():
+                yield path, path.relative_to(folder).as_posix()
 
 
 def local_input(path: Path, name: str) -> TransformInput:
