@@ -8,9 +8,9 @@ from typing import Any, Final
 from partway.gateway.access.authentication import Identity
 from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.control.errors import ValidationException
-from partway.gateway.control.local_paths import LocalRoots, is_local, plain_path
+from partway.gateway.control.local_paths import LocalRoots
+from partway.gateway.control.named_places import checked_place
 from partway.gateway.control.planned import DeploymentPlan
-from partway.gateway.object_files import ObjectFilesError, split_url
 
 #: Of the output's configuration: where something is put.
 _PLACES: Final = ("S3OutputPath", "S3FailurePath")
@@ -81,26 +81,12 @@ class AsyncRules:
         """
         if not location.isascii() or not location.isprintable():
             raise ValidationException(f"The {name} must be of visible ASCII: clients are told it.")
-        if is_local(location):
-            if not self._results.allow(location):
-                raise ValidationException(
-                    f"The {name} {location!r} is a path of the gateway's machine; it must be below "
-                    "one of the local_results under [api] in the gateway's settings."
-                )
-            try:
-                plain_path(location.removesuffix("/"))
-            except ValueError as error:
-                raise ValidationException(f"The {name} cannot be written to: {error}.") from None
-            return
-        if not location.startswith("s3://"):
-            raise ValidationException(
-                f"The {name} {location!r} cannot be written to; it must be s3://BUCKET/PREFIX, or "
-                "a path below one of the local_results under [api] in the gateway's settings."
-            )
-        try:
-            _, prefix = split_url(location)
-        except ObjectFilesError as error:
-            raise ValidationException(f"The {name} cannot be written to: {error}.") from None
+        otherwise = (
+            f", or a path below one of the {self._results.setting} under [api] in the gateway's "
+            "settings"
+        )
+        place = checked_place(name, location, self._results, "written to", otherwise)
+        prefix = "" if place is None else place[1]
         if any(each in ("", ".", "..") for each in prefix.rstrip("/").split("/")) and prefix:
             raise ValidationException(
                 f"The {name} {location!r} cannot be written to; no part of it may be empty, . or .."

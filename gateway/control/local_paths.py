@@ -42,6 +42,9 @@ class LocalRoots:
         kept_out: files and folders that are the gateway's own: neither what is in them may be
             named, nor a folder that they are in.
         setting: what the folders are called under ``[api]``.
+
+    Attributes:
+        setting: the same.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class LocalRoots:
         kept_out: Iterable[Path] = (),
         setting: str = "local_roots",
     ) -> None:
-        self._setting = setting
+        self.setting = setting
         self._roots = tuple(roots)
         self._kept_out = tuple(kept_out)
 
@@ -101,7 +104,7 @@ class LocalRoots:
         if path is None or root is None:
             raise ValueError(
                 f"{location!r} is a path of the gateway's machine; it must be below one of the "
-                f"{self._setting} under [api] in the gateway's settings, and lead nowhere else by "
+                f"{self.setting} under [api] in the gateway's settings, and lead nowhere else by "
                 "links"
             )
         if any(path.is_relative_to(own) or own.is_relative_to(path) for own in kept_out):
@@ -119,7 +122,7 @@ class LocalRoots:
         """
         root = self._root_of(path, path)
         if root is None:
-            raise ValueError(f"{path} is below none of the {self._setting} any more")
+            raise ValueError(f"{path} is below none of the {self.setting} any more")
         return root
 
     def _root_of(self, path: Path, named: Path) -> Path | None:

@@ -23,7 +23,8 @@ from partway.gateway.control.limits import (
     MAX_RESOURCES,
 )
 from partway.gateway.control.listing import Listed, page_of
-from partway.gateway.control.local_paths import is_local, plain_path
+from partway.gateway.control.local_paths import is_local
+from partway.gateway.control.named_places import checked_place
 from partway.gateway.control.operator_models import is_of_operator
 from partway.gateway.control.planned import Members
 from partway.gateway.control.planning import Planning
@@ -39,7 +40,6 @@ from partway.gateway.control.transform_records import (
     plan_of,
     summary_of,
 )
-from partway.gateway.object_files import ObjectFilesError, split_url
 from partway.gateway.transform.options import OptionsError
 
 #: Kinds of input that are read (``S3DataType``).
@@ -205,32 +205,11 @@ class TransformOperations:
             raise ValidationException(
                 f"S3DataType: {source['S3DataType']} was given; it must be {' or '.join(_READ)}."
             )
-        self._check_input(source["S3Uri"])
+        checked_place("S3Uri", source["S3Uri"], self._planning.local_roots, "read")
         _check_leave(identity, source["S3Uri"])
         target = members["TransformOutput"]["S3OutputPath"]
         self._rules.check_place("S3OutputPath", target)
         identity.check("s3:PutObject", f"{in_iams_words(target.removesuffix('/'))}/*")
-
-    def _check_input(self, location: str) -> None:
-        if is_local(location):
-            if not self._planning.allows_path(location):
-                raise ValidationException(
-                    f"The S3Uri {location!r} is a path of the gateway's machine; it must be below "
-                    "one of the local_roots under [api] in the gateway's settings."
-                )
-            try:
-                plain_path(location.removesuffix("/"))
-            except ValueError as error:
-                raise ValidationException(f"The S3Uri cannot be read: {error}.") from None
-            return
-        if not location.startswith("s3://"):
-            raise ValidationException(
-                f"The S3Uri {location!r} cannot be read; it must be s3://BUCKET/PREFIX."
-            )
-        try:
-            split_url(location)
-        except ObjectFilesError as error:
-            raise ValidationException(f"The S3Uri cannot be read: {error}.") from None
 
     async def _check_model(self, name: str, members: Members, record: TransformRecord) -> None:
         """Refuse a model of which no instance can be made, or that no job can ask.
