@@ -122,10 +122,7 @@ class EndpointController:
 
     def endpoint_object(self, name: str) -> CustomObject | None:
         """The Endpoint that says what an endpoint is to be; None if there is none."""
-        for each in self._objects.all(ENDPOINT):
-            if endpoint_of(each) == name:
-                return each
-        return None
+        return next(iter(self._objects.of_endpoint(ENDPOINT, name)), None)
 
     # --- What changes ----------------------------------------------------------------------------
 
@@ -144,10 +141,9 @@ class EndpointController:
     async def _work(self, name: str) -> None:
         """Have an endpoint be what its objects say, and note in them how it is."""
         owner = self.endpoint_object(name)
-        models = tuple(self._objects.all(DEPLOYED_MODEL))
         wanted = None
         if owner is not None and not owner.deleting:
-            wanted = wanted_endpoint(owner, models)
+            wanted = wanted_endpoint(owner, self._objects.of_endpoint(DEPLOYED_MODEL, name))
         try:
             self._keeper.check_takes_changes()
             await self._plane.whole(self._have(name, wanted))
@@ -274,16 +270,12 @@ class EndpointController:
                 owner = owner and self._objects.find(ENDPOINT, *owner.key)
                 if owner is not None:
                     await self._note_endpoint(owner, wanted, seen, trouble, now)
-                for each in self._models_of(name):
+                for each in list(self._objects.of_endpoint(DEPLOYED_MODEL, name)):
                     await self._note_model(each, wanted, seen, trouble, now)
         except ApiError as error:
             reason = error.for_operator
             log.warning(LogLine("a custom resource is not noted", endpoint=name, reason=reason))
             self._queue.add_later(name, RETRY_INTERVAL)
-
-    def _models_of(self, name: str) -> list[CustomObject]:
-        """The DeployedModels that are deployed to an endpoint."""
-        return [each for each in self._objects.all(DEPLOYED_MODEL) if endpoint_of(each) == name]
 
     async def _note_endpoint(
         self,

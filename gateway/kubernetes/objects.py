@@ -17,6 +17,7 @@ from partway.gateway.kubernetes.errors import InvalidObject, TooManyRequests
 from partway.gateway.kubernetes.history import History
 from partway.gateway.kubernetes.kinds import KINDS, CustomKind
 from partway.gateway.kubernetes.limits import MAX_OBJECT_BYTES, MAX_OBJECTS
+from partway.gateway.kubernetes.wanted import endpoint_of
 from partway.gateway.store.store import Record, Removal, Store, StoreError
 from partway.gateway.waiting import held_in_time
 
@@ -47,6 +48,10 @@ class CustomObjects:
         self._known: dict[CustomKind, dict[tuple[str, str], CustomObject]] = {
             kind: {} for kind in KINDS
         }
+        #: The same by their endpoints' names: each has a few, and there are thousands of both.
+        self._of_endpoints: dict[CustomKind, dict[str, dict[tuple[str, str], CustomObject]]] = {
+            kind: {} for kind in KINDS
+        }
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
@@ -60,7 +65,7 @@ class CustomObjects:
             for record in await self._store.records(_RECORDS + kind.kind):
                 body = dict(record.body)
                 found = CustomObject(kind, **{**body, "managed": tuple(body["managed"])})
-                self._known[kind][found.key] = found
+                self._keep(found)
                 latest = max(latest, found.version)
         self.history.begin(latest)
 
@@ -71,6 +76,10 @@ class CustomObjects:
     def all(self, kind: CustomKind) -> Iterable[CustomObject]:
         """All objects of a kind, in no particular order."""
         return self._known[kind].values()
+
+    def of_endpoint(self, kind: CustomKind, name: str) -> Collection[CustomObject]:
+        """The objects of a kind that are about an endpoint, in no particular order."""
+        return self._of_endpoints[kind].get(name, {}).values()
 
     def at(self, kind: CustomKind, version: int) -> Collection[CustomObject]:
         """All objects of a kind as they were at a version, in no particular order.
@@ -125,7 +134,9 @@ class CustomObjects:
         before = self.find(changed.kind, *changed.key)
         made = dataclasses.replace(changed, version=self.history.latest + 1)
         await self._write(_record_of(made))
-        self._known[made.kind][made.key] = made
+        if before is not None:
+            self._drop(before)
+        self._keep(made)
         self.history.add("ADDED" if before is None else "MODIFIED", made, before)
         self.on_change(made, before)
         return made
@@ -139,11 +150,23 @@ class CustomObjects:
             NotWrittenDown: that cannot be written; it is still there.
         """
         await self._write(Removal(_RECORDS + gone.kind.kind, "/".join(gone.key)))
-        self._known[gone.kind].pop(gone.key, None)
+        self._drop(gone)
         last = dataclasses.replace(gone, version=self.history.latest + 1)
         self.history.add("DELETED", last, gone)
         self.on_change(last, gone)
         return last
+
+    def _keep(self, made: CustomObject) -> None:
+        self._known[made.kind][made.key] = made
+        self._of_endpoints[made.kind].setdefault(endpoint_of(made), {})[made.key] = made
+
+    def _drop(self, gone: CustomObject) -> None:
+        self._known[gone.kind].pop(gone.key, None)
+        of_endpoints, name = self._of_endpoints[gone.kind], endpoint_of(gone)
+        others = of_endpoints.get(name, {})
+        others.pop(gone.key, None)
+        if not others:
+            of_endpoints.pop(name, None)
 
     async def _write(self, change: Record | Removal) -> None:
         try:

@@ -14,7 +14,7 @@ from partway.gateway.kubernetes.admission import AskedObject, details_of, invali
 from partway.gateway.kubernetes.controller import EndpointController
 from partway.gateway.kubernetes.custom_object import CustomObject
 from partway.gateway.kubernetes.errors import ObjectConflict
-from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, CustomKind
+from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT, CustomKind
 from partway.gateway.kubernetes.objects import CustomObjects
 from partway.gateway.kubernetes.schemas import Cause
 from partway.gateway.kubernetes.wanted import WantedEndpoint, endpoint_of, model_members, shares_of
@@ -108,16 +108,17 @@ class ObjectRules:
     def _taken_by(self, made: CustomObject) -> str:
         """Who has the name that an object would give to something; empty if nobody has."""
         name = endpoint_of(made)
-        for each in self._objects.all(made.kind):
-            if made.kind is DEPLOYED_MODEL and each.name == made.name:
-                return f"the namespace {each.namespace} has one of its name, and names are shared"
-            if made.kind is not DEPLOYED_MODEL and endpoint_of(each) == name:
-                return f"the endpoint {name} is that of {each.namespace}/{each.name}"
         if made.kind is DEPLOYED_MODEL:
+            for each in self._objects.all(DEPLOYED_MODEL):
+                if each.name == made.name:
+                    where = f"the namespace {each.namespace}"
+                    return f"{where} has one of its name, and names are shared"
             is_there = self._resources.find("model", made.name) is not None
             if is_there and not self._controller.owns("model", made.name):
                 return "a model of its name was created by the API"
             return ""
+        for each in self._objects.of_endpoint(ENDPOINT, name):
+            return f"the endpoint {name} is that of {each.namespace}/{each.name}"
         if name in self._keeper.of_settings:
             return f"the endpoint {name} is of the gateway's settings"
         for kind in ("endpoint", "endpoint-config"):

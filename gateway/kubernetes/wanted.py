@@ -102,7 +102,7 @@ def wanted_endpoint(endpoint: CustomObject, models: Iterable[CustomObject]) -> W
 
     Args:
         endpoint: the Endpoint.
-        models: all DeployedModels.
+        models: DeployedModels, those whose path leads to it among them.
     """
     name = endpoint_of(endpoint)
     own = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from partway.gateway.kubernetes import objects as module
+from partway.gateway.kubernetes.kinds import DEPLOYED_MODEL, ENDPOINT
 from tests.gateway.fleet.fakes import turns
-from tests.gateway.kubernetes.served import MODELS, a_model
+from tests.gateway.kubernetes.served import MODELS, a_model, an_endpoint
 
 pytestmark = pytest.mark.usefixtures("anyio_backend", "no_leaks")
 
@@ -34,3 +35,25 @@ async def test_there_are_only_so_many(gateway, monkeypatch):
     label = {"metadata": {"labels": {"a": "b"}}}
     merge = "application/merge-patch+json"
     assert (await gateway.ask("PATCH", f"{MODELS}/my-tf-model", label, merge))[0] == 200
+
+
+async def test_those_of_an_endpoint_are_found_by_its_name(gateway):
+    """Each look at an endpoint went through all objects: of thousands that took seconds."""
+
+    def of(name, objects):
+        return sorted(each.name for each in objects.of_endpoint(DEPLOYED_MODEL, name))
+
+    await gateway.make(a_model("a"), a_model("b"), a_model("c", "other"), an_endpoint("mine"))
+    await gateway.until(f"{MODELS}/c", "NoEndpoint")
+    assert (of("mine", gateway.objects), of("other", gateway.objects)) == (["a", "b"], ["c"])
+    (found,) = gateway.objects.of_endpoint(ENDPOINT, "mine")
+    assert found is gateway.objects.find(ENDPOINT, "default", "mine")
+    after = await gateway.again()
+    try:
+        assert (of("mine", after.objects), of("other", after.objects)) == (["a", "b"], ["c"])
+        for name in "ac":
+            assert (await after.ask("DELETE", f"{MODELS}/{name}"))[0] == 200
+            await after.until_gone(f"{MODELS}/{name}")
+        assert (of("mine", after.objects), of("other", after.objects)) == (["b"], [])
+    finally:
+        await after.aclose()
