@@ -156,7 +156,7 @@ class ObjectOperations:
         if not force:
             _check_conflicts(conflicts(managers, before, own, who.manager))
         fields, managers = applied(managers, before, own, self._manager(place, who, APPLY))
-        metadata = {**body.get("metadata", {}), "name": place.name}
+        metadata = {"name": place.name, **body.get("metadata", {})}
         for name in ("labels", "annotations", "managedFields"):
             metadata.pop(name, None)
         made = body_of(fields)

@@ -407,6 +407,11 @@ async def test_appliers_share_an_object_and_conflicts_are_named(gateway):
                 400,
                 f"{member}: it must be an object, or left out",
             )
+    status, said = await apply("two", a_model("another"))
+    assert (status, "the name of the provided object does not match" in said["message"]) == (
+        400,
+        True,
+    )
     status, said = await gateway.ask("PATCH", ONE, a_model(), APPLY)
     assert (status, said["message"]) == (400, "fieldManager: it must be given to apply")
 
