@@ -22,6 +22,9 @@ MAX_DESTINATIONS: Final = 10
 #: watch for each of two kinds).
 MAX_WATCHES: Final = 256
 
+#: Of them, those of one principal: so that nobody's are all.
+MAX_WATCHES_OF_ONE: Final = MAX_WATCHES // 2
+
 #: Bytes of a watch's lines that are written together, and one line more: the rest is made once the
 #: client has taken them.
 WATCH_WRITE: Final = 64 * KIB
@@ -47,6 +50,10 @@ HISTORY_BYTES: Final = 8 * MIB
 
 #: Characters of a label selector or a field selector.
 MAX_SELECTOR: Final = 4 * KIB
+
+#: What a label selector and a field selector ask of an object, together: each object is asked for
+#: all of it.
+MAX_SELECTOR_TERMS: Final = 64
 
 #: Operations of one JSON patch (kube-apiserver: 10,000, of patches of 1 MiB).
 MAX_PATCH_OPERATIONS: Final = 256

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from partway.gateway.kubernetes.custom_object import CustomObject
 from partway.gateway.kubernetes.errors import BadKubernetesRequest
-from partway.gateway.kubernetes.limits import MAX_SELECTOR
+from partway.gateway.kubernetes.limits import MAX_SELECTOR, MAX_SELECTOR_TERMS
 from partway.gateway.plain_text import cut, safe
 
 #: Says whether an object is meant.
@@ -30,12 +30,17 @@ def selector_of(parameters: Mapping[str, str]) -> Selector:
     """What the query's ``labelSelector`` and ``fieldSelector`` mean.
 
     Raises:
-        BadKubernetesRequest: one cannot be read.
+        BadKubernetesRequest: one cannot be read, or they ask too much.
     """
     tests = [
         *_label_tests(_bounded(parameters, "labelSelector")),
         *_field_tests(_bounded(parameters, "fieldSelector")),
     ]
+    if len(tests) > MAX_SELECTOR_TERMS:
+        raise BadKubernetesRequest(
+            f"labelSelector and fieldSelector have {len(tests)} terms; they must have at most "
+            f"{MAX_SELECTOR_TERMS} together"
+        )
     return lambda each: all(test(each) for test in tests)
 
 

@@ -232,6 +232,7 @@ class KubernetesService:
             parameters.get("allowWatchBookmarks") in ("1", "true", "True"),
             show,
             lambda: identity.stands(None) and self._leave.may_list(identity, kind),
+            identity.principal,
         )
         await self._watches.serve(exchange, asked)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -17,6 +18,7 @@ from partway.gateway.kubernetes.kinds import CustomKind
 from partway.gateway.kubernetes.limits import (
     BOOKMARK_INTERVAL,
     MAX_WATCHES,
+    MAX_WATCHES_OF_ONE,
     WATCH_LIFETIME,
     WATCH_WRITE,
 )
@@ -38,6 +40,7 @@ class WatchAsked:
         bookmarks: whether the client is told versions at which nothing of its own has changed.
         show: an object as the client gets it, and whether it is the first one.
         stands: whether the client may still see the objects.
+        principal: the client's name; None where nobody is asked for it.
     """
 
     kind: CustomKind
@@ -47,6 +50,7 @@ class WatchAsked:
     bookmarks: bool
     show: Callable[[CustomObject, bool], dict[str, Any]]
     stands: Callable[[], bool]
+    principal: str | None = None
 
 
 class Watches:
@@ -60,7 +64,7 @@ class Watches:
     def __init__(self, objects: CustomObjects, clock: Clock) -> None:
         self._objects = objects
         self._clock = clock
-        self._open = 0
+        self._open: Counter[str | None] = Counter()
         self._closing = False
 
     def close(self) -> None:
@@ -72,22 +76,30 @@ class Watches:
         """Tell a client of changes until its time is over.
 
         Raises:
-            TooManyRequests: as many as may be are open.
+            TooManyRequests: as many as may be are open, or as many as may be the client's.
             VersionExpired: what has changed since its version is not known any more.
             ClientLeft: the client has left, or takes nothing.
         """
-        if self._open >= MAX_WATCHES or self._closing:
+        if self._open.total() >= MAX_WATCHES or self._closing:
             raise TooManyRequests(
                 f"{MAX_WATCHES} watches are open, or the gateway stops; try again later",
                 retryAfterSeconds=1,
             )
+        if asked.principal is not None and self._open[asked.principal] >= MAX_WATCHES_OF_ONE:
+            raise TooManyRequests(
+                f"{MAX_WATCHES_OF_ONE} watches of {asked.principal} are open, as many as may be; "
+                "close some of them",
+                retryAfterSeconds=1,
+            )
         if asked.since is not None:
             self._objects.history.since(asked.since)
-        self._open += 1
+        self._open[asked.principal] += 1
         try:
             await self._serve(exchange, asked)
         finally:
-            self._open -= 1
+            self._open[asked.principal] -= 1
+            if not self._open[asked.principal]:
+                del self._open[asked.principal]
 
     async def _serve(self, exchange: Exchange, asked: WatchAsked) -> None:
         history = self._objects.history

@@ -7,7 +7,7 @@ import pytest
 from partway.gateway.kubernetes.custom_object import CustomObject
 from partway.gateway.kubernetes.errors import BadKubernetesRequest
 from partway.gateway.kubernetes.kinds import ENDPOINT
-from partway.gateway.kubernetes.limits import MAX_SELECTOR
+from partway.gateway.kubernetes.limits import MAX_SELECTOR, MAX_SELECTOR_TERMS
 from partway.gateway.kubernetes.selectors import selector_of
 
 
@@ -63,6 +63,7 @@ def test_fields(selector, expected):
         ("labelSelector", "=x"),
         ("labelSelector", "a=b;c=d"),
         ("labelSelector", "a" * (MAX_SELECTOR + 1)),
+        ("labelSelector", ",".join(["!a"] * (MAX_SELECTOR_TERMS + 1))),
         ("fieldSelector", "spec.id=x"),
         ("fieldSelector", "metadata.name"),
     ],

@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from partway.gateway.kubernetes import watching
 from tests.gateway.fleet.fakes import turns
 from tests.gateway.kubernetes.served import (
     APPLY,
@@ -461,6 +462,20 @@ async def test_who_may_do_what_is_in_iams_words(asked_for_names):
     assert await code("GET", MODELS, token="-deploys") == (403, "Forbidden")
     assert await code("DELETE", MINE, None, "-deploys") == (403, "Forbidden")
     assert await code("GET", MINE, None, "-reads") == (200, None)
+
+
+async def test_one_principal_has_not_all_watches(asked_for_names, monkeypatch):
+    monkeypatch.setattr(watching, "MAX_WATCHES_OF_ONE", 1)
+    gateway, reads = asked_for_names, {"authorization": f"Bearer {TOKEN}-reads"}
+    for _ in range(2):
+        exchange = gateway.exchange("GET", f"{MODELS}?watch=1", **reads)
+        serving = asyncio.create_task(gateway.serve(exchange))
+        await turns(100)
+        status, said = await gateway.ask("GET", f"{MODELS}?watch=1", **reads)
+        assert (status, said["reason"]) == (429, "TooManyRequests")
+        assert "1 watches of reader are open" in said["message"]
+        serving.cancel()
+        await asyncio.wait((serving,))
 
 
 async def test_without_names_it_is_asked_from_this_machine_alone(gateway):
