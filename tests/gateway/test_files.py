@@ -57,7 +57,7 @@ def test_a_file_that_is_refused_is_closed_again(tmp_path):
     for path in (tmp_path, tmp_path / "pipe", Path("/dev/null")):
         with pytest.raises(OSError, match=r"regular file|Is a directory"):
             open_regular(path)
-    assert len([*Path("/dev/fd").iterdir()]) == before
+    assert len([*Path("/dev/fd").iterdir()]) <= before
 
 
 def test_a_regular_file_is_read_as_ever(tmp_path):

@@ -148,13 +148,13 @@ def test_only_what_is_needed_is_open(tmp_path, written):
     for _ in range(5):
         written.append(b"one\n")
         everything(tail)
-        assert open_files() == before + 1
+        assert open_files() <= before + 1
         written.rotate()
     tail.close()
     tail.close()
     written.append(b"more\n")
     assert tail.read() == b""
-    assert open_files() == before
+    assert open_files() <= before
 
 
 def test_a_line_without_an_end_is_not_held_for_ever(tmp_path, written):
@@ -191,7 +191,7 @@ def test_closing_does_not_wait_for_a_thread_that_reads(tmp_path, written, monkey
         finally:
             goes_on.set()
         reading.result(60)
-        assert open_files() == before
+        assert open_files() <= before
     assert tail.read() == b""
 
 
