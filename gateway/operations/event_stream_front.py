@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 from partway.gateway.clock import Clock
 from partway.gateway.operations.asked import Asked, asked_by_headers
-from partway.gateway.serving.exchange import Duplex, Exchange
+from partway.gateway.serving.duplex import Duplex
+from partway.gateway.serving.exchange import Exchange
 from partway.gateway.streams.event_stream_leg import EventStreamClientLeg
 from partway.gateway.streams.legs import ClientLeg
 from partway.gateway.streams.policy import StreamPolicy

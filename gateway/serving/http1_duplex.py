@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from partway.gateway.serving.exchange import Duplex, DuplexHandler, Parting
+from partway.gateway.serving.duplex import Duplex, DuplexHandler, Parting
 from partway.gateway.serving.http1_request import BodyBroken, Http1Request
 from partway.protocol.connection import Cancellable
 from partway.protocol.half_close import half_close

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
-from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, Duplex, UpgradableExchange
+from partway.gateway.serving.duplex import Duplex
+from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, UpgradableExchange
 from partway.gateway.serving.http1_connection import Http1Connection
 from partway.gateway.serving.http1_duplex import Http1Duplex
 from partway.gateway.serving.http1_request import BodyBroken, Http1Request

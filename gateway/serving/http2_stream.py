@@ -13,7 +13,7 @@ from typing import Protocol
 from h2.errors import ErrorCodes
 
 from partway.gateway.limits import HTTP2_OPENING_WINDOW, HTTP2_STREAM_WINDOW
-from partway.gateway.serving.exchange import Duplex, DuplexHandler, Parting
+from partway.gateway.serving.duplex import Duplex, DuplexHandler, Parting
 from partway.protocol.connection import Cancellable
 from partway.protocol.limits import HTTP2_MAX_FRAME, WRITE_HIGH_WATER, WRITE_LOW_WATER
 from partway.protocol.lingering import Lingering

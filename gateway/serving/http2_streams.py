@@ -30,7 +30,7 @@ from partway.gateway.limits import (
     HTTP2_HOLD_BACK_FROM,
     HTTP2_OPENING_WINDOW,
 )
-from partway.gateway.serving.exchange import Parting
+from partway.gateway.serving.duplex import Parting
 from partway.gateway.serving.http2_connections import Connections
 from partway.gateway.serving.http2_exchange import Http2Exchange
 from partway.gateway.serving.http2_late_input import LateInput

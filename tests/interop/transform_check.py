@@ -143,6 +143,7 @@ OTHERWISE = {
 def ours(data: bytes, split: str, strategy: str) -> list[bytes] | None:
     """The requests of a file; None if it fails."""
     try:
+        # mypy takes names of a loop for str; they are of the Literal that is asked for.
         cutting = splitter(split, MIB, strategy)  # type: ignore[arg-type]
         return [each.data for each in (*cutting.feed(data), *cutting.finish())]
     except MediaFault:

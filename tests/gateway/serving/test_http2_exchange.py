@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from h2.errors import ErrorCodes
 
-from partway.gateway.serving.exchange import ClientLeft, Parting
+from partway.gateway.serving.duplex import Parting
+from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.http2_exchange import Http2Exchange
 from partway.gateway.serving.http2_stream import Http2Stream
 from tests.gateway.serving.test_http2_stream import FakeCarrier
