@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from contextlib import AsyncExitStack
 from typing import Final
 
+from partway.gateway.dialling import Address
 from partway.gateway.fleet.limits import START_TIMEOUT
 from partway.gateway.workbench.conformance.check import Checks
-from partway.gateway.workbench.conformance.link import HttpAnswer
+from partway.gateway.workbench.conformance.evidence import NotedExchange
+from partway.gateway.workbench.conformance.link import HttpAnswer, link_to
 from partway.gateway.workbench.conformance.trial import Trial
 from partway.gateway.workbench.conformance.verdict import Broken
 
@@ -78,26 +81,44 @@ async def ready(trial: Trial) -> None:
 )
 async def accepts(trial: Trial) -> None:
     # A container that is slow is so each time; a busy machine, or these checks on it, are not.
-    slowest = min([await _slowest(trial) for _ in range(_ACCEPT_TRIES)])
-    if slowest > _ACCEPT_TIMEOUT:
+    slowest, beside = min(
+        [await _slowest(trial) for _ in range(_ACCEPT_TRIES)], key=lambda each: each[0] - each[1]
+    )
+    if slowest - beside > _ACCEPT_TIMEOUT:
         raise Broken(
             f"of {_AT_ONCE} connections at once the slowest was accepted after "
-            f"{slowest * 1000:.0f} ms, in the best of {_ACCEPT_TRIES} tries"
+            f"{slowest * 1000:.0f} ms, in the best of {_ACCEPT_TRIES} tries; connections of the "
+            f"checks' own, made beside them, took {beside * 1000:.0f} ms"
         )
 
 
-async def _slowest(trial: Trial) -> float:
-    """Seconds until the last one of many connections is accepted."""
-    took = []
+async def _slowest(trial: Trial) -> tuple[float, float]:
+    """Measure how long the last of many connections takes, the container's and a socket's of ours.
+
+    The kernel accepts the latter by itself: what they take, this process and its machine take.
+
+    Returns:
+        Seconds until the last one of the container's is accepted, and of those beside them.
+    """
+    took: list[float] = []
+    took_beside: list[float] = []
     async with AsyncExitStack() as links:
+        listening = links.enter_context(socket.create_server(("127.0.0.1", 0), backlog=_AT_ONCE))
+        beside = Address(*listening.getsockname())
 
         async def connect() -> None:
             began = time.monotonic()
             await links.enter_async_context(trial.link("one of many connections"))
             took.append(time.monotonic() - began)
 
-        await asyncio.gather(*(connect() for _ in range(_AT_ONCE)))
-    return max(took)
+        async def connect_beside() -> None:
+            began = time.monotonic()
+            await links.enter_async_context(link_to(beside, NotedExchange("one of our own")))
+            took_beside.append(time.monotonic() - began)
+
+        pairs = (each() for _ in range(_AT_ONCE) for each in (connect, connect_beside))
+        await asyncio.gather(*pairs)
+    return max(took), max(took_beside)
 
 
 async def ping(
