@@ -45,10 +45,15 @@ class TimeLimit:
     ) -> None:
         self.end(error)
 
-    def begin(self) -> None:
-        """Enter the block."""
-        task = asyncio.current_task()
-        assert task is not None, "a block with a time limit is in a task"
+    def begin(self, task: asyncio.Task[Any] | None = None) -> None:
+        """Enter the block.
+
+        Args:
+            task: the running one, which is asked for unless it is given.
+        """
+        if task is None:
+            task = asyncio.current_task()
+            assert task is not None, "a block with a time limit is in a task"
         self._task = task
         self._cancelling = task.cancelling()
         self._timer: Timer = self._call_later(self._seconds, self._over)

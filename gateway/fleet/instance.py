@@ -102,7 +102,7 @@ class Instance:
         self._hastened = asyncio.Event()
         self._unloaded = asyncio.Event()
         self._pace = PingPace(around.clock, variant.times.ping_interval)
-        self._load.on_change = self._look_at_load
+        self._load.on_idle = self._unloaded.set
         self._load.on_unreachable = self._pace.hurry
         self._life: asyncio.Task[None] | None = None
 
@@ -399,10 +399,6 @@ class Instance:
         """Take nothing more: the others, which are killed, may take seconds to end."""
         self._is_ending = True
         self._on_change(self)
-
-    def _look_at_load(self) -> None:
-        if not self._load.leases:
-            self._unloaded.set()
 
 
 def _attached(variant: Variant) -> Collection[str]:

@@ -62,18 +62,18 @@ class InstanceLoad:
         leases: the places on it that are taken.
         served: how many have been taken in all.
         among: those by whose loads it is chosen; None while it is in no table.
-        on_change: called when one is taken or given back.
+        on_idle: called when the last of them is given back.
         on_unreachable: called when the instance did not take a connection.
     """
 
-    __slots__ = ("among", "instance", "leases", "on_change", "on_unreachable", "served")
+    __slots__ = ("among", "instance", "leases", "on_idle", "on_unreachable", "served")
 
     def __init__(self, instance: str) -> None:
         self.instance = instance
         self.leases: set[Lease] = set()
         self.served = 0
         self.among: LeastLoaded[str] | None = None
-        self.on_change: Callable[[], object] = lambda: None
+        self.on_idle: Callable[[], object] = lambda: None
         self.on_unreachable: Callable[[], object] = lambda: None
 
     def cut(self) -> None:
@@ -83,20 +83,21 @@ class InstanceLoad:
 
     def take(self, lease: Lease) -> None:
         """Note that a place is taken."""
-        self.leases.add(lease)
+        leases = self.leases
+        leases.add(lease)
         self.served += 1
-        self._changed()
+        if self.among is not None:
+            self.among.has(self.instance, len(leases))
 
     def give_back(self, lease: Lease) -> None:
         """Note that a place is given back; said again, it means nothing."""
-        if lease in self.leases:
-            self.leases.remove(lease)
-            self._changed()
-
-    def _changed(self) -> None:
-        if self.among is not None:
-            self.among.has(self.instance, len(self.leases))
-        self.on_change()
+        leases = self.leases
+        if lease in leases:
+            leases.remove(lease)
+            if self.among is not None:
+                self.among.has(self.instance, len(leases))
+            if not leases:
+                self.on_idle()
 
 
 class Lease:

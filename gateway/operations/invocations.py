@@ -6,12 +6,13 @@ become the error that its clients know (clause 4-5).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from math import inf
 from types import TracebackType
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
@@ -94,24 +95,6 @@ class AdmittedAlready:
     within: float
 
 
-class _Along(NamedTuple):
-    """What goes to each container of an instance.
-
-    Attributes:
-        target: the path at which it is asked; None for the container's own.
-        headers: those of the request, checked.
-        most_bytes: of the request's body.
-    """
-
-    target: str | None
-    headers: Mapping[str, str]
-    most_bytes: int
-
-    def at(self, place: Place) -> str:
-        """The path at which a container is asked."""
-        return place.surface.requests if self.target is None else self.target
-
-
 class Invoked(NamedTuple):
     """An instance's answer of 2xx, whose body is still to come.
 
@@ -137,12 +120,25 @@ class _Means(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What is asked; see :meth:`Invocations.answered`."""
+    """What is asked; see :meth:`Invocations.answered`.
+
+    Attributes:
+        headers: those that go along to each container, checked.
+        target: the path at which each is asked; None for the container's own.
+        most_bytes: of the request's body.
+    """
 
     endpoint: str
     variant: str
     session: StickySession
     as_stream: bool
+    headers: Mapping[str, str]
+    target: str | None
+    most_bytes: int
+
+    def at(self, place: Place) -> str:
+        """The path at which a container is asked."""
+        return place.surface.requests if self.target is None else self.target
 
 
 class Invocations:
@@ -209,9 +205,9 @@ class Invocations:
         """
         if most_bytes is None:
             most_bytes = self.most_bytes if admitted is None else admitted.most_bytes
-        asked = _Asked(endpoint, variant, session_key(identity, session), as_stream)
-        along = _Along(target, headers, most_bytes)
-        return Invocation(self._means, exchange, identity, asked, along, admitted)
+        of_session = session_key(identity, session) if session else NO_SESSION
+        asked = _Asked(endpoint, variant, of_session, as_stream, headers, target, most_bytes)
+        return Invocation(self._means, exchange, identity, asked, admitted)
 
     def forget_session(self, identity: Identity, endpoint: str, session: str) -> None:
         """Let a session of a sender's that is over go to any instance."""
@@ -221,18 +217,18 @@ class Invocations:
 class Invocation:
     """One request that an instance is asked with: a block that lasts as long as its answer does.
 
+    What most requests need is at hand, and is done without a coroutine of its own.
+
     Args:
         means: what it is asked with.
         exchange: whose body it is.
         identity: who sends it.
         asked: what is asked.
-        along: what goes to each container.
         admitted: as of :meth:`Invocations.answered`.
     """
 
     __slots__ = (
         "_admitted",
-        "_along",
         "_asked",
         "_began",
         "_exchange",
@@ -244,6 +240,7 @@ class Invocation:
         "_means",
         "_now",
         "_sender",
+        "_task",
     )
 
     def __init__(
@@ -252,20 +249,19 @@ class Invocation:
         exchange: Asking,
         identity: Identity,
         asked: _Asked,
-        along: _Along,
         admitted: AdmittedAlready | None,
     ) -> None:
         self._means = means
         self._exchange = exchange
         self._identity = identity
         self._asked = asked
-        self._along = along
         self._admitted = admitted
         self._now = AskedNow()
         #: Those of the containers that have been asked, in their order.
         self._exchanges: list[ContainerExchange] = []
         #: Who has a share of the requests under way; None where it does not count as one.
         self._sender: str | None = None
+        self._task: asyncio.Task[Any]
         self._lease: Lease
         self._lifetime: TimeLimit
         self._longest = inf
@@ -275,18 +271,23 @@ class Invocation:
 
     async def __aenter__(self) -> Invoked:
         self._begin()
+        now, asked = self._now, self._asked
         try:
-            head = await self._first_answer()
-            while self._now.further:
-                head = await self._next_answer(head)
-            self._lease.answered()
+            answer = await self._first_asked()
+            head = await answer.head()
+            if not 200 <= head.status < 300:  # 3xx is not followed
+                await _refuse(answer, head, now)
+            while now.further:
+                answer, head = await self._next_answer(answer, head)
+            if asked.session.id:
+                self._lease.answered()
             self._exchange.let_go_of_body()  # the connection has it
-            if self._asked.as_stream:
+            if asked.as_stream:
                 self._lifetime.lift()
         except BaseException as error:
             await self._over(error)
             raise
-        return Invoked(self._lease, head, self._exchanges[-1].answer)
+        return Invoked(self._lease, head, answer)
 
     async def __aexit__(
         self,
@@ -294,68 +295,74 @@ class Invocation:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._over(error)
+        exchanges = self._exchanges
+        if len(exchanges) == 1 and (first := exchanges[0]).close_at_once():
+            self._end(error, first.answer)
+        else:
+            await self._over(error)
 
     def _begin(self) -> None:
         """Take a place among the requests under way, and one on an instance."""
-        means, asked = self._means, self._asked
+        means, asked, admitted = self._means, self._asked, self._admitted
+        task = asyncio.current_task()
+        assert task is not None, "a request is answered in a task"
+        self._task = task
         self._began = time.monotonic()
-        if not asked.as_stream and self._admitted is None:
-            visitor = self._exchange.visitor
-            peer = "" if visitor.trusted else peer_of(self._exchange.peer)
-            self._sender = means.under_way.admit(self._identity.principal, peer)
+        endpoint, as_stream = asked.endpoint, asked.as_stream
+        if admitted is None and not as_stream:
+            visitor, principal = self._exchange.visitor, self._identity.principal
+            anybody = principal is None and not visitor.trusted
+            peer = peer_of(self._exchange.peer) if anybody else ""
+            self._sender = means.under_way.admit(task, principal, peer)
         try:
-            self._lease = self._leased()
+            lease = means.router.lease(endpoint, asked.variant, asked.session, is_stream=as_stream)
         except BaseException as error:
             if self._sender is not None:
-                means.under_way.ended(self._sender, error)
+                means.under_way.ended(task, self._sender, error)
+            if isinstance(error, UnknownEndpoint):
+                words = f"Endpoint {endpoint} of account {means.arns.account} not found."
+                raise UnknownEndpoint(words) from None
             raise
-        self._exchange.noted["endpoint"] = asked.endpoint
-        policy = self._lease.place.policy
-        admitted = self._admitted
-        self._longest = policy.request_lifetime if admitted is None else admitted.within
-        self._lifetime = TimeLimit(self._longest, means.connections.timers.call_later)
-        self._lifetime.begin()
-
-    def _leased(self) -> Lease:
-        endpoint, variant, session, is_stream = self._asked
-        try:
-            return self._means.router.lease(endpoint, variant, session, is_stream=is_stream)
-        except UnknownEndpoint:
-            words = f"Endpoint {endpoint} of account {self._means.arns.account} not found."
-            raise UnknownEndpoint(words) from None
+        self._lease = lease
+        self._exchange.noted["endpoint"] = endpoint
+        longest = lease.place.policy.request_lifetime if admitted is None else admitted.within
+        self._longest = longest
+        self._lifetime = TimeLimit(longest, means.connections.timers.call_later)
+        self._lifetime.begin(task)
 
     # --- Containers ------------------------------------------------------------------------------
 
-    async def _first_answer(self) -> AnswerHead:
+    async def _first_asked(self) -> ContainerAnswer:
         """Ask the instance, its first container; another one if this takes no connection."""
-        lease, now, along = self._lease, self._now, self._along
-        target = along.headers.get(TARGET_CONTAINER, "")
+        lease, now, asked, exchange = self._lease, self._now, self._asked, self._exchange
+        headers, most_bytes = asked.headers, asked.most_bytes
+        target = headers.get(TARGET_CONTAINER, "")
         place, *now.further = containers_asked(lease.place, target)
-        headers = first_headers(along.headers) if now.further else along.headers
-        exchange, most_bytes = self._exchange, along.most_bytes
+        if now.further:
+            headers = first_headers(headers)
         with_id = (*headers.items(), (REQUEST_ID, exchange.request_id))
         length = stated_length(exchange.headers)
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
-        if exchange.gathered or at_once:  # or too large, which is said before a container hears
+        if at_once or exchange.gathered:  # or too large, which is said before a container hears
             body = await exchange.body(most_bytes)
-            request = ContainerRequest(along.at(place), with_id, body)
+            request = ContainerRequest(asked.at(place), with_id, body)
         else:
             chunks = exchange.chunks(most_bytes)
-            request = ContainerRequest(along.at(place), with_id, chunks, length)
+            request = ContainerRequest(asked.at(place), with_id, chunks, length)
         try:
-            answer = await self._ask(place, request)
+            return self._ask_at_once(place, request) or await self._ask(place, request)
         except ContainerUnreachable:
             if not lease.move():
                 raise
             place, *now.further = containers_asked(lease.place, target)
-            answer = await self._ask(place, request._replace(target=along.at(place)))
-        return await _good(answer, now)
+            request = request._replace(target=asked.at(place))
+            return self._ask_at_once(place, request) or await self._ask(place, request)
 
-    async def _next_answer(self, head: AnswerHead) -> AnswerHead:
+    async def _next_answer(
+        self, answer: ContainerAnswer, head: AnswerHead
+    ) -> tuple[ContainerAnswer, AnswerHead]:
         """Ask the next container of the instance, with what the one before has answered."""
-        exchange, now, sent = self._exchange, self._now, self._along
-        answer = self._exchanges[-1].answer
+        exchange, now, sent = self._exchange, self._now, self._asked
         before = now.place or self._lease.place
         place, *now.further = now.further
         handed = next_headers(sent.headers, head, is_last=not now.further)
@@ -368,30 +375,48 @@ class Invocation:
             body = handed_on(first, answer, before, now)
             request = ContainerRequest(sent.at(place), along, body, length)
         try:
-            answer = await self._ask(place, request)
+            answer = self._ask_at_once(place, request) or await self._ask(place, request)
         except ContainerUnreachable:  # no other instance has what this one has answered so far
             self._lease.unreachable()
             raise
-        return await _good(answer, now)
+        head = await answer.head()
+        if not 200 <= head.status < 300:
+            await _refuse(answer, head, now)
+        return answer, head
 
-    async def _ask(self, place: Place, request: ContainerRequest) -> ContainerAnswer:
-        lease, now = self._lease, self._now
-        now.place = place
+    def _ask_at_once(self, place: Place, request: ContainerRequest) -> ContainerAnswer | None:
+        """Ask a container by a connection that is there; None if there is none."""
+        self._now.place = place
         # Where the container runs is for the operator to see, not for the client.
         self._exchange.noted["container"] = place.url
+        asked = self._means.connections.ask_at_once(
+            self._destination(place), request, *self._bounds(place)
+        )
+        return None if asked is None else self._begun(asked)
+
+    async def _ask(self, place: Place, request: ContainerRequest) -> ContainerAnswer:
+        """Ask a container by a connection that is dialled for it."""
+        asked = await self._means.connections.ask(
+            self._destination(place), request, *self._bounds(place)
+        )
+        return self._begun(asked)
+
+    def _destination(self, place: Place) -> Destination:
         tls = None if place.tls is None else place.tls.context()
-        policy = place.policy
-        there = Destination(place.container, lease.instance.id, policy.connect_timeout, tls)
-        is_relayed = self._asked.as_stream and not now.further
-        whole_chunk = MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES
-        timeout = policy.invocation_timeout if self._admitted is None else self._admitted.within
-        connections = self._means.connections
-        asked = connections.ask_at_once(there, request, timeout, whole_chunk)
-        if asked is None:
-            asked = await connections.ask(there, request, timeout, whole_chunk)
+        instance, timeout = self._lease.instance.id, place.policy.connect_timeout
+        return Destination(place.container, instance, timeout, tls)
+
+    def _bounds(self, place: Place) -> tuple[float, int]:
+        """What a container has: seconds of silence, and bytes of a chunk that stays whole."""
+        admitted = self._admitted
+        timeout = place.policy.invocation_timeout if admitted is None else admitted.within
+        is_relayed = self._asked.as_stream and not self._now.further
+        return timeout, MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES
+
+    def _begun(self, asked: ContainerExchange) -> ContainerAnswer:
         self._exchanges.append(asked)
         answer = asked.answer
-        lease.ends_by(lambda: answer.fail(stopped()))
+        self._lease.ends_by(lambda: answer.fail(stopped()))
         return answer
 
     # --- The end ---------------------------------------------------------------------------------
@@ -416,20 +441,22 @@ class Invocation:
                 await self._close()
 
     def _end(self, error: BaseException | None, first: ContainerAnswer | None) -> None:
-        known = None if error is None else self._as_clients_know(error)
+        means, lease = self._means, self._lease
         if error is None:
+            known, status = None, 200
             self._lifetime.end(None)
+        else:
+            known = self._as_clients_know(error)
+            status = known.status if isinstance(known, ApiError) else 0
         ended = time.monotonic()
-        status = 200 if known is None else known.status if isinstance(known, ApiError) else 0
         sent = None if first is None else first.began_at
-        lease = self._lease
-        self._means.metrics.ended(
+        means.metrics.ended(
             *(self._asked.endpoint, lease.variant, status, ended - self._began),
             None if sent is None else ended - sent,
         )
         lease.give_back()
         if self._sender is not None:
-            self._means.under_way.ended(self._sender, known)
+            means.under_way.ended(self._task, self._sender, known)
         if known is not None and known is not error:
             raise known from None
 
@@ -454,14 +481,7 @@ def session_key(identity: Identity, session: str) -> StickySession:
     return StickySession(identity.principal or "", session) if session else NO_SESSION
 
 
-async def _good(answer: ContainerAnswer, now: AskedNow) -> AnswerHead:
-    """Wait for the head of an answer of 2xx; 3xx is not followed.
-
-    Raises:
-        ContainerError: it has another status, or does not come.
-    """
-    head = await answer.head()
-    if 200 <= head.status < 300:
-        return head
+async def _refuse(answer: ContainerAnswer, head: AnswerHead, now: AskedNow) -> NoReturn:
+    """Raise what clients know of an answer that has another status than 2xx."""
     said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
     raise model_error(head.status, said.decode("utf-8", "replace"), name=now.name)

@@ -190,6 +190,18 @@ class ContainerExchange:
     ) -> None:
         await self.close()
 
+    def close_at_once(self) -> bool:
+        """Do as :meth:`close` does, unless it has to be waited for.
+
+        Returns:
+            Whether it is done; if not, nothing is.
+        """
+        answer = self.answer
+        if answer.has_sender:
+            return False
+        self._connections.over(self._kept, self._connection, good=answer.end())
+        return True
+
     async def close(self) -> None:
         """End the exchange, wherever it is, as the block's end does."""
         good = False

@@ -169,7 +169,11 @@ class ContainerAnswer:
         while (head := self._parser.head) is None:
             if self._error is not None:
                 raise self._error
-            await self._wait()  # as long as the body comes, that has limits of its own
+            self._news = self._loop.create_future()
+            try:
+                await self._news  # as long as the body comes, that has limits of its own
+            finally:
+                self._news = None
         return head
 
     async def piece(self) -> AnswerPiece | None:

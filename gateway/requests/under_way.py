@@ -37,10 +37,13 @@ class RequestsUnderWay:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def admit(self, principal: str | None = None, peer: str = "") -> str:
-        """Admit a request of the running task's, which is under way until :meth:`ended`.
+    def admit(
+        self, task: asyncio.Task[object], principal: str | None = None, peer: str = ""
+    ) -> str:
+        """Admit a request, which is under way until :meth:`ended`.
 
         Args:
+            task: the running one, which answers it.
             principal: who sends it; None where nobody is asked who they are.
             peer: whose address it comes from, which counts there; empty for a trusted proxy's.
 
@@ -66,8 +69,6 @@ class RequestsUnderWay:
                 "may have, or one address where nobody is asked who they are "
                 "(max_requests_per_principal); try again when one of them has ended"
             )
-        task = asyncio.current_task()
-        assert task is not None, "a request is answered in a task"
         if not self._tasks:
             self._idle.clear()
         self._tasks.add(task)
@@ -75,18 +76,17 @@ class RequestsUnderWay:
             self._of_senders[sender] = of_sender + 1
         return sender
 
-    def ended(self, sender: str, error: BaseException | None) -> None:
-        """Note that the running task's request is under way no more.
+    def ended(self, task: asyncio.Task[object], sender: str, error: BaseException | None) -> None:
+        """Note that a request is under way no more.
 
         Args:
+            task: the running one, which has answered it.
             sender: what :meth:`admit` has returned.
             error: what has gone wrong with it.
 
         Raises:
             ServiceUnavailable: the drain has broken it off, and nothing else.
         """
-        task = asyncio.current_task()
-        assert task is not None, "a request is answered in a task"
         self._tasks.discard(task)
         if sender and (left := self._of_senders.pop(sender) - 1):
             self._of_senders[sender] = left

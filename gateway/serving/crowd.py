@@ -211,12 +211,21 @@ class Crowd:
         """Note that something is under way on an idle connection."""
         peer = self._peers.get(visitor.peer)
         if peer is not None and visitor in peer.idle:
-            self._unlist(visitor, peer)
+            # As _unlist does; written out, for each request begins and ends, and a call is dear.
+            del peer.idle[visitor]
+            peer.held -= visitor.held
+            self._fullest.has(visitor.peer, len(peer.idle))
 
     def idle(self, visitor: Visitor) -> None:
         """Note that nothing is under way on a connection any more."""
-        if not visitor.reserved:
-            self._list(visitor, self._peers[visitor.peer])
+        if not visitor.reserved and not visitor.trusted:
+            # As _list does; written out, as in begun.
+            peer = self._peers[visitor.peer]
+            peer.idle[visitor] = None
+            peer.held += visitor.held
+            self._fullest.has(visitor.peer, len(peer.idle))
+            if peer.held > PEER_BYTES:
+                self._bound_memory(peer)
 
     def held(self, visitor: Visitor, size: int) -> None:
         """See :meth:`Visitor.holds`."""

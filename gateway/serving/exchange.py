@@ -345,7 +345,7 @@ class Exchange(ABC):
 
     def let_go_of_body(self) -> None:
         """Hold the gathered body no more; nobody asks for it again."""
-        if self._gathered is not None:
+        if self._gathered:
             self._gathered = b""
         self.holding.give_back()
 

@@ -97,9 +97,9 @@ class HeldBytes:
 
     def give_back(self) -> None:
         """Hold nothing any more; said again, it means nothing."""
-        size, self._size = self._size, 0
-        if size and self._budget is not None:
-            self._budget.give_back(self._owners, size)
+        if self._size and self._budget is not None:
+            self._budget.give_back(self._owners, self._size)
+            self._size = 0
 
 
 #: What is drawn from where nothing is counted.

@@ -21,13 +21,14 @@ class Requests:
         self.may_end = asyncio.Event()
 
     async def run(self, principal=None, peer=""):
-        sender = self.under_way.admit(principal, peer)
+        task = asyncio.current_task()
+        sender = self.under_way.admit(task, principal, peer)
         try:
             await self.may_end.wait()
         except asyncio.CancelledError as error:
-            self.under_way.ended(sender, error)
+            self.under_way.ended(task, sender, error)
             raise
-        self.under_way.ended(sender, None)
+        self.under_way.ended(task, sender, None)
 
     def begin(self, *principals):
         return [asyncio.create_task(self.run(each)) for each in principals]
