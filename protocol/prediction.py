@@ -10,12 +10,13 @@ wrapped. All of it takes time that grows with the body alone.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -23,7 +24,7 @@ from partway.protocol.base64_text import decoded, encoded
 from partway.protocol.columns import as_instances
 from partway.protocol.json_places import array_of, elements_of, kind_of, members_of, place_of
 from partway.protocol.json_text import NotJson, parsed
-from partway.protocol.limits import MAX_JSON_DEPTH
+from partway.protocol.limits import KIB, MAX_JSON_DEPTH
 from partway.protocol.signatures import (
     Signature,
     SignatureFault,
@@ -33,6 +34,9 @@ from partway.protocol.signatures import (
     check_tensors,
     is_bytes,
 )
+
+if TYPE_CHECKING:
+    from partway.protocol.number_tensors import NumberTensor, TensorFinder
 
 REQUEST: Final = '{"instances": […]}'
 ANSWER: Final = '{"predictions": […]}'
@@ -46,6 +50,9 @@ _MAX_NAME: Final = 60
 
 #: Digits of a whole number that is read exactly; a longer one fits no type of a tensor.
 _MAX_DIGITS: Final = 24
+
+#: A shorter body is read whole in no time.
+_LONG: Final = 4 * KIB
 
 
 class PredictionFault(ValueError):
@@ -88,6 +95,10 @@ def read_request(
             instances are not as the signature says.
     """
     text = body.removeprefix(_BOM)
+    if signature is None and not wrap:
+        tensor = _number_tensor(text, "instances")
+        if tensor is not None and tensor.length:
+            return PredictRequest(text, tensor.length)
     members = _members(text, REQUEST)
     by_columns = columns and "inputs" in members
     table: Mapping[str, list[Any]] | None = None
@@ -130,16 +141,15 @@ def read_answer(body: bytes, instances: int, signature: Signature | None = None)
             JSON, or they are not as the signature says.
     """
     text = body.removeprefix(_BOM)
+    if signature is None and (tensor := _number_tensor(text, "predictions")) is not None:
+        _check_count(tensor.length, instances)
+        return text[tensor.begin : tensor.end]
     members = _members(text, ANSWER)
     predictions = members.get("predictions")
     if not isinstance(predictions, list):
         found = "missing" if "predictions" not in members else kind_of(predictions)
         raise PredictionFault(f"predictions: {found}; it must be an array: {ANSWER}")
-    if len(predictions) != instances:
-        raise PredictionFault(
-            f"there are {len(predictions)} predictions for {instances} instances; there must be "
-            "one for each"
-        )
+    _check_count(len(predictions), instances)
     decoded_text = text.decode()
     begin, end = place_of(decoded_text, "predictions")
     found_text = decoded_text[begin:end]
@@ -148,6 +158,14 @@ def read_answer(body: bytes, instances: int, signature: Signature | None = None)
         if any(is_bytes(*each) for each in signature.outputs.items()):
             found_text = _with_bytes(found_text, predictions, signature.outputs)
     return found_text.encode()
+
+
+def _check_count(predictions: int, instances: int) -> None:
+    if predictions != instances:
+        raise PredictionFault(
+            f"there are {predictions} predictions for {instances} instances; there must be one for "
+            "each"
+        )
 
 
 # --- Signatures --------------------------------------------------------------------------------
@@ -213,6 +231,28 @@ def _with_bytes(text: str, predictions: list[Any], specs: Mapping[str, TensorSpe
 
 
 # --- The whole body ------------------------------------------------------------------------------
+
+
+def _number_tensor(text: bytes, name: str) -> NumberTensor | None:
+    """A member that is a tensor of numbers, if all else of the body is right and has no bytes.
+
+    Where there is none the body has to be read whole, which also says what is wrong with it.
+    """
+    if len(text) < _LONG or (found := _finder(name).find(text)) is None:
+        return None
+    others = b"%b[]%b" % (text[: found.begin], text[found.end :])
+    try:
+        members = _members(others, "")
+    except PredictionFault:
+        return None
+    return None if "inputs" in members or b'"b64"' in others else found
+
+
+@functools.cache
+def _finder(name: str) -> TensorFinder:
+    from partway.protocol.number_tensors import TensorFinder  # what it needs takes 10 ms
+
+    return TensorFinder(name)
 
 
 def _members(text: bytes, wanted: str) -> dict[str, Any]:

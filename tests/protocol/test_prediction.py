@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from partway.protocol.limits import MAX_JSON_DEPTH
-from partway.protocol.prediction import PredictionFault, read_answer, read_request
+from partway.protocol.limits import KIB, MAX_JSON_DEPTH
+from partway.protocol.prediction import PredictionFault, PredictRequest, read_answer, read_request
+from tests.protocol.test_number_tensors import BODIES, harmed
 
 _SCALARS = (
     st.none()
@@ -73,6 +76,33 @@ def test_predictions_are_as_they_came(predictions, others, first, spaced, ascii_
     for count in (len(predictions) + 1, len(predictions) - 1):
         with pytest.raises(PredictionFault, match=f"{len(predictions)} pred.* for {count} inst"):
             read_answer(body, count)
+
+
+def said(read, body, *args, **options):
+    """What came of a body, or what was wrong with it; where, only if that was before its end."""
+    try:
+        return read(body, *args, **options)
+    except PredictionFault as fault:
+        return re.sub(f" at character ({len(body)}|{len(body.rstrip())})$", "", str(fault))
+
+
+@given(BODIES | harmed(), st.integers(0, 4))
+@example('{"instances": [1, 2], "parameters": {"b64": "X5ad6u"}}', 2)
+@example('{"instances": [[1]], "parameters": {"b64": "?"}}', 1)
+@example('{"instances": [[1]], "inputs": [2]}', 1)
+@example('{"instances": [[1]], "instances": [2]}', 1)
+@example('{"instances": []}', 0)
+@example('{"instances": [[1], %s]}' % ("[" * 99 + "]" * 99), 2)
+def test_a_long_body_is_judged_as_a_short_one(body, count):
+    spaces = b" " * (4 * KIB)
+    short = body.encode()
+    for columns in (False, True):
+        found = said(read_request, short, columns=columns)
+        if isinstance(found, PredictRequest):
+            found = replace(found, body=found.body + spaces)
+        assert said(read_request, short + spaces, columns=columns) == found
+    answer = short.replace(b'"instances"', b'"predictions"')
+    assert said(read_answer, answer + spaces, count) == said(read_answer, answer, count)
 
 
 def test_numbers_keep_each_of_their_digits():
