@@ -364,10 +364,10 @@ class Router:
             wanted = self._variant(route, variant)
             if not wanted.instances:
                 raise _absent(endpoint, [wanted])
-        elif not route.names:
-            raise _absent(endpoint, route.variants)
         elif len(route.names) == 1:
             variant = route.names[0]
+        elif not route.names:
+            raise _absent(endpoint, route.variants)
         else:
             mark = self._rng.random() * route.marks[-1]
             variant = route.names[bisect(route.marks, mark, hi=len(route.marks) - 1)]

@@ -112,13 +112,15 @@ async def pass_on(
         ClientLeft: the client has left.
     """
     answer = invoked.answer
-    length = None if invoked.head.chunked else stated_length(invoked.head.headers)
     first = answer.rest()
+    is_all = first is not None
     if first is None:
         first = await answer.read()
-    if answer.ended and len(first) <= most_bytes:
+        is_all = answer.ended
+    if is_all and len(first) <= most_bytes:
         exchange.respond(200, first, headers)
         return
+    length = None if invoked.head.chunked else stated_length(invoked.head.headers)
     left = most_bytes - len(first)
     if left < 0 or (length is not None and length > most_bytes):
         raise answer_too_large(most_bytes)

@@ -57,7 +57,7 @@ class ContainerConnection(asyncio.Protocol):
         The kernel is asked too: what the container has said or closed while nobody was asked may
         not have come to the loop yet.
         """
-        return self.open and not self._looked.poll(0)
+        return not (self._ended or self._transport.is_closing() or self._looked.poll(0))
 
     def abort(self) -> None:
         """Break the connection off."""

@@ -154,7 +154,8 @@ class ContainerAnswer:
         self.sent_at = self._clock.time()
         if self._parser.head is None:
             self._timer = self._clock.call_later(self._timeout, self._late)
-        self._wake()
+        if self._news is not None:
+            self._wake()
 
     # --- The answer ------------------------------------------------------------------------------
 
@@ -294,14 +295,20 @@ class ContainerAnswer:
         """The container sent bytes."""
         if self._error is not None:
             return
-        if len(data) <= ANSWER_TURN_BYTES and not self._unparsed and not self._parser.held:
-            self._feed(data)  # as with most answers, it is all there is
+        parser = self._parser
+        if len(data) <= ANSWER_TURN_BYTES and not self._unparsed and not parser.held:
+            try:
+                parser.feed(data)  # as with most answers, it is all there is
+            except AnswerBroken as broken:
+                self.fail(_broken(str(broken)))
         else:
             self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
             self._parse()
-        if self._timer is not None and self._parser.head is not None:
-            self._heard()
-        self._wake()
+        if parser.head is not None and (timer := self._timer) is not None:
+            self._timer = None
+            timer.cancel()
+        if self._news is not None:
+            self._wake()
 
     def connection_ended(self, trouble: str = "") -> None:
         """The connection has come to its end.
@@ -371,9 +378,9 @@ class ContainerAnswer:
         if self._timer is not None:
             self._heard()
         parser = self._parser
-        good = parser.complete and self._error is None and self.sent_at is not None
-        good = good and not self._paused and not parser.trailing
-        good = good and parser.head is not None and parser.head.keeps
+        is_whole = parser.complete and self._error is None and self.sent_at is not None
+        behind = self._paused or parser.trailing
+        good = is_whole and not behind and parser.head is not None and parser.head.keeps
         if not good:
             self._wire.abort()
         if self._sender is not None:

@@ -50,7 +50,11 @@ class RequestMetrics:
             counts = counted.statuses[status] = _Count()
         counts.number += 1
         if model is not None:
-            counted.observe(model, max(0.0, whole - model))
+            if counted.observed is None:
+                counted.observed = _Seconds(), _Seconds()
+            of_model, of_overhead = counted.observed
+            of_model.observe(model)
+            of_overhead.observe(whole - model if whole > model else 0.0)
 
     def keep_only(self, endpoints: Collection[str]) -> None:
         """Forget what was counted of all other endpoints, which are no more."""
@@ -135,11 +139,3 @@ class _OfVariant:
     def __init__(self) -> None:
         self.statuses: dict[int, _Count] = {}
         self.observed: tuple[_Seconds, _Seconds] | None = None
-
-    def observe(self, model: float, overhead: float) -> None:
-        """Count the seconds of one request."""
-        if self.observed is None:
-            self.observed = _Seconds(), _Seconds()
-        of_model, of_overhead = self.observed
-        of_model.observe(model)
-        of_overhead.observe(overhead)

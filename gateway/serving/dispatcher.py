@@ -26,7 +26,7 @@ from partway.gateway.plain_text import cut
 from partway.gateway.serving.audit import audited
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.gathered_bytes import GatheredBytes
+from partway.gateway.serving.gathered_bytes import GatheredBytes, HeldBytes
 from partway.gateway.serving.heads import check_head
 from partway.gateway.serving.payloads import PayloadRule
 from partway.gateway.serving.peers import peer_of
@@ -45,6 +45,7 @@ _LONGEST_REMEMBERED: Final = 256
 _REMEMBERED_OWNERS: Final = 1024
 
 _TARGET: Final = istr("X-Amz-Target")
+_ORIGIN: Final = istr("Origin")
 _UNWATCHED: Final = nullcontext()
 
 
@@ -87,31 +88,32 @@ class Dispatcher:
     async def __call__(self, exchange: Exchange) -> None:
         """Answer an exchange; returns when its operation is over."""
         errors: ErrorDialect = aws_rest_json  # as long as it is not known whose client it is
-        measured = exchange.visitor.account.measured
+        visitor = exchange.visitor
+        measured = visitor.account.measured
         began = time.thread_time() if measured else 0.0
         recognised, identity = False, ANYBODY
-        if self._gathered is not None:
-            exchange.holding = self._gathered.holding(*self._owners(exchange.peer))
+        exchange.holding = HeldBytes(self._gathered, self._owners(exchange.peer))
         try:
             route, named = self._route_of(exchange)
             errors = route.errors
             if not route.reserved:
-                exchange.visitor.admit()
+                visitor.admit()
             with audited(route, exchange) if route.watched else _UNWATCHED as asked:
                 if route.access is not Access.ANYONE:
                     if self._authenticator.asks:
                         identity = await self._authenticated(exchange, route, named)
-                    self._check_origin(exchange, route, identity)
+                    if route.control or _ORIGIN in exchange.headers:
+                        self._check_origin(exchange, route, identity)
                     recognised = True
                     exchange.visit.recognised()
                 sender = identity if asked is None else asked.noting(identity)
-                exchange.visitor.begun()
+                visitor.begun()
                 try:
                     if route.payload.prepares:
                         await route.payload.prepare(exchange)
                     await route.operation(exchange, sender, named)
                 finally:
-                    exchange.visitor.ended()
+                    visitor.ended()
         except ApiError as error:
             self._refuse(exchange, error, errors)
             # Where nobody is asked for their name, what they ask in vain counts all the same.

@@ -67,6 +67,15 @@ class Exchange(ABC):
             before the body is asked for.
     """
 
+    # As each exchange begins; what a request of two pieces needs, one of a piece does not pay for.
+    holding = UNCOUNTED
+    #: The request's whole body, once it has been gathered.
+    _gathered: bytes | None = None
+    _continued = False
+    #: Whether a response in pieces has begun and not ended.
+    _unended = False
+    _bodiless = False
+
     def __init__(
         self,
         method: str,
@@ -94,13 +103,6 @@ class Exchange(ABC):
         self.encrypted = encrypted
         self.visit = self.visitor.account.asked()
         self.noted: dict[str, str] = {}
-        self.holding = UNCOUNTED
-        #: The request's whole body, once it has been gathered.
-        self._gathered: bytes | None = None
-        self._continued = False
-        #: Whether a response in pieces has begun and not ended.
-        self._unended = False
-        self._bodiless = False
 
     # --- The request's body ----------------------------------------------------------------------
 
@@ -339,7 +341,8 @@ class Exchange(ABC):
 
     def operation_over(self) -> None:
         """Let go of the body, and break off a response in pieces that has not been ended."""
-        self.let_go_of_body()
+        if self._gathered or self.holding.size:
+            self.let_go_of_body()
         if self._unended:
             self.abort()
 
@@ -408,19 +411,22 @@ def stated_length(headers: Mapping[str, str], name: str = _LENGTH) -> int | None
 
 
 def _new_id() -> str:
-    """A random UUID (RFC 9562 §5.4), in a fifth of the time that Python's own takes."""
-    if not _random:
-        drawn = os.urandom(16 * 64).hex()  # one call of the system's for many
-        _random.extend(drawn[at : at + 32] for at in range(0, len(drawn), 32))
-    digits = _random.pop()
-    variant = _VARIANTS[digits[16]]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+    """A random UUID (RFC 9562 §5.4); many are made at a time, for a tenth of what Python's cost."""
+    if not _unused:
+        drawn = int.from_bytes(os.urandom(16 * _DRAWN))
+        pairs = (drawn & _RANDOM_BITS | _VERSION_BITS).to_bytes(16 * _DRAWN).hex(" ", 2).split()
+        _unused.extend((_UUIDS % tuple(pairs)).split())
+    return _unused.pop()
 
 
-#: Digits that no id has had yet; each is taken out once.
-_random: list[str] = []
+#: Ids that no exchange has had yet; each is taken out once.
+_unused: list[str] = []
 
-_VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+_DRAWN: Final = 64
+_UUIDS: Final = "%s%s-%s-%s-%s-%s%s%s " * _DRAWN
+#: What of a UUID is random, and what says that it is: version 4, variant 10 (RFC 9562 §4).
+_RANDOM_BITS: Final = int("ffffffffffff0fff3fffffffffffffff" * _DRAWN, 16)
+_VERSION_BITS: Final = int("00000000000040008000000000000000" * _DRAWN, 16)
 
 
 def _joined(raw_headers: Sequence[tuple[str, str]]) -> Mapping[str, str]:

@@ -34,22 +34,24 @@ class GatheredBytes:
 
     def draw(self, owners: tuple[str, ...], size: int) -> None:
         """See :meth:`HeldBytes.draw`."""
+        if not size:
+            return
         held, of_owners = self.held + size, self._of_owners
         if held > self._most:
             raise ServiceUnavailable(
                 f"the bodies of requests hold the {self._most} bytes that this gateway has for "
                 "them (max_gathered_bytes); try again, or on another gateway"
             )
+        share = self._share
         for owner in owners:
-            if of_owners.get(owner, 0) + size > self._share:
+            if of_owners.get(owner, 0) + size > share:
                 raise ServiceUnavailable(
                     f"the bodies of the requests of {owner} hold the {self._share} bytes that one "
                     "may have, half of max_gathered_bytes; try again when one of them has ended"
                 )
         self.held = held
-        if size:
-            for owner in owners:
-                of_owners[owner] = of_owners.get(owner, 0) + size
+        for owner in owners:
+            of_owners[owner] = of_owners.get(owner, 0) + size
 
     def give_back(self, owners: tuple[str, ...], size: int) -> None:
         """See :meth:`HeldBytes.give_back`; ``size`` is more than 0."""
@@ -66,14 +68,17 @@ class HeldBytes:
     Args:
         budget: None for a budget without end.
         owners: as of :meth:`GatheredBytes.holding`.
+
+    Attributes:
+        size: how many bytes it holds.
     """
 
-    __slots__ = ("_budget", "_owners", "_size")
+    __slots__ = ("_budget", "_owners", "size")
 
     def __init__(self, budget: GatheredBytes | None, owners: tuple[str, ...] = ()) -> None:
         self._budget = budget
         self._owners = owners
-        self._size = 0
+        self.size = 0
 
     def also_of(self, owner: str) -> None:
         """Have what is drawn from here on counted as another owner's too.
@@ -81,7 +86,7 @@ class HeldBytes:
         Raises:
             AssertionError: something has been drawn.
         """
-        assert not self._size, "owners are known before the first byte is drawn"
+        assert not self.size, "owners are known before the first byte is drawn"
         if self._budget is not None:
             self._owners = *self._owners, owner
 
@@ -93,13 +98,13 @@ class HeldBytes:
         """
         if self._budget is not None:
             self._budget.draw(self._owners, size)
-            self._size += size
+            self.size += size
 
     def give_back(self) -> None:
         """Hold nothing any more; said again, it means nothing."""
-        if self._size and self._budget is not None:
-            self._budget.give_back(self._owners, self._size)
-            self._size = 0
+        if self.size and self._budget is not None:
+            self._budget.give_back(self._owners, self.size)
+            self.size = 0
 
 
 #: What is drawn from where nothing is counted.

@@ -7,7 +7,12 @@ import logging
 from collections.abc import Awaitable
 from typing import Protocol, cast
 
-from partway.gateway.limits import HTTP1_HELD_BYTES, HTTP1_STUCK_BYTES, TLS_READ_HELD
+from partway.gateway.limits import (
+    HTTP1_BYTES_PER_TURN,
+    HTTP1_HELD_BYTES,
+    HTTP1_STUCK_BYTES,
+    TLS_READ_HELD,
+)
 from partway.gateway.serving.crowd import Visitor
 from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.http1_duplex import Http1Duplex
@@ -145,7 +150,8 @@ class Http1Connection(asyncio.Protocol):
         self._unparsed = self._unparsed + data if self._unparsed else data
         if self.encrypted:
             self._tls_read = max(self._tls_read, len(data))
-        if self._turn is not None or self._is_held_back():
+        # While the next request is waited for, there is nothing to hold it back.
+        if self._turn is not None or (self._idle is None and self._is_held_back()):
             self._pause()
             self._weigh()
         elif not self.visitor.account.known or (len(data) > LONG_READ and rounds.busy()):
@@ -217,6 +223,7 @@ class Http1Connection(asyncio.Protocol):
         transport = self.transport
         if transport is None or transport.is_closing():
             return
+        current = self._current
         if self._unparsed:
             if self._is_held_back():
                 self._pause()
@@ -225,7 +232,7 @@ class Http1Connection(asyncio.Protocol):
         elif self._client_ended:
             if not self._may_be_sent_to():
                 transport.close()
-        elif self._current is not None and self._current.held > HTTP1_HELD_BYTES:
+        elif current is not None and current.held > HTTP1_HELD_BYTES:
             self._pause()
         elif waited:
             self._resume()
@@ -238,11 +245,9 @@ class Http1Connection(asyncio.Protocol):
     def _parse(self) -> None:
         """Parse one turn's bytes, and tell who waits for what they bring."""
         parser, data = self._parser, self._unparsed
-        size = parser.turn
-        if len(data) > size:
+        self._unparsed = b""
+        if len(data) > HTTP1_BYTES_PER_TURN and len(data) > (size := parser.turn):
             data, self._unparsed = data[:size], data[size:]
-        else:
-            self._unparsed = b""
         try:
             parser.feed(data)
         except RequestBroken as broken:
@@ -321,7 +326,8 @@ class Http1Connection(asyncio.Protocol):
                     await self._next()
                     continue
                 request = self._current = requests.popleft()
-                self._go_on()
+                if self._paused:
+                    self._go_on()
                 if not await server.answer(self, request):
                     break
                 if self.writing_paused:
