@@ -25,7 +25,8 @@ REQUEST_BODY_TIMEOUT: Final = 60.0
 #: ``client_body_timeout``: 60 s).
 REQUEST_BODY_PAUSE: Final = 60.0
 
-#: A client makes room for more of a response within this time (nginx ``send_timeout``: 60 s).
+#: A client takes some of a response within this time, over HTTP/2 enough of it that there is room
+#: for more (nginx ``send_timeout``: 60 s).
 RESPONSE_TAKEN_TIMEOUT: Final = 60.0
 
 # --- Settings that change, the start, the admin socket -------------------------------------------

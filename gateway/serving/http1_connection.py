@@ -18,6 +18,7 @@ from partway.gateway.serving.exchange import ClientLeft
 from partway.gateway.serving.http1_duplex import Http1Duplex
 from partway.gateway.serving.http1_parser import RequestBroken, RequestParser
 from partway.gateway.serving.http1_request import BodyBroken, Http1Request
+from partway.gateway.serving.taking import TakingWatch
 from partway.log_lines import LogLine
 from partway.protocol import limits
 from partway.protocol.connection import Cancellable
@@ -131,7 +132,7 @@ class Http1Connection(asyncio.Protocol):
         self._waiting = 0
         self._head_due = 0.0
         self._head_timer: asyncio.TimerHandle | None = None
-        self._not_taken: asyncio.TimerHandle | None = None
+        self._not_taken: TakingWatch | None = None
         self._lingering: asyncio.TimerHandle | None = None
 
     # --- What the loop says ----------------------------------------------------------------------
@@ -164,7 +165,7 @@ class Http1Connection(asyncio.Protocol):
         if self.duplex is not None:
             self.duplex.writing_paused()
         elif self.transport is not None:
-            self._not_taken = self._loop.call_later(self._server.head_timeout, self.transport.abort)
+            self._not_taken = TakingWatch(self.transport, self._loop.call_later)
             self._weigh()
 
     def resume_writing(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partway.gateway.limits import HTTP1_BYTES_PER_TURN
+from partway.gateway.limits import HTTP1_BYTES_PER_TURN, RESPONSE_TAKEN_TIMEOUT
 from partway.gateway.serving.crowd import uncounted
 from partway.gateway.serving.http1 import Http1Server
 from partway.gateway.serving.http1_parser import RequestParser
@@ -131,3 +131,22 @@ async def test_a_client_that_has_ended_tls_is_not_kept_for_what_waits(reading):
     assert not protocol.eof_received()
     protocol.connection_lost(None)
     assert pieces == [HTTP1_BYTES_PER_TURN]
+
+
+async def test_a_client_that_takes_a_long_answer_slowly_is_not_cut_off():
+    """As long as it takes some of it; one that takes nothing more is."""
+    clock, transport = FakeClock(), Transport()
+    server = Http1Server(lambda exchange: asyncio.Event().wait())
+    protocol = server.protocol()
+    protocol.connection_made(transport)
+    protocol._loop = clock
+    transport.get_write_buffer_size = lambda: unsent
+    unsent = 6_000_000
+    protocol.pause_writing()
+    for unsent in range(5_900_000, 0, -100_000):  # noqa: B007 (the transport says so)
+        clock.advance(RESPONSE_TAKEN_TIMEOUT)
+        assert not transport.closed
+    clock.advance(RESPONSE_TAKEN_TIMEOUT)
+    assert transport.closed
+    protocol.connection_lost(None)
+    assert clock.armed == []
