@@ -27,17 +27,19 @@ class LeastLoaded(Generic[_T]):
 
     def has(self, who: _T, count: int) -> None:
         """Note how many somebody has now, who is one of them from here on."""
-        if who in self._where:
-            if len(self._where) == 1:  # nobody else is there to be less or more
-                self._where[who] = count, 0
-                self._by_count = {count: [who]}
-                self._least = count
+        where = self._where
+        if len(where) == 1:  # nobody else is there to be less or more
+            if who in where:
+                where[who] = count, 0
                 return
+            ((only, (least, _)),) = where.items()
+            self._by_count, self._least = {least: [only]}, least
+        elif who in where:
             self._take_out(who)
         same = self._by_count.setdefault(count, [])
-        self._where[who] = count, len(same)
+        where[who] = count, len(same)
         same.append(who)
-        if len(self._where) == 1 or count < self._least:
+        if len(where) == 1 or count < self._least:
             self._least = count
         else:
             self._find_least()
@@ -48,8 +50,8 @@ class LeastLoaded(Generic[_T]):
         Args:
             but: is not chosen.
         """
-        if not self._where:
-            return None
+        if len(self._where) <= 1:
+            return None if but in self._where else next(iter(self._where), None)
         same = self._by_count[self._least]
         if but is None or but not in self._where:
             return same[self._rng.randrange(len(same))] if len(same) > 1 else same[0]

@@ -233,6 +233,8 @@ class _Route:
     """One endpoint, made ready to choose from."""
 
     variants: tuple[RoutedVariant, ...]
+    #: The one that is chosen where there is only one; None where there are more, or none.
+    only: _Chosen | None = None
     names: list[str] = field(default_factory=list)  # of those that have instances and a weight
     marks: list[float] = field(default_factory=list)  # sums of their weights
     by_variant: dict[str, LeastLoaded[str]] = field(default_factory=dict)
@@ -342,7 +344,7 @@ class Router:
             sticks_to, until = sticks
             known = route.by_id.get(sticks_to) if self._wall_clock() < until else None
         if known is None or variant not in ("", known.variant):
-            known = self._choose(endpoint, route, variant)
+            known = (None if variant else route.only) or self._choose(endpoint, route, variant)
             until = math.inf
         return Lease(self, known, session, until, is_stream=is_stream)
 
@@ -399,6 +401,8 @@ class Router:
         heard = [each for each in variants if each.instances and each.weight > 0]
         route.names = [each.name for each in heard]
         route.marks = list(accumulate(each.weight for each in heard))
+        if len(heard) == 1 and len(heard[0].instances) == 1:
+            route.only = route.by_id[heard[0].instances[0].id]
         return route
 
     # --- From a lease ----------------------------------------------------------------------------
