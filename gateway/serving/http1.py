@@ -12,6 +12,7 @@ from partway.gateway.serving.http1_connection import Http1Connection
 from partway.gateway.serving.http1_exchange import Http1Exchange
 from partway.gateway.serving.http1_parser import RequestBroken
 from partway.gateway.serving.http1_request import Http1Request
+from partway.log_lines import LogLine
 from partway.protocol.errors import InternalServerError
 from partway.protocol.limits import REQUEST_HEAD_TIMEOUT
 
@@ -52,7 +53,10 @@ class Http1Server:
         return len(self._connections)
 
     async def shutdown(self, timeout: float) -> None:
-        """Close idle connections now, others with their response, or after ``timeout`` seconds."""
+        """Close idle connections now, others with their response, or after ``timeout`` seconds.
+
+        Requests that are broken off then have ``timeout`` seconds once more to come to their end.
+        """
         self.ending = True
         for connection in list(self._connections):
             connection.close_if_idle()
@@ -71,7 +75,14 @@ class Http1Server:
             for task in self.tasks:
                 task.cancel()
             if self.tasks:
-                await asyncio.wait(self.tasks)
+                await self._cancelled(timeout)
+
+    async def _cancelled(self, timeout: float) -> None:
+        """Wait for tasks that are cancelled, which may take no longer over that than others."""
+        _, left = await asyncio.wait(self.tasks, timeout=timeout)
+        if left:
+            line = "requests do not end, though they are broken off; they are left behind"
+            log.error(LogLine(line, requests=len(left)))
 
     # --- From connections ------------------------------------------------------------------------
 

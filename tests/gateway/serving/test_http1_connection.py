@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -150,3 +151,28 @@ async def test_a_client_that_takes_a_long_answer_slowly_is_not_cut_off():
     assert transport.closed
     protocol.connection_lost(None)
     assert clock.armed == []
+
+
+async def test_a_request_that_does_not_end_is_left_behind_at_the_servers_end(caplog):
+    over = asyncio.Event()
+
+    async def stubborn(exchange):
+        while not over.is_set():
+            with suppress(asyncio.CancelledError):
+                await over.wait()
+
+    server = Http1Server(stubborn)
+    protocol = server.protocol()
+    protocol.connection_made(Transport())
+    protocol.data_received(HEALTHZ)
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(10):
+            await server.shutdown(0)
+    finally:
+        over.set()
+        await asyncio.wait(server.tasks)
+        protocol.connection_lost(None)
+    assert [each.getMessage() for each in caplog.records] == [
+        "requests do not end, though they are broken off; they are left behind requests=1"
+    ]
