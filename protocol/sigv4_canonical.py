@@ -40,6 +40,10 @@ REMEMBERED_TIMES: Final = 64
 #: Signing keys that are remembered: each is four HMACs, and good for a day.
 _REMEMBERED_KEYS: Final = 256
 
+#: Lists of signed headers whose places in a canonical request are remembered: a client signs the
+#: same ones each time. Each is some of a head that was let in.
+_REMEMBERED_FORMS: Final = 32
+
 #: Signed values up to this, in characters, are looked at each time, for a canonical form that is
 #: theirs as they stand: it takes as long as to look for it among those of before.
 _SMALL_HEAD: Final = 4096
@@ -124,8 +128,13 @@ class SignableRequest:
         """The values that a signed header name stands for (clause 2.4-3)."""
         return self.values(name) or self.values(_TWINS.get(name, name))
 
-    def lines_as_they_stand(self, names: tuple[str, ...]) -> str | None:
-        """The lines of these headers in a canonical request, if they are there ready to be signed.
+    @property
+    def names_met_once(self) -> tuple[str, ...] | None:
+        """The names of the headers, in lower case, if each is there once; else None."""
+        return tuple(self._single) if self._several is None else None
+
+    def values_as_they_stand(self, names: tuple[str, ...]) -> list[str] | None:
+        """The values of these headers, if they are there ready to be signed.
 
         None where one is not there under this name, or more often than once; where a value has
         whitespace that must be folded, or is empty; where there is much to look through.
@@ -137,7 +146,7 @@ class SignableRequest:
         together = " ".join(values)
         if len(together) > _SMALL_HEAD or " ".join(together.split()) != together:
             return None
-        return "\n".join(map(":".join, zip(names, values, strict=True)))
+        return values
 
     def parameters(self) -> tuple[tuple[bytes, bytes], ...]:
         """Names and values of the query, percent-decoded, in wire order; ``+`` is a plus.
@@ -287,13 +296,19 @@ def canonical_requests(
     was sent before is sent again in a few bytes.
     """
     if not request.query and _UNRESERVED_PATH.fullmatch(request.path):
-        lines = request.lines_as_they_stand(signed_headers)
-        if lines is not None:
-            names = ";".join(signed_headers)
-            head = f"{request.method}\n{request.path}\n"
-            text = f"{head}\n{lines}\n\n{names}\n{payload_hash}"
+        values = request.values_as_they_stand(signed_headers)
+        if values is not None:
+            text = _form(signed_headers) % (request.method, request.path, *values, payload_hash)
             return (text.encode("utf-8", "surrogateescape"),)
     return _remembered_requests(request, signed_headers, payload_hash)
+
+
+@lru_cache(maxsize=_REMEMBERED_FORMS)
+def _form(signed_headers: tuple[str, ...]) -> str:
+    """A canonical request without a query, with places for all but the names of its headers."""
+    names = [name.replace("%", "%%") for name in signed_headers]  # which a name may have
+    lines = "".join(f"{name}:%s\n" for name in names)
+    return f"%s\n%s\n\n{lines}\n{';'.join(names)}\n%s"
 
 
 @lru_cache(maxsize=REMEMBERED_HEADS)

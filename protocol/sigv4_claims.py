@@ -202,7 +202,10 @@ def _check_algorithm(algorithm: str) -> None:
 def _epoch_seconds(text: str) -> int:
     if _TIMESTAMP.fullmatch(text):
         try:
-            return int(datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
+            # What strptime says, without the 15 ms that it takes when it is first asked.
+            day = int(text[:4]), int(text[4:6]), int(text[6:8])
+            time = int(text[9:11]), int(text[11:13]), int(text[13:15])
+            return int(datetime(*day, *time, tzinfo=UTC).timestamp())
         except ValueError:
             pass
     raise IncompleteSignature("the request's date must read YYYYMMDDTHHMMSSZ")

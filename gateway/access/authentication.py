@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from partway.gateway.access.claimants import Bearer, Claimant, Signer
 from partway.gateway.access.principals import Principals
@@ -28,6 +28,10 @@ from partway.protocol.sigv4 import (
     check_signature,
     read_claim,
 )
+from partway.protocol.sigv4_canonical import ALGORITHM
+
+#: How the Authorization header of a signed request begins.
+_SIGNED: Final = f"{ALGORITHM} "
 
 
 def _unsigned() -> EventChain | None:
@@ -42,7 +46,8 @@ def _everything(_action: str, _resource: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, though nobody changes one: one is made for each request.
+@dataclass(slots=True, unsafe_hash=True)
 class Identity:
     """Who sent a request.
 
@@ -279,6 +284,8 @@ def _bearer_token(request: SignableRequest) -> str | None:
         IncompleteSignature: the request has several tokens, or a signature beside its token.
     """
     authorizations = request.values("authorization")
+    if not request.query and len(authorizations) == 1 and authorizations[0].startswith(_SIGNED):
+        return None  # as most requests say it
     tokens = [
         value.partition(" ")[2].strip()
         for value in authorizations

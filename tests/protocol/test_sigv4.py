@@ -26,7 +26,9 @@ from partway.protocol.errors import (
 from partway.protocol.sigv4 import (
     Claim,
     Credentials,
+    Scope,
     SignableRequest,
+    check_claim,
     payload_hash_of_body,
     payload_hash_of_stream,
     read_claim,
@@ -665,6 +667,7 @@ def test_a_hoisted_and_a_sent_token_are_two():
 
 PATH = "/endpoints/echo/invocations-bidirectional-stream"
 DATE = "20261120T203000Z"
+AT = 1_795_206_600  # the same
 
 
 def signed_by_hand(
@@ -734,6 +737,35 @@ def test_authority_signed_and_no_host():
 def test_signed_and_still_refused(request_, error, reason):
     with pytest.raises(error, match=reason):
         check(request_)
+
+
+#: Headers of which some must be signed, and one of HTTP/2's.
+LISTED = st.sampled_from(
+    ["host", ":authority", "x-amz-date", "X-Amz-Target", "x-amzn-sagemaker-session-id", "a", "b"]
+)
+
+
+@pytest.mark.clause("2.4-3")
+@given(st.lists(LISTED), st.sets(LISTED.map(str.lower), min_size=1))
+@example(["host", "x-amz-date", "a"], {"host", "x-amz-date"})
+@example(["host", "x-amz-date", "X-Amz-Target"], {"host", "x-amz-date"})
+@example(["host", "x-amz-date"], {"host", "x-amz-date", "a"})
+@example(["host", "x-amz-date"], {":authority", "x-amz-date"})
+@example(["host", "x-amz-date", "x-amz-date"], {"host", "x-amz-date"})
+@example(["x-amz-date"], {"x-amz-date"})
+def test_what_has_to_be_signed_is_and_nothing_that_is_not_there(names, signed):
+    request = SignableRequest("POST", "/", "", tuple((name, "") for name in names))
+    scope = Scope(DATE[:8], REGION)
+    claim = Claim(KEY.access_key_id, scope, tuple(sorted(signed)), "", AT, None, None)
+    there = {name.lower() for name in names}
+    host = bool(signed & {"host", ":authority"})
+    twins = {"host", ":authority"} if there & {"host", ":authority"} else set()
+    needed = {name for name in there if name.startswith("x-amz")}
+    if host and needed <= signed <= there | twins:
+        check_claim(request, claim, KEY, region=REGION, now=AT)
+        return
+    with pytest.raises(InvalidSignature, match="signed"):
+        check_claim(request, claim, KEY, region=REGION, now=AT)
 
 
 def test_nothing_secret_is_shown():

@@ -160,7 +160,7 @@ def test_headers_of_one_name():
 #: What a head may hold: whitespace of ASCII's and of others, separators, bytes that are no text.
 PIECES = st.sampled_from([*"aZ09-._~/%:;,|=+& \t\x0b\x0c\x1c\x85\xa0é\u3000\udcff", "  "])
 TEXTS = st.lists(PIECES, max_size=6).map("".join)
-NAMES = st.sampled_from(["host", ":authority", "x-amz-date", "Content-Type", "x"])
+NAMES = st.sampled_from(["host", ":authority", "x-amz-date", "Content-Type", "x", "%s", "a%"])
 
 
 @pytest.mark.clause("2.4-2", "2.4-3")
@@ -175,6 +175,7 @@ NAMES = st.sampled_from(["host", ":authority", "x-amz-date", "Content-Type", "x"
 @example("", "/p", [("host", "a"), ("x", "b "), ("x-amz-date", "c")], "HASH")
 @example("", "/p", [("host", "a " * 4096)], "HASH")
 @example("", "/p%", [("host", "gw")], "HASH")
+@example("", "/%", [("host", "%s"), ("%s", "%d"), ("a%", "%")], "%(x)s")
 def test_heads_that_need_no_work_read_as_those_that_do(query, path, headers, payload_hash):
     request = SignableRequest("POST", path, query, tuple(headers))
     names = tuple(sorted(request.names | ({"host"} if ":authority" in request.names else set())))
