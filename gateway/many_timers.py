@@ -38,7 +38,8 @@ class ManyTimers:
         line = self._lines.get(delay)
         if line is None:
             line = self._lines[delay] = _Line(self._clock, delay, self._lines)
-        place = _Place(line.waiting, self.time() + delay, callback, args)
+        time = self.time
+        place = _Place(line.waiting, time() + delay, callback, args)
         line.waiting[place] = None
         return place
 

@@ -56,7 +56,8 @@ class TimeLimit:
             assert task is not None, "a block with a time limit is in a task"
         self._task = task
         self._cancelling = task.cancelling()
-        self._timer: Timer = self._call_later(self._seconds, self._over)
+        call_later = self._call_later
+        self._timer: Timer = call_later(self._seconds, self._over)
 
     def end(self, error: BaseException | None) -> None:
         """Leave the block.

@@ -69,7 +69,10 @@ class InvokeEndpoint:
         headers = passed_on(exchange.headers)
         session = headers.get(SESSION, "")
         async with self._invocations.answered(
-            *(exchange, identity, endpoint, headers),
+            exchange,
+            identity,
+            endpoint,
+            headers,
             variant=headers.get(TARGET_VARIANT, ""),
             session="" if session == BEGIN_SESSION else session,
         ) as invoked:

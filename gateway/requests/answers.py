@@ -28,6 +28,8 @@ _CODING: Final = istr("Transfer-Encoding")
 _LENGTH: Final = istr("Content-Length")
 
 _STATUSES: Final = range(200, 600)
+#: To look a member up in an enumeration takes as long as twenty lines of this.
+_SWITCHING_PROTOCOLS: Final = int(HTTPStatus.SWITCHING_PROTOCOLS)
 
 
 class AnswerBroken(Exception):
@@ -189,7 +191,7 @@ class AnswerParser:
         status = parser.get_status_code()
         headers = CIMultiDict(self._headers)
         self._headers = []
-        if status == HTTPStatus.SWITCHING_PROTOCOLS:
+        if status == _SWITCHING_PROTOCOLS:
             self._refuse("it changes to another protocol, which nobody asked for")
         if 100 <= status < 200:
             self._interim += 1

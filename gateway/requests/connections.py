@@ -45,13 +45,11 @@ class ContainerConnection(asyncio.Protocol):
         self._room: asyncio.Future[None] | None = None
         self._looked = select.poll()
 
-    @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether it has not come to its end, as far as the loop knows."""
         return not self._ended and not self._transport.is_closing()
 
-    @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether another request may go by it.
 
         The kernel is asked too: what the container has said or closed while nobody was asked may
@@ -197,7 +195,7 @@ class ContainerExchange:
             Whether it is done; if not, nothing is.
         """
         answer = self.answer
-        if answer.has_sender:
+        if answer.has_sender():
             return False
         self._connections.over(self._kept, self._connection, good=answer.end())
         return True
@@ -207,7 +205,7 @@ class ContainerExchange:
         good = False
         try:
             is_good = self.answer.end()
-            if self.answer.has_sender:
+            if self.answer.has_sender():
                 await self.answer.sender_over()
             good = is_good
         finally:
@@ -329,7 +327,7 @@ class ContainerConnections:
         while waiting:
             connection = waiting.pop()
             self.idle -= 1
-            if connection.usable:
+            if connection.is_usable():
                 return connection
             connection.abort()
         return None
@@ -346,7 +344,7 @@ class ContainerConnections:
         assert answer is not None, "an exchange is over once"
         waiting = kept.waiting
         full = len(waiting) >= MAX_IDLE_OF_CONTAINER or self.idle >= MAX_IDLE_CONNECTIONS
-        if not good or full or self._closed or not connection.open:
+        if not good or full or self._closed or not connection.is_open():
             connection.abort()
             answer.parser.close()
             self._end(kept)

@@ -58,6 +58,7 @@ class ContainerAnswer:
         parser: reads the answer, if it has read others on the connection.
 
     Attributes:
+        parser: reads the answer; once that is over in good order, it can read another.
         began_at: when the request began to be sent, by :func:`time.monotonic`; None until then.
         sent_at: when the whole request was handed to the connection; None until then.
     """
@@ -67,7 +68,6 @@ class ContainerAnswer:
         "_error",
         "_loop",
         "_news",
-        "_parser",
         "_paused",
         "_sender",
         "_taken_at_once",
@@ -76,6 +76,7 @@ class ContainerAnswer:
         "_unparsed",
         "_wire",
         "began_at",
+        "parser",
         "sent_at",
     )
 
@@ -92,7 +93,7 @@ class ContainerAnswer:
         self._wire = wire
         self._clock = clock
         self._timeout = timeout
-        self._parser = parser or AnswerParser(whole_chunk)
+        self.parser = parser or AnswerParser(whole_chunk)
         self._unparsed = _NO_BYTES
         self._paused = False
         self._error: BaseException | None = None
@@ -152,7 +153,7 @@ class ContainerAnswer:
 
     def _sent(self) -> None:
         self.sent_at = self._clock.time()
-        if self._parser.head is None:
+        if self.parser.head is None:
             self._timer = self._clock.call_later(self._timeout, self._late)
         if self._news is not None:
             self._wake()
@@ -167,7 +168,7 @@ class ContainerAnswer:
             ContainerError: the connection ended, or what came is no answer.
             Exception: what the body of the request has raised.
         """
-        while (head := self._parser.head) is None:
+        while (head := self.parser.head) is None:
             if self._error is not None:
                 raise self._error
             self._news = self._loop.create_future()
@@ -190,7 +191,7 @@ class ContainerAnswer:
             self._taken_at_once = 0
             await asyncio.sleep(0)  # one read may bring thousands of chunks
         while (piece := self._take()) is None:
-            if self._parser.complete:
+            if self.parser.complete:
                 return None
             if self._error is not None:
                 raise self._error
@@ -211,11 +212,11 @@ class ContainerAnswer:
         first = await self.piece()
         if first is None:
             return b""
-        if not self._parser.pieces:
+        if not self.parser.pieces:
             return first.data
         pieces = [first.data]
-        while self._parser.pieces:
-            taken = self._parser.take()
+        while self.parser.pieces:
+            taken = self.parser.take()
             assert taken is not None, "there are some"
             pieces.append(taken.data)
         return b"".join(pieces)
@@ -225,7 +226,7 @@ class ContainerAnswer:
 
         Who is given None takes nothing, and has to wait by :meth:`read`.
         """
-        parser = self._parser
+        parser = self.parser
         if not parser.complete or self._paused or len(parser.pieces) > 1:
             return None
         piece = parser.take()
@@ -251,19 +252,19 @@ class ContainerAnswer:
     @property
     def ended(self) -> bool:
         """Whether all of the answer has come and been taken."""
-        return self._parser.complete and not self._parser.pieces
+        return self.parser.complete and not self.parser.pieces
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes of the answer that have come and wait to be taken."""
-        return self._parser.held + self._parser.begun + len(self._unparsed)
+        return self.parser.held + self.parser.begun + len(self._unparsed)
 
     def _take(self) -> AnswerPiece | None:
         """The next piece; makes room for those that come behind it."""
-        piece = self._parser.take()
-        if self._paused and self._parser.held <= WRITE_LOW_WATER:
+        piece = self.parser.take()
+        if self._paused and self.parser.held <= WRITE_LOW_WATER:
             self._parse()
-            piece = piece or self._parser.take()
+            piece = piece or self.parser.take()
         return piece
 
     async def _wait(self) -> None:
@@ -282,7 +283,7 @@ class ContainerAnswer:
 
     def _late(self) -> None:
         self._timer = None
-        what = "its answer" if self._parser.head is None else "the rest of its answer"
+        what = "its answer" if self.parser.head is None else "the rest of its answer"
         self.fail(ContainerLate(f"the container did not begin {what} within {self._timeout:g} s"))
 
     def _wake(self) -> None:
@@ -295,7 +296,7 @@ class ContainerAnswer:
         """The container sent bytes."""
         if self._error is not None:
             return
-        parser = self._parser
+        parser = self.parser
         if len(data) <= ANSWER_TURN_BYTES and not self._unparsed and not parser.held:
             try:
                 parser.feed(data)  # as with most answers, it is all there is
@@ -316,21 +317,21 @@ class ContainerAnswer:
         Args:
             trouble: what has broken it; empty if the container has closed it in good order.
         """
-        if self._error is not None or self._parser.complete:
+        if self._error is not None or self.parser.complete:
             return
         self._parse(high_water=None)  # what was held back was the container's last word
         if trouble:
             self.fail(_broken(f"the connection broke: {trouble}"))
             return
         try:
-            self._parser.feed_end()
+            self.parser.feed_end()
         except AnswerBroken as broken:
             self.fail(_broken(str(broken)))
         self._wake()
 
     def _parse(self, high_water: int | None = WRITE_HIGH_WATER) -> None:
         """Make pieces of what has come, and hold the container back while there are enough."""
-        parser = self._parser
+        parser = self.parser
         while self._unparsed and (high_water is None or parser.held < high_water):
             turn = self._unparsed[: parser.turn]
             self._unparsed = self._unparsed[len(turn) :]
@@ -347,7 +348,7 @@ class ContainerAnswer:
     def _feed(self, data: bytes | memoryview) -> bool:
         """Parse some bytes; whether they are an answer's."""
         try:
-            self._parser.feed(data)
+            self.parser.feed(data)
         except AnswerBroken as broken:
             self.fail(_broken(str(broken)))
             return False
@@ -361,7 +362,7 @@ class ContainerAnswer:
         The connection is broken off, and so the container's request is cancelled. An answer that
         has come whole stays as it is.
         """
-        if self._error is None and not self._parser.complete:
+        if self._error is None and not self.parser.complete:
             self._error = error
             self._unparsed = _NO_BYTES
             self._heard()
@@ -377,7 +378,7 @@ class ContainerAnswer:
         """
         if self._timer is not None:
             self._heard()
-        parser = self._parser
+        parser = self.parser
         is_whole = parser.complete and self._error is None and self.sent_at is not None
         behind = self._paused or parser.trailing
         good = is_whole and not behind and parser.head is not None and parser.head.keeps
@@ -393,15 +394,9 @@ class ContainerAnswer:
         if sender is not None and not sender.done():
             await asyncio.wait((sender,))
 
-    @property
     def has_sender(self) -> bool:
         """Whether the body of the request comes bit by bit, and is sent by a task."""
         return self._sender is not None
-
-    @property
-    def parser(self) -> AnswerParser:
-        """What has read the answer; once that is over in good order, it can read another."""
-        return self._parser
 
 
 def _not_as_stated(length: int) -> InputValidationError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from partway.gateway.dialling import HTTPS_PORT, Address
@@ -37,7 +38,8 @@ class Destination(NamedTuple):
         return authority if self.tls is None else authority.removesuffix(f":{HTTPS_PORT}")
 
 
-class ContainerRequest(NamedTuple):
+@dataclass(slots=True)
+class ContainerRequest:
     """What a container is asked.
 
     Attributes:

@@ -67,15 +67,6 @@ class Exchange(ABC):
             before the body is asked for.
     """
 
-    # As each exchange begins; what a request of two pieces needs, one of a piece does not pay for.
-    holding = UNCOUNTED
-    #: The request's whole body, once it has been gathered.
-    _gathered: bytes | None = None
-    _continued = False
-    #: Whether a response in pieces has begun and not ended.
-    _unended = False
-    _bodiless = False
-
     def __init__(
         self,
         method: str,
@@ -103,6 +94,13 @@ class Exchange(ABC):
         self.encrypted = encrypted
         self.visit = self.visitor.account.asked()
         self.noted: dict[str, str] = {}
+        self.holding = UNCOUNTED
+        #: The request's whole body, once it has been gathered.
+        self._gathered: bytes | None = None
+        self._continued = False
+        #: Whether a response in pieces has begun and not ended.
+        self._unended = False
+        self._bodiless = False
 
     # --- The request's body ----------------------------------------------------------------------
 

@@ -101,7 +101,8 @@ class Http1Server:
         """Answer a request; returns whether the connection may have another one."""
         exchange = Http1Exchange(connection, request)
         try:
-            await self._dispatch(exchange)
+            dispatch = self._dispatch
+            await dispatch(exchange)
         except Exception:
             log.exception("the answer to a request has failed")
             if exchange.answered:

@@ -240,7 +240,7 @@ async def test_a_connection_that_the_container_has_closed_is_never_used(connecti
         await ask(connections, container)
         (idle,) = connections._kept[container.destination].waiting
         closed.set()
-        await eventually(lambda: not idle.usable)
+        await eventually(lambda: not idle.is_usable())
         assert await ask(connections, container) == b"ok"
         assert [len(call.heads) for call in container.calls] == [1, 1]
 

@@ -210,7 +210,7 @@ async def test_a_container_is_held_back_while_nobody_takes_what_it_says(connecti
             await soon(answer.head())
             await eventually(lambda: answer._paused)
             assert said < total
-            assert answer._parser.held < 3 * WRITE_HIGH_WATER
+            assert answer.parser.held < 3 * WRITE_HIGH_WATER
             taken = 0
             while data := await soon(answer.read()):
                 taken += len(data)
@@ -230,7 +230,7 @@ async def test_tiny_chunks_are_held_to_the_same_bound_and_come_in_turns(connecti
         most = taken = 0
         while await answer.piece():
             taken += 1
-            most = max(most, len(answer._parser.pieces))
+            most = max(most, len(answer.parser.pieces))
         return taken, most
 
     others = 0
