@@ -118,13 +118,14 @@ class ResponseRelay:
         Raises:
             ClientLeft: the client has left, or takes nothing.
         """
-        ending = ends.client_gone(Cause.CLIENT_LOST)
+        ending: Ending | None = None
         try:
             found = await self._relayed()
             await self._form.end(self._exchange, found.error)
             ending = found
         finally:
-            self.ending, self.ended_at = ending, self._clock.time()
+            self.ending = ends.client_gone(Cause.CLIENT_LOST) if ending is None else ending
+            self.ended_at = self._clock.time()
 
     # --- The end from outside --------------------------------------------------------------------
 
@@ -135,6 +136,9 @@ class ResponseRelay:
     def client_failed(self, fault: ClientFault) -> None:
         """The client may not have what it has asked for any more."""
         self._break_off(ends.client_fault(fault))
+
+    def _too_long(self) -> None:
+        self._break_off(ends.answer_too_long(self._longest))
 
     def _break_off(self, ending: Ending) -> None:
         """The first reason has its way, if the answer has not come to its end."""
@@ -148,8 +152,7 @@ class ResponseRelay:
 
     async def _relayed(self) -> Ending:
         """How the answer has ended, once it has; all of it until then is written."""
-        over = ends.answer_too_long(self._longest)
-        timer = self._clock.call_later(self._longest, self._break_off, over)
+        timer = self._clock.call_later(self._longest, self._too_long)
         try:
             return await self._until_broken_off()
         except ContainerLate as late:

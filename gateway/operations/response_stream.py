@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
@@ -114,9 +114,8 @@ async def relay_answer(
         response: what is made of the answer: the response's head, and the form of its body.
     """
     principal = identity.principal
-    async with AsyncExitStack() as held:
-        with streams.opening(principal):
-            invoked = await held.enter_async_context(answered)
+    with streams.opening(principal) as opening:
+        async with answered as invoked:
             head, form = response(invoked)
             await exchange.begin(200, head)
             place = invoked.lease.place
@@ -125,11 +124,12 @@ async def relay_answer(
                 *(place.endpoint, invoked.answer, exchange, LoopClock(), longest, form)
             )
             streams.started(relay, principal, lambda: identity.stands(None))
-        try:
-            invoked.lease.ends_by(relay.drain)
-            await relay.run()
-        finally:
-            streams.ended(relay)
+            opening.over()
+            try:
+                invoked.lease.ends_by(relay.drain)
+                await relay.run()
+            finally:
+                streams.ended(relay, line_may_wait=True)
 
 
 def _headers(exchange: Exchange) -> dict[str, str]:

@@ -67,6 +67,8 @@ class AwaitedBodies:
         """
         if not self.left:
             self._duplex.write(piece)
+            if not (self._blocked or self.left):  # as with most pieces
+                return
         try:
             async with asyncio.timeout(self._taken_within if self._blocked else None):
                 await self._until(lambda: not self._blocked)

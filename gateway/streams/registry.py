@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
 
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
 from partway.gateway.streams.ends import ClientFault
+from partway.gateway.streams.late_lines import LateLines
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.open_stream import OpenStream
 from partway.log_lines import LogLine
@@ -38,6 +40,7 @@ class Streams:
     Attributes:
         sessions: the open streams.
         draining: whether nothing new is taken any more.
+        ending: whether what is open is being ended, and what is being opened refused.
         metrics: what is counted of all streams.
     """
 
@@ -55,7 +58,8 @@ class Streams:
         self._looking: Timer | None = None
         self._opening: set[asyncio.Task[object]] = set()
         self._clock = clock or LoopClock()
-        self._ending = False
+        self._late_lines = LateLines(stream_log.info, self._clock)
+        self.ending = False
         self._hastened = False
         self._news = asyncio.Event()  # for the drain: hastened, idle, or its pause is over
 
@@ -64,17 +68,21 @@ class Streams:
         """Whether no stream is open or being opened."""
         return not self._opening and not self.sessions
 
-    @contextmanager
-    def opening(self, principal: str | None = None) -> Iterator[None]:
+    def opening(self, principal: str | None = None) -> StreamOpening:
         """A block in which a stream is being opened; it counts as a stream.
 
         Args:
             principal: who opens it; None where nobody is asked who they are.
 
-        Raises:
-            ServiceUnavailable: the gateway is full, or draining (clause 4-6), or the principal has
-                its share.
+        Returns:
+            The block, which raises ServiceUnavailable: at its beginning where the gateway is full,
+            or draining (clause 4-6), or the principal has its share; in its place where the gateway
+            comes to its end before the stream is open.
         """
+        return StreamOpening(self, principal)
+
+    def _begin_opening(self, principal: str | None) -> asyncio.Task[object]:
+        """Take up who opens a stream, and return the task it is opened in; see :meth:`opening`."""
         if self.draining:
             raise _draining()
         if len(self._opening) + len(self.sessions) >= self._max_streams:
@@ -89,16 +97,13 @@ class Streams:
         assert task is not None, "a request is answered in a task"
         self._opening.add(task)
         self._count(principal, 1)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not self._ending or task.uncancel():  # the client has left as well
-                raise
-            raise _draining() from None
-        finally:
-            self._opening.discard(task)
-            self._count(principal, -1)
-            self._check_idle()
+        return task
+
+    def _end_opening(self, task: asyncio.Task[object], principal: str | None) -> None:
+        """The stream is open, or is not to be."""
+        self._opening.discard(task)
+        self._count(principal, -1)
+        self._check_idle()
 
     def started(
         self,
@@ -119,11 +124,17 @@ class Streams:
             self._look_soon()
         self._principals[session] = principal
         self._count(principal, 1)
-        if self._ending:  # it was not there to be told; it is heard once it has started
+        if self.ending:  # it was not there to be told; it is heard once it has started
             self._clock.call_later(0, session.drain)
 
-    def ended(self, session: OpenStream) -> None:
-        """Forget a stream that has ended, count it, and log it in one line."""
+    def ended(self, session: OpenStream, *, line_may_wait: bool = False) -> None:
+        """Forget a stream that has ended, count it, and log it in one line.
+
+        Args:
+            session: the stream.
+            line_may_wait: whether the line is written a little later: where the client can ask
+                again at once, it would wait for it.
+        """
         self.sessions.discard(session)
         if self._stands.pop(session, None) is not None and not self._stands and self._looking:
             self._looking.cancel()
@@ -136,21 +147,23 @@ class Streams:
         assert ending is not None, "an ended session has its ending"
         assert ended_at is not None, "an ended session has its time"
         first = session.first_part_at
-        stream_log.info(
-            LogLine(
-                "stream ended",
-                endpoint=session.endpoint,
-                request_id=session.request_id,
-                duration=round(ended_at - session.started_at, 3),
-                parts_in=session.from_client.parts,
-                bytes_in=session.from_client.bytes,
-                parts_out=session.from_container.parts,
-                bytes_out=session.from_container.bytes,
-                first_part=None if first is None else round(first - session.started_at, 4),
-                parts_saved=session.parts_saved,
-                cause=ending.cause.value,
-            )
+        line = LogLine(
+            "stream ended",
+            endpoint=session.endpoint,
+            request_id=session.request_id,
+            duration=round(ended_at - session.started_at, 3),
+            parts_in=session.from_client.parts,
+            bytes_in=session.from_client.bytes,
+            parts_out=session.from_container.parts,
+            bytes_out=session.from_container.bytes,
+            first_part=None if first is None else round(first - session.started_at, 4),
+            parts_saved=session.parts_saved,
+            cause=ending.cause.value,
         )
+        if line_may_wait and not self.draining:
+            self._late_lines.add(line)
+        else:
+            stream_log.info(line)
 
     def _look_soon(self) -> None:
         if self._looking is None:
@@ -195,9 +208,10 @@ class Streams:
                 all return at once.
         """
         self.draining = True
+        self._late_lines.write()
         log.info(LogLine("draining", streams=len(self.sessions)))
         await self._pause(grace)
-        self._ending = True
+        self.ending = True
         for task in self._opening:  # their containers have not answered, and need not any more
             task.cancel()
         clock = self._clock
@@ -221,6 +235,43 @@ class Streams:
             await self._news.wait()
         finally:
             timer.cancel()
+
+
+class StreamOpening:
+    """A block in which a stream is being opened; taken from :meth:`Streams.opening`."""
+
+    # A class: a generator's block costs a request as much as twenty calls.
+
+    __slots__ = ("_principal", "_streams", "_task")
+
+    def __init__(self, streams: Streams, principal: str | None) -> None:
+        self._streams = streams
+        self._principal = principal
+        #: The one that opens it; None before the block, and once that is over.
+        self._task: asyncio.Task[object] | None = None
+
+    def __enter__(self) -> Self:
+        self._task = self._streams._begin_opening(self._principal)  # noqa: SLF001
+        return self
+
+    def over(self) -> None:
+        """End the block before its end: the stream is open. Said again, it means nothing."""
+        task, self._task = self._task, None
+        if task is not None:
+            self._streams._end_opening(task, self._principal)  # noqa: SLF001
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        task = self._task
+        self.over()
+        if task is None or not isinstance(error, asyncio.CancelledError):
+            return
+        if self._streams.ending and not task.uncancel():  # else the client has left as well
+            raise _draining() from None
 
 
 def _draining() -> ServiceUnavailable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 
 import pytest
 
@@ -312,5 +313,39 @@ async def test_nothing_is_looked_at_without_streams():
     stream.session.client_gone(Cause.CLIENT_LOST)
     streams.ended(stream.session)
     assert streams._clock.armed == []
-    with streams.opening("chat"):
+    with streams.opening("chat") as opening:
         assert streams.idle is False
+        opening.over()
+        assert streams.idle is True
+    assert streams.idle is True
+
+
+async def test_the_line_of_a_stream_may_wait_until_its_client_has_asked_again(caplog):
+    caplog.set_level(logging.INFO, "partway.stream")
+    clock = FakeClock()
+    streams = Streams(9, clock)
+    for _ in range(2):
+        stream = FakeStream()
+        streams.started(stream.session)
+        stream.session.client_gone(Cause.CLIENT_LOST)
+        streams.ended(stream.session, line_may_wait=True)
+        assert caplog.text == ""
+        clock.advance(0.05)
+        assert len(caplog.messages) == 1
+        caplog.clear()
+
+
+async def test_the_drain_waits_with_no_line(caplog):
+    caplog.set_level(logging.INFO, "partway.stream")
+    streams = Streams(9, FakeClock())
+    before, behind = FakeStream(), FakeStream()
+    for stream in (before, behind):
+        streams.started(stream.session)
+        stream.session.client_gone(Cause.CLIENT_LOST)
+    streams.ended(before.session, line_may_wait=True)
+    draining = asyncio.create_task(streams.drain(grace=60, spread=60))
+    await asyncio.sleep(0)
+    assert len(caplog.messages) == 1
+    streams.ended(behind.session, line_may_wait=True)
+    assert len(caplog.messages) == 2
+    await draining
