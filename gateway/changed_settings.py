@@ -11,7 +11,16 @@ from partway.gateway.settings import Settings
 
 #: What can be taken: the endpoints, and what they and those of the API are made of.
 _TAKEN: Final = frozenset(
-    {"api_environment", "container_ca", "endpoints", "images", "local_roots", "policy", "times"}
+    {
+        "api_environment",
+        "container_ca",
+        "endpoints",
+        "images",
+        "local_roots",
+        "max_containers",
+        "policy",
+        "times",
+    }
 )
 
 

@@ -201,7 +201,8 @@ class Gateway:
             wall_clock,
         )
         transforms = TransformOperations(
-            self._resources, catalogue, self._transforms, planning, rules, wall_clock
+            *(self._resources, catalogue, self._transforms, planning, self.endpoint_keeper.room),
+            *(rules, wall_clock),
         )
         self._control = ControlPlane(
             *(self._resources, arns, wall_clock, LoopClock()),

@@ -126,6 +126,7 @@ class Reloading:
             container_ca=new.container_ca,
             local_roots=new.local_roots,
             api_environment=new.api_environment,
+            max_containers=new.max_containers,
             policy=new.policy,
             times=new.times,
         )

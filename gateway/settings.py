@@ -64,7 +64,7 @@ from partway.gateway.endpoint_settings.tables import (
 from partway.gateway.files import user_data_folder
 from partway.gateway.fleet.commands import program_of
 from partway.gateway.fleet.endpoints import Attached, Endpoint, InstanceTimes, Program
-from partway.gateway.fleet.limits import MODEL_DATA_QUOTA
+from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS, MODEL_DATA_QUOTA
 from partway.gateway.limits import (
     MAX_CONNECTIONS,
     MAX_GATHERED_BYTES,
@@ -144,6 +144,7 @@ class _TopLevel:
     shutdown_hard: _Seconds = limits.SHUTDOWN_HARD
     data_dir: FolderPath | None = None
     model_data_quota: Size = MODEL_DATA_QUOTA
+    max_containers: Annotated[int, whole(1, 1_000_000, "containers")] = MAX_LAUNCHED_CONTAINERS
     max_async_requests: Annotated[int, whole(1, MOST_WAITING, "requests")] = WAITING_REQUESTS
     async_quota: Size = SPOOL_QUOTA
     max_transform_jobs: Annotated[int, whole(1, MAX_JOBS_UNDER_WAY, "jobs")] = JOBS_AT_ONCE
@@ -228,6 +229,7 @@ class Settings(_TopLevel):
         shutdown_hard: for their last bytes.
         data_dir: folder of what the gateway keeps; None for one of the user's, by the port.
         model_data_quota: bytes of all model data that is kept at a time.
+        max_containers: that are launched for all endpoints and transform jobs.
         max_async_requests: asynchronous requests that have not come to their end.
         async_quota: bytes of their bodies and answers on disk.
         max_transform_jobs: transform jobs that run at a time; others wait.
@@ -307,6 +309,12 @@ class Settings(_TopLevel):
                     f"{SHARE_OF_ONE * most} bytes: one client has no more than that share of it, "
                     "and a signed body is held whole"
                 )
+        containers = sum(each.launched for each in self.endpoints)
+        if containers > self.max_containers:
+            raise SettingsError(
+                f"the endpoints have {containers} containers; max_containers is "
+                f"{self.max_containers}, and must be at least as many"
+            )
         _check_names(self.endpoints)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from partway.gateway.asynchronous.configs import AsyncConfig
 from partway.gateway.clock import Clock
+from partway.gateway.control.container_room import ContainerRoom
 from partway.gateway.control.endpoint_records import CHANGING, SETTLED, EndpointRecord
 from partway.gateway.control.limits import PLANS_AT_ONCE, RESTORE_TIMEOUT
 from partway.gateway.control.notes import Notes
@@ -38,6 +39,7 @@ class EndpointKeeper:
 
     Attributes:
         planning: says what the fleet is to run, by the settings of now.
+        room: whether more containers may be launched.
         on_change: told the name of an endpoint when it has changed, or what is known of it.
         on_other_settings: called when other settings are taken, behind what they have changed.
 
@@ -60,6 +62,7 @@ class EndpointKeeper:
         kept_out: Iterable[Path] = (),
     ) -> None:
         self.planning = Planning(settings, clock, kept_out)
+        self.room = ContainerRoom(resources, fleet, self.planning)
         self._resources = resources
         self._fleet = fleet
         self._clock = clock

@@ -159,6 +159,7 @@ class EndpointOperations:
         endpoint = await self._keeper.planning.endpoint_of(name, plan)
         async with self._changing():
             self._check_can_be_made(name)
+            self._keeper.room.check_endpoint(endpoint, anew=False)
             now = self._now()
             resource = Resource(_KIND, name, now, now, {"EndpointName": name}, tags)
             record = EndpointRecord(EndpointState.CREATING, None, plan, "", now)
@@ -209,6 +210,7 @@ class EndpointOperations:
             record = self._keeper.record_of(resource)
             if change(record.plan) != plan:  # another change was begun meanwhile, and is done
                 raise self._in_progress(name)
+            self._keeper.room.check_endpoint(endpoint, anew=anew)
             changed = record.changing_to(plan, self._now())
             await self._keeper.begin(resource, changed, endpoint, anew=anew)
 

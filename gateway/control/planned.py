@@ -92,6 +92,12 @@ class DeploymentPlan:
         """Whether any variant's requests must each name the container that they are for."""
         return any(self.execution_of(each) == "direct" for each in self.variants)
 
+    @property
+    def containers(self) -> int:
+        """How many containers the instances of all variants have."""
+        variants = self.variants
+        return sum(self.instances_of(each) * len(self.containers_of(each)) for each in variants)
+
     def instances_of(self, variant: Members) -> int:
         """How many instances a variant is to have."""
         return self.instances.get(variant["VariantName"], variant.get("InitialInstanceCount", 1))
@@ -217,11 +223,10 @@ def _for_operator(around: ApiSurroundings) -> ApiSurroundings:
 
 def _check_containers(plan: DeploymentPlan) -> None:
     """Refuse more programs than one call may start."""
-    count = sum(plan.instances_of(each) * len(plan.containers_of(each)) for each in plan.variants)
-    if count > MAX_ENDPOINT_CONTAINERS:
+    if plan.containers > MAX_ENDPOINT_CONTAINERS:
         raise ValidationException(
-            f"The instances of all variants have {count} containers; there must be at most "
-            f"{MAX_ENDPOINT_CONTAINERS}."
+            f"The instances of all variants have {plan.containers} containers; there must be "
+            f"at most {MAX_ENDPOINT_CONTAINERS}."
         )
 
 

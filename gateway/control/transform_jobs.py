@@ -11,6 +11,7 @@ from partway.gateway.access.authentication import Identity
 from partway.gateway.asynchronous.locations import in_iams_words
 from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
+from partway.gateway.control.container_room import ContainerRoom
 from partway.gateway.control.errors import (
     ResourceInUse,
     ResourceLimitExceeded,
@@ -54,6 +55,7 @@ class TransformOperations:
         catalogue: finds them, in AWS's words.
         keeper: runs jobs.
         planning: says what instances are made of.
+        room: whether more containers may be launched.
         rules: what may be said of where output belongs.
         wall_clock: returns epoch seconds.
     """
@@ -64,6 +66,7 @@ class TransformOperations:
         catalogue: Catalogue,
         keeper: TransformKeeper,
         planning: Planning,
+        room: ContainerRoom,
         rules: AsyncRules,
         wall_clock: Callable[[], float],
     ) -> None:
@@ -71,6 +74,7 @@ class TransformOperations:
         self._catalogue = catalogue
         self._keeper = keeper
         self._planning = planning
+        self._room = room
         self._rules = rules
         self._wall_clock = wall_clock
 
@@ -103,6 +107,7 @@ class TransformOperations:
         async with self._catalogue.changing():
             self._keeper.check_takes_jobs()
             self._check_can_be_made(name)
+            self._room.check_job(members, record)
             await self._make_room()
             now = self._now()
             job = record.in_place_of(Resource(KIND, name, now, now, asked_for, tags), now)

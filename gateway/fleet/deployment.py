@@ -202,6 +202,21 @@ class Deployment:
         """All its instances, of whatever version."""
         return [instance for group in self._groups() for instance in group.instances]
 
+    @property
+    def containers(self) -> int:
+        """How many containers it has or is to have, those of what comes beside what serves too."""
+        return sum(group.containers for group in self._groups())
+
+    def further_containers(self, endpoint: Endpoint, *, anew: bool) -> int:
+        """How many more containers there would be while :meth:`change` is under way."""
+        known = {} if anew else self._groups_by_name()
+        further = 0
+        for variant in endpoint.variants:
+            kept = _alike(known, variant)
+            there = 0 if kept is None else kept.containers
+            further += max(0, variant.instances * variant.launched - there)
+        return further
+
     # --- What there is to be ---------------------------------------------------------------------
 
     def change(self, endpoint: Endpoint, *, anew: bool = False) -> None:
@@ -262,11 +277,8 @@ class Deployment:
         known = self._groups_by_name() if keep else {}
         groups: dict[str, Group] = {}
         for variant in endpoint.variants:
-            old = known.get(variant.name)
-            if old is not None and not old.given_up and _runs_alike(old.variant, variant):
-                groups[variant.name] = old
-            else:
-                groups[variant.name] = self._group(endpoint, variant, awaited=awaited)
+            kept = _alike(known, variant)
+            groups[variant.name] = kept or self._group(endpoint, variant, awaited=awaited)
         self._coming = coming = _Version(self._versions, endpoint, groups)
         self._become(EndpointState.CREATING if serving is None else EndpointState.UPDATING)
         self._leave(_only_in(superseded, serving, coming))
@@ -387,6 +399,14 @@ class Deployment:
         fields = {"reason": self.reason} if self.reason else {}
         line = LogLine("endpoint", endpoint=self.endpoint.name, state=str(self.state), **fields)
         log.log(level, line)
+
+
+def _alike(known: Mapping[str, Group], variant: Variant) -> Group | None:
+    """The group whose instances are those of a variant, and that another version may keep."""
+    group = known.get(variant.name)
+    if group is None or group.given_up or not _runs_alike(group.variant, variant):
+        return None
+    return group
 
 
 def _runs_alike(one: Variant, other: Variant) -> bool:

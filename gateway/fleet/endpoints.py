@@ -203,6 +203,11 @@ class Variant:
             return tuple(each.source for each in self.source.each)
         return (self.source,)
 
+    @property
+    def launched(self) -> int:
+        """How many containers are launched for one instance."""
+        return sum(not isinstance(each, Attached) for each in self.sources)
+
     def of(self, container: OneContainer) -> Variant:
         """What one container of an instance is, as if it were the only one."""
         return replace(
@@ -242,6 +247,11 @@ class Endpoint:
     def is_attached(self) -> bool:
         """Whether nothing has to be launched for it."""
         return all(isinstance(each.source, Attached) for each in self.variants)
+
+    @property
+    def launched(self) -> int:
+        """How many containers are launched for it, when all its instances are there."""
+        return sum(each.instances * each.launched for each in self.variants)
 
     @classmethod
     def attached(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.deployment import Deployment
@@ -135,6 +136,28 @@ class Fleet:
         """How one endpoint is; None if there is none of that name."""
         deployment = self._deployments.get(name)
         return None if deployment is None else deployment.status()
+
+    def containers(self) -> Mapping[str, int]:
+        """How many containers each endpoint has or is to have, those that go still among them."""
+        found: Counter[str] = Counter()
+        for name, each in self._deployments.items():
+            found[name] += each.containers
+        for each in self._leaving.values():
+            if self._deployments.get(each.endpoint.name) is not each:  # made again under its name
+                found[each.endpoint.name] += each.containers
+        return found
+
+    def further_containers(self, endpoint: Endpoint, *, anew: bool) -> int:
+        """How many more containers there would be if this was applied.
+
+        Args:
+            endpoint: as :meth:`apply` has it.
+            anew: likewise.
+        """
+        known = self._deployments.get(endpoint.name)
+        if known is None or known.state is EndpointState.DELETING:
+            return endpoint.launched
+        return known.further_containers(endpoint, anew=anew)
 
     def prediction(self, name: str) -> PredictionPolicy:
         """How an endpoint's containers are asked for predictions; by default if it is unknown."""

@@ -123,6 +123,13 @@ class Group:
         """Whether nothing of it is left."""
         return all(each.over.is_set() for each in self.instances)
 
+    @property
+    def containers(self) -> int:
+        """How many containers were launched for it and are not gone, or are yet to be launched."""
+        living = sum(not each.over.is_set() for each in self.instances)
+        desired = 0 if self._stopping else self.variant.instances
+        return max(living, desired) * self.variant.launched
+
     def routed(self, policy: StreamPolicy) -> RoutedVariant:
         """The variant as streams and requests find it, with what an endpoint's streams may do."""
         instances = tuple(

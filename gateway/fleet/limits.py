@@ -101,6 +101,11 @@ MAX_INSTANCES: Final = 1000
 #: each is a program of this machine.
 MAX_ENDPOINT_CONTAINERS: Final = 1000
 
+#: Containers of all endpoints and transform jobs, unless the settings say otherwise: two of the
+#: largest endpoints, or one that is changed beside what serves (Kubernetes: 110 pods of a node;
+#: AWS: 20 instances of all endpoints, unless more are asked for).
+MAX_LAUNCHED_CONTAINERS: Final = 2 * MAX_ENDPOINT_CONTAINERS
+
 #: Variants of one endpoint (``ProductionVariants`` of AWS's service model: 10).
 MAX_VARIANTS: Final = 10
 

@@ -93,7 +93,10 @@ def test_an_endpoint_of_a_flag_stays_what_it_is(read):
 )
 def test_every_other_setting_is_either_in_the_endpoints_or_takes_a_restart(name):
     changed = dataclasses.replace(Settings(), **{name: "otherwise"})
-    taken = {"api_environment", "container_ca", "images", "local_roots", "policy", "times"}
+    taken = {
+        *("api_environment", "container_ca", "images", "local_roots", "max_containers"),
+        *("policy", "times"),
+    }
     restart = () if name in taken else (name,)
     assert compare(Settings(), changed) == SettingsChanges((), (), (), restart)
 

@@ -82,6 +82,7 @@ SOURCES = [
     ("shutdown_spread", 5.0, "0.5", "0", 3.0, 0.5, 0.0),
     ("shutdown_hard", 5.0, "1.5", "2", 3.0, 1.5, 2.0),
     ("model_data_quota", 64 << 30, '"2GiB"', "1.5 MiB", 7, 2 << 30, 3 << 19),
+    ("max_containers", 2000, "7", "8", 9, 7, 8),
     ("max_async_requests", 5000, "7", "8", 9, 7, 8),
     ("max_transform_jobs", 4, "7", "8", 9, 7, 8),
     ("transform_quota", 64 << 30, '"1GiB"', "2 MiB", 7, 1 << 30, 2 << 20),
@@ -691,3 +692,18 @@ def test_beyond_loopback_only_if_that_is_meant(toml, host):
         assert "--insecure" in message
         assert "127.0.0.1" in message
         assert load({**flags, "insecure": True}, environment, config).host == host
+
+
+def test_endpoints_of_more_containers_than_there_may_be_are_refused(toml):
+    text = """
+        max_containers = 3
+        [endpoints.a]
+        command = "a"
+        instances = 4
+        [endpoints.attached]
+        urls = ["http://127.0.0.1:1", "http://127.0.0.1:2"]
+    """
+    assert wrong({}, {}, toml(text)) == (
+        "the endpoints have 4 containers; max_containers is 3, and must be at least as many"
+    )
+    assert load({"max_containers": 4}, {}, toml(text)).max_containers == 4

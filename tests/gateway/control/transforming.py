@@ -14,6 +14,7 @@ from partway.gateway.arns import Arns
 from partway.gateway.clock import LoopClock
 from partway.gateway.control.async_rules import AsyncRules
 from partway.gateway.control.catalogue import Catalogue
+from partway.gateway.control.container_room import ContainerRoom
 from partway.gateway.control.local_paths import LocalRoots
 from partway.gateway.control.planning import Planning
 from partway.gateway.control.resources import Resource, Resources
@@ -21,7 +22,10 @@ from partway.gateway.control.transform_jobs import TransformOperations
 from partway.gateway.control.transform_keeper import TransformKeeper
 from partway.gateway.fleet.data_directory import DataDirectory
 from partway.gateway.fleet.endpoints import InstanceTimes, Program
+from partway.gateway.fleet.fleet import Fleet
+from partway.gateway.fleet.limits import MAX_LAUNCHED_CONTAINERS
 from partway.gateway.fleet.provisions import Provisions
+from partway.gateway.fleet.routing import Router
 from partway.gateway.settings import Settings
 from partway.gateway.store.store import Store
 from partway.gateway.transform.callers_places import CallersPlaces
@@ -77,6 +81,7 @@ class Jobs:
         *,
         inclusive_slices: bool = False,
         quota: int = TRANSFORM_QUOTA,
+        max_containers: int = MAX_LAUNCHED_CONTAINERS,
     ) -> None:
         self.folder = folder
         self.store = store or FullStore()
@@ -92,6 +97,8 @@ class Jobs:
             local_roots=(folder / "in",),
             local_results=(folder / "out",),
             times=InstanceTimes(stop_timeout=1.0),
+            max_transform_jobs=at_once,
+            max_containers=max_containers,
         )
         clock = LoopClock()
         self.data = DataDirectory.opened(folder / "data")
@@ -109,8 +116,11 @@ class Jobs:
             self.data.transforms, at_once, inclusive_slices, clock, self._time,
         )  # fmt: skip
         catalogue = Catalogue(self.resources, Arns("us-east-1", "000000000000"), self._time)
+        fleet = Fleet(Router(wall_clock=self._time), self.provisions.means)
+        room = ContainerRoom(self.resources, fleet, planning)
         self.api = TransformOperations(
-            self.resources, catalogue, self.keeper, planning, AsyncRules(results), self._time
+            *(self.resources, catalogue, self.keeper, planning, room, AsyncRules(results)),
+            self._time,
         )
 
     def _time(self) -> float:
