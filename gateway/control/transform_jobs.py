@@ -41,6 +41,7 @@ from partway.gateway.control.transform_records import (
     plan_of,
     summary_of,
 )
+from partway.gateway.limits import SHARE_OF_ONE
 from partway.gateway.transform.options import OptionsError
 
 #: Kinds of input that are read (``S3DataType``).
@@ -93,7 +94,7 @@ class TransformOperations:
         name = members["TransformJobName"]
         arn = self._catalogue.allowed(identity, "CreateTransformJob", KIND, name)
         tags = new_tags(members, identity, arn)
-        self._check_can_be_made(name)
+        self._check_can_be_made(name, identity)
         self._check(members, identity)
         asked_for = {key: value for key, value in members.items() if key != "Tags"}
         model = self._catalogue.existing("model", members["ModelName"])
@@ -106,7 +107,7 @@ class TransformOperations:
         await self._check_model(name, members, record)
         async with self._catalogue.changing():
             self._keeper.check_takes_jobs()
-            self._check_can_be_made(name)
+            self._check_can_be_made(name, identity)
             self._room.check_job(members, record)
             await self._make_room()
             now = self._now()
@@ -164,12 +165,12 @@ class TransformOperations:
             raise ValidationException(f"Could not find requested job with name: {name}")
         return job
 
-    def _check_can_be_made(self, name: str) -> None:
-        """Refuse a second job of a name, and one too many.
+    def _check_can_be_made(self, name: str, identity: Identity) -> None:
+        """Refuse a second job of a name, and one too many, of all or of who asks.
 
         Raises:
             ResourceInUse: there is one.
-            ResourceLimitExceeded: as many as may be wait or run.
+            ResourceLimitExceeded: as many as may be wait or run, or half of them are theirs.
         """
         if self._resources.find(KIND, name) is not None:
             raise ResourceInUse(
@@ -181,6 +182,13 @@ class TransformOperations:
                 f"The service limit 'Number of transform jobs under way' is {MAX_JOBS_UNDER_WAY}, "
                 f"with current utilization of {MAX_JOBS_UNDER_WAY} and a request delta of 1; wait "
                 "for one of them to end, or stop one."
+            )
+        of_one = max(1, MAX_JOBS_UNDER_WAY // SHARE_OF_ONE)
+        if identity.principal and self._keeper.under_way_of(identity.principal) >= of_one:
+            raise ResourceLimitExceeded(
+                "The service limit 'Number of transform jobs under way of one principal' is "
+                f"{of_one}, with current utilization of {of_one} and a request delta of 1; wait "
+                "for one of yours to end, or stop one."
             )
 
     async def _make_room(self) -> None:

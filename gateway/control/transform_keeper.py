@@ -120,6 +120,11 @@ class TransformKeeper:
         """How many jobs wait or run."""
         return len(self._tasks)
 
+    def under_way_of(self, principal: str) -> int:
+        """How many jobs wait or run that a principal has made."""
+        jobs = [self._resources.find(KIND, name) for name in self._tasks]
+        return sum(job is not None and self.record_of(job).sender == principal for job in jobs)
+
     def describe(self) -> tuple[EndpointStatus, ...]:
         """How the instances of running jobs are, each job as an endpoint that logs know it by."""
         return tuple(

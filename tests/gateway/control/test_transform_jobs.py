@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from partway.gateway.access.authentication import Identity
 from partway.gateway.control.errors import (
     NotWrittenDown,
     ResourceInUse,
@@ -319,6 +320,32 @@ async def test_as_many_as_may_be_wait(tmp_path, monkeypatch):
         await jobs.create("second")
         with pytest.raises(ResourceLimitExceeded, match="jobs under way' is 2"):
             await jobs.create("third")
+
+
+async def test_one_principal_has_half_of_those_that_wait_also_behind_a_restart(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("partway.gateway.control.transform_jobs.MAX_JOBS_UNDER_WAY", 4)
+    mine, others = Identity("me", may=lambda *_: True), Identity("you", may=lambda *_: True)
+
+    async def is_full(jobs):
+        with pytest.raises(ResourceLimitExceeded, match="of one principal' is 2"):
+            await jobs.call("CreateTransformJob", mine, **a_job(tmp_path, "third"))
+
+    async with Jobs(tmp_path, at_once=1) as jobs:
+        jobs.give(a="one\n")
+        jobs.hold()
+        for name in ("first", "second"):
+            await jobs.call("CreateTransformJob", mine, **a_job(tmp_path, name))
+        await is_full(jobs)
+    async with jobs.again() as later:
+        await is_full(later)
+        await later.call("CreateTransformJob", others, **a_job(tmp_path, "yours"))
+        later.let_go()
+        for name in ("first", "second", "yours"):
+            await later.over(name)
+        await later.call("CreateTransformJob", mine, **a_job(tmp_path, "third"))
+        await later.over("third")
 
 
 async def test_the_job_that_was_over_first_makes_room(tmp_path, monkeypatch):
