@@ -26,6 +26,7 @@ from partway.gateway.operations.invocation_headers import (
 from partway.gateway.operations.invocations import Invocations, Invoked, session_key
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange, stated_length
+from partway.gateway.serving.facts import Fact
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
 
@@ -34,6 +35,8 @@ OPERATION: Final = "InvokeEndpoint"
 
 #: Clause 2.1-4 holds here too: a base path may stand in front.
 PATH: Final = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations")
+
+_PASSED_ON: Final = Fact(passed_on)
 
 #: Of a container's answer, as the client knows them too.
 _HANDED_BACK: Final[Mapping[str, str]] = {
@@ -66,7 +69,7 @@ class InvokeEndpoint:
     ) -> None:
         """Answer one request."""
         endpoint = named["endpoint"]
-        headers = passed_on(exchange.headers)
+        headers = _PASSED_ON.of(exchange)
         session = headers.get(SESSION, "")
         async with self._invocations.answered(
             exchange,

@@ -18,6 +18,7 @@ from partway.gateway.limits import REQUEST_BODY_PAUSE, REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.duplex import Duplex
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
+from partway.gateway.serving.facts import Facts
 from partway.gateway.serving.gathered_bytes import UNCOUNTED
 from partway.protocol.connection import FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
@@ -60,6 +61,7 @@ class Exchange(ABC):
             given.
         encrypted: whether it has TLS, here and not only at a proxy's.
         head_size: bytes of its head, if they have been counted, as RFC 9113 §6.5.2 does.
+        facts: what follows from its headers alone, as far as somebody has asked.
         visit: what the request costs as long as it is not known who sends it.
         noted: what the operation has found out and the operator's log says of the exchange besides,
             should it be refused or left; nothing of it is for the client.
@@ -80,6 +82,7 @@ class Exchange(ABC):
         encrypted: bool = False,
         headers: Mapping[str, str] | None = None,
         head_size: int | None = None,
+        facts: Facts | None = None,
     ) -> None:
         self.method = method
         self.path = path
@@ -87,6 +90,7 @@ class Exchange(ABC):
         self.raw_headers = raw_headers
         self.headers = _joined(raw_headers) if headers is None else headers
         self.head_size = head_size
+        self.facts = {} if facts is None else facts
         self.version = version
         self.peer = peer
         self.request_id = _new_id()

@@ -494,7 +494,7 @@ class Http1Connection(asyncio.Protocol):
         if transport is None or transport.is_closing() or self.duplex is not None:
             return
         last = self._parser.last
-        all_read = last is not None and last.complete and not last.upgrades and not self._deaf
+        all_read = last is not None and last.complete and not last.head.upgrades and not self._deaf
         if (all_read and not self._unparsed) or not half_close(transport):
             transport.close()
             return

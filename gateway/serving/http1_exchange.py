@@ -44,17 +44,18 @@ class Http1Exchange(UpgradableExchange):
     """
 
     def __init__(self, connection: Http1Connection, request: Http1Request) -> None:
-        path, _, query = request.target.partition("?")
+        head = request.head
         self._protocol = connection
         self._request = request
         super().__init__(
-            *(request.method, path, query, request.raw_headers, request.version, connection.peer),
+            *(head.method, head.path, head.query, head.raw_headers, head.version, connection.peer),
             visitor=connection.visitor,
             encrypted=connection.encrypted,
-            headers=request.headers,
-            head_size=request.head_size,
+            headers=head.headers,
+            head_size=head.size,
+            facts=head.facts,
         )
-        self.closes = not request.keeps
+        self.closes = not head.keeps
         self._answered = False
         self._whole: _Whole | None = None
         self._unsent_head = b""

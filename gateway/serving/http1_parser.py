@@ -5,6 +5,10 @@ lines that end in a bare LF, folded lines, blanks before a colon and whatever is
 §2.2, §5, §6.3, §11.2). What it lets pass, and two parsers might read differently, is refused here:
 other codings than ``chunked``, chunks of HTTP/1.0, a head without its host, and the same header
 twice where there can be one.
+
+A client that keeps its connection sends the same head again and again. llhttp is not asked a second
+time what it says: where a request begins, the very bytes of the last head of a stated length are
+what they were, and so many bytes behind them are its body.
 """
 
 from __future__ import annotations
@@ -19,10 +23,10 @@ from multidict import CIMultiDict, istr
 
 from partway.gateway.limits import HTTP1_BYTES_PER_TURN
 from partway.gateway.serving.heads import HEADER_OVERHEAD, head_too_large, target_too_long
-from partway.gateway.serving.http1_request import Http1Request
+from partway.gateway.serving.http1_request import Http1Head, Http1Request
 from partway.protocol.errors import ApiError, InputValidationError
 from partway.protocol.handshake import is_upgrade
-from partway.protocol.limits import MAX_HEAD_BYTES, MAX_HEADER_LINE, MAX_HEADERS
+from partway.protocol.limits import KIB, MAX_HEAD_BYTES, MAX_HEADER_LINE, MAX_HEADERS
 
 #: A proxy's client sends a whole URL (RFC 9112 §3.2.2), whose host is no part of what is limited.
 _MAX_TARGET: Final = MAX_HEADER_LINE + 128
@@ -30,6 +34,12 @@ _MAX_TARGET: Final = MAX_HEADER_LINE + 128
 #: Bytes that may come in a row with nothing of a request or its body to show for them: what of a
 #: head is not finished, chunks' sizes, trailers. A turn more, since they are counted by the turn.
 _MAX_IN_VAIN: Final = MAX_HEAD_BYTES + HTTP1_BYTES_PER_TURN
+
+#: A head of so many bytes is remembered. What it says is held for as long as its request is the
+#: connection's last; so it costs its bytes besides.
+REMEMBERED_HEAD_BYTES: Final = 2 * KIB
+
+_HEAD_ENDS: Final = b"\r\n\r\n"
 
 #: Of these a request has one at most (RFC 9110 §5.3: a recipient might take either).
 _SINGLE: Final = frozenset(
@@ -73,6 +83,9 @@ class RequestBroken(Exception):
 class RequestParser:
     """Reads the requests of one connection. Whoever feeds it takes what it has made in between.
 
+    Args:
+        remembers: bytes that a head may have so as to be remembered; with 0 none is.
+
     Attributes:
         requests: whose heads are whole, and that nobody has taken yet; their bodies may follow.
         last: the request that was begun last; None before the first.
@@ -82,20 +95,11 @@ class RequestParser:
     """
 
     __slots__ = (
-        "_error",
-        "_headers",
-        "_in_vain",
-        "_parser",
-        "_replay",
-        "_size",
-        "_target",
-        "last",
-        "over",
-        "requests",
-        "tail",
+        *("_between", "_error", "_headers", "_in_vain", "_known", "_owed", "_parser"),
+        *("_remembers", "_replay", "_same", "_size", "_target", "last", "over", "requests", "tail"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, remembers: int = REMEMBERED_HEAD_BYTES) -> None:
         self.requests: deque[Http1Request] = deque()
         self.last: Http1Request | None = None
         self.over = False
@@ -106,6 +110,14 @@ class RequestParser:
         self._in_vain = 0
         self._error: ApiError | None = None
         self._replay = _Replay.NONE
+        #: Whether llhttp stands where a request may begin.
+        self._between = True
+        #: The bytes of a head that llhttp has read, and what they say.
+        self._known = b""
+        self._remembers = remembers
+        self._same: Http1Head | None = None
+        #: How much is to come of the body of a request whose head llhttp has not seen.
+        self._owed = 0
         self._parser = httptools.HttpRequestParser(self)
 
     @property
@@ -117,31 +129,52 @@ class RequestParser:
     def turn(self) -> int:
         """How many bytes are fed at a time: a head may be of a few, and so may a chunk."""
         last = self.last
-        if last is None or last.complete or last.length is None:
+        if last is None or last.complete or (length := last.head.length) is None:
             return HTTP1_BYTES_PER_TURN
-        return max(HTTP1_BYTES_PER_TURN, last.length - last.received)
+        return max(HTTP1_BYTES_PER_TURN, length - last.received)
 
-    def feed(self, data: bytes | memoryview) -> None:
+    def feed(self, data: bytes) -> None:
         """Take what the client sent, :attr:`turn` bytes at most.
 
         Raises:
             RequestBroken: it is no valid request, or the body of the last one is none.
         """
         if self.over:
-            if self.last is not None and self.last.upgrades:
+            if self.last is not None and self.last.head.upgrades:
                 self.tail += data
             return
+        if self._owed:
+            data = self._take_owed(data)
+            if not data:
+                return
+        if not self._between:
+            self._parse(data)
+            return
+        same = self._same
+        if same is not None and data.startswith(self._known):
+            body = data[len(self._known) :]
+            if same.length is not None and len(body) <= same.length:
+                self._begin_same(same, body)
+                return
+        parser, last = self._parser, self.last
+        self._parse(data)
+        if self.last is not last and self._parser is parser:
+            self._remember(data)
+
+    def _parse(self, data: bytes) -> None:
+        """Have llhttp read what came."""
         self._in_vain += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._upgraded(bytes(data[upgrade.args[0] :]))
+            self._upgraded(data[upgrade.args[0] :])
             return
         except httptools.HttpParserError as error:
             last = self.last
-            if last is not None and last.complete and not last.keeps and self._error is None:
+            if last is not None and last.complete and not last.head.keeps and self._error is None:
                 self.over = True  # it has said that nothing follows: what does is nobody's
                 return
+            self._between = False
             raise RequestBroken(self._error or _malformed(), type(error).__name__) from None
         if self._in_vain > _MAX_IN_VAIN:
             raise RequestBroken(head_too_large(), "EndlessHead")
@@ -150,7 +183,46 @@ class RequestParser:
         """Let go of the parser, which has this object, and so both of them go at once."""
         del self._parser
 
+    # --- Heads that have come before -------------------------------------------------------------
+
+    def _remember(self, data: bytes) -> None:
+        """Remember the head that the data begins with, if all that is behind it is its body."""
+        request = self.last
+        assert request is not None, "a head has come"
+        head = request.head
+        end = len(data) - request.received
+        # Not so where the next has begun, or an empty line follows, which llhttp passes over.
+        is_alone = data.find(_HEAD_ENDS) + len(_HEAD_ENDS) == end
+        if is_alone and end <= self._remembers and head.length is not None and head.keeps:
+            self._known, self._same = data[:end], head
+
+    def _begin_same(self, head: Http1Head, body: bytes) -> None:
+        """Begin another request of the head that is known, with what has come of its body."""
+        request = self.last = Http1Request(head)
+        self.requests.append(request)
+        self._in_vain = 0
+        self._owed = head.length or 0
+        if body:
+            self._take_owed(body)
+        elif not self._owed:
+            request.complete = True
+
+    def _take_owed(self, data: bytes) -> bytes:
+        """Take some of the body that llhttp does not know of; returns what is behind it."""
+        request, owed = self.last, self._owed
+        assert request is not None, "a body follows its head"
+        body = data[:owed]
+        request.add(body)
+        self._owed = owed = owed - len(body)
+        if not owed:
+            request.complete = True
+        return data[len(body) :]
+
     # --- What llhttp calls -----------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """The first byte of a head."""
+        self._between = False
 
     def on_url(self, target: bytes) -> None:
         """Some of the target."""
@@ -198,22 +270,22 @@ class RequestParser:
             path = _origin_form(target.decode("utf-8", "surrogateescape"))
         except ValueError:
             self._refuse(_malformed())
-        request = self.last = Http1Request(
-            parser.get_method().decode("ascii"),
-            path,
-            headers,
-            together if is_distinct else None,
-            version,
-            None if coding is not None else int(stated or 0),
-            len(target) + size,
-            keeps=parser.should_keep_alive(),
-        )
+        method = parser.get_method().decode("ascii")
+        keeps, upgrades = parser.should_keep_alive(), False
         should_upgrade = parser.should_upgrade()
-        if request.method == "CONNECT" or (_UPGRADE in together and is_upgrade(together)):
+        if method == "CONNECT" or (_UPGRADE in together and is_upgrade(together)):
             # What follows it, refused, may be no HTTP: nobody may read it as such.
-            request.keeps = False
-            request.upgrades = should_upgrade
-        if should_upgrade and not (request.upgrades and request.length == 0):
+            keeps, upgrades = False, should_upgrade
+        length = None if coding is not None else int(stated or 0)
+        by_name = together if is_distinct else None
+        whole = len(target) + size
+        head = Http1Head(
+            *(method, path, headers, by_name, version, length, whole),
+            keeps=keeps,
+            upgrades=upgrades,
+        )
+        request = self.last = Http1Request(head)
+        if should_upgrade and not (upgrades and length == 0):
             self._replay = _Replay.DUE
         self.requests.append(request)
 
@@ -229,6 +301,7 @@ class RequestParser:
         if self._replay is not _Replay.DUE:
             self.last.complete = True
             self._in_vain = 0
+            self._between = self.last.head.keeps
 
     # --- Inside ----------------------------------------------------------------------------------
 
@@ -246,10 +319,10 @@ class RequestParser:
             return
         self._replay = _Replay.HEAD
         self._parser = httptools.HttpRequestParser(self)
-        framing = f"Content-Length: {request.length}"
-        if request.length is None:
+        framing = f"Content-Length: {request.head.length}"
+        if request.head.length is None:
             framing = "Transfer-Encoding: chunked"
-        if not request.keeps:
+        if not request.head.keeps:
             framing += "\r\nConnection: close"
         self._parser.feed_data(f"POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode())
         if rest:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from partway.gateway.serving.facts import Facts
+
 
 class BodyBroken(Exception):
     """What follows of a request's body is not valid HTTP."""
 
 
-class Http1Request:
-    """A request's head, and what has come of its body and nobody has taken.
+class Http1Head:
+    """What a request's head says: nothing in it changes, and requests of the same bytes share it.
 
     Args:
         method: as it came.
@@ -19,38 +21,20 @@ class Http1Request:
         raw_headers: in their order.
         headers: the same by case-insensitive name; None where two have the same.
         version: of HTTP, ``1.0`` or ``1.1``.
-        length: of its body, as stated; None of one in chunks.
-        head_size: of its target and headers, as RFC 9113 §6.5.2 counts.
-        keeps: whether the client keeps its connection for another one.
+        length: of the body, as stated; None of one in chunks.
+        size: of its target and headers, as RFC 9113 §6.5.2 counts.
+        keeps: whether the client keeps its connection for another request.
+        upgrades: whether it asks for another protocol that is spoken here, or for a tunnel.
 
     Attributes:
-        upgrades: whether it asks for another protocol that is spoken here, or for a tunnel.
-        received: bytes of its body that have come.
-        held: those of them that nobody has taken.
-        complete: whether all of it has come.
-        broken: whether what follows of its body is not valid HTTP, so that there is no more of it.
-        dropped: whether nobody wants the rest of its body.
-        news: done when more has come, for who waits; None while nobody does.
+        path: the target up to its question mark.
+        query: the target behind it.
+        facts: what others have worked out from it alone; see :class:`Fact`.
     """
 
     __slots__ = (
-        "_first",
-        "_more",
-        "broken",
-        "complete",
-        "dropped",
-        "head_size",
-        "headers",
-        "held",
-        "keeps",
-        "length",
-        "method",
-        "news",
-        "raw_headers",
-        "received",
-        "target",
-        "upgrades",
-        "version",
+        *("facts", "headers", "keeps", "length", "method", "path", "query", "raw_headers"),
+        *("size", "target", "upgrades", "version"),
     )
 
     def __init__(
@@ -61,19 +45,46 @@ class Http1Request:
         headers: Mapping[str, str] | None,
         version: str,
         length: int | None,
-        head_size: int,
+        size: int,
         *,
         keeps: bool,
+        upgrades: bool = False,
     ) -> None:
         self.method = method
         self.target = target
+        self.path, _, self.query = target.partition("?")
         self.raw_headers = raw_headers
         self.headers = headers
         self.version = version
         self.length = length
-        self.head_size = head_size
+        self.size = size
         self.keeps = keeps
-        self.upgrades = False
+        self.upgrades = upgrades
+        self.facts: Facts = {}
+
+
+class Http1Request:
+    """A request's head, and what has come of its body and nobody has taken.
+
+    Args:
+        head: the request's.
+
+    Attributes:
+        head: the request's.
+        received: bytes of its body that have come.
+        held: those of them that nobody has taken.
+        complete: whether all of it has come.
+        broken: whether what follows of its body is not valid HTTP, so that there is no more of it.
+        dropped: whether nobody wants the rest of its body.
+        news: done when more has come, for who waits; None while nobody does.
+    """
+
+    __slots__ = (
+        *("_first", "_more", "broken", "complete", "dropped", "head", "held", "news", "received"),
+    )
+
+    def __init__(self, head: Http1Head) -> None:
+        self.head = head
         self.received = 0
         self.held = 0
         self.complete = False
@@ -86,7 +97,7 @@ class Http1Request:
     @classmethod
     def unread(cls) -> Http1Request:
         """What could not be read as a request, and is answered all the same."""
-        request = cls("", "/", (), None, "1.1", 0, 0, keeps=False)
+        request = cls(Http1Head("", "/", (), None, "1.1", 0, 0, keeps=False))
         request.complete = True
         return request
 

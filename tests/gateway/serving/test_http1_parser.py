@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.limits import HTTP1_BYTES_PER_TURN
-from partway.gateway.serving.http1_parser import RequestBroken, RequestParser
+from partway.gateway.serving.http1_parser import REMEMBERED_HEAD_BYTES, RequestBroken, RequestParser
 from partway.protocol.limits import KIB, MAX_HEAD_BYTES, MAX_HEADERS
 
 PLAIN = b"POST /a?b=c HTTP/1.1\r\nHost: a\r\nX-One: 1 \t\r\nContent-Length: 5\r\n\r\nhello"
@@ -33,7 +33,10 @@ def fed(*pieces):
 def seen(parser):
     """The requests of a parser: what of them has come, and whether that is all."""
     return [
-        (each.method, each.target, each.version, each.take(), each.complete, each.keeps)
+        (
+            *(each.head.method, each.head.target, each.head.version),
+            *(each.take(), each.complete, each.head.keeps),
+        )
         for each in parser.requests
     ]
 
@@ -59,21 +62,21 @@ def test_byte_by_byte():
 
 def test_headers_as_they_came_and_by_their_names():
     (request,) = fed(PLAIN).requests
-    assert request.raw_headers == [("Host", "a"), ("X-One", "1"), ("Content-Length", "5")]
-    assert request.headers["x-one"] == "1"
-    assert request.length == 5
-    assert request.head_size == len("/a?b=c") + len("HostaX-One1 \tContent-Length5") + 96
+    assert request.head.raw_headers == [("Host", "a"), ("X-One", "1"), ("Content-Length", "5")]
+    assert request.head.headers["x-one"] == "1"
+    assert request.head.length == 5
+    assert request.head.size == len("/a?b=c") + len("HostaX-One1 \tContent-Length5") + 96
 
 
 def test_headers_of_the_same_name_are_joined_by_whoever_needs_them():
     (request,) = fed(b"GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\nx: 2\r\n\r\n").requests
-    assert request.headers is None
-    assert request.raw_headers[1:] == [("X", "1"), ("x", "2")]
+    assert request.head.headers is None
+    assert request.head.raw_headers[1:] == [("X", "1"), ("x", "2")]
 
 
 def test_bytes_that_are_no_utf_8_come_through():
     (request,) = fed(b"GET / HTTP/1.1\r\nHost: a\r\nX: \xfe\r\n\r\n").requests
-    assert request.headers["x"].encode("utf-8", "surrogateescape") == b"\xfe"
+    assert request.head.headers["x"].encode("utf-8", "surrogateescape") == b"\xfe"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ def test_bytes_that_are_no_utf_8_come_through():
 def test_a_target_is_taken_from_its_path_on(target, path):
     method = b"OPTIONS" if target == "*" else b"GET"
     (request,) = fed(b"%b %b HTTP/1.1\r\nHost: a\r\n\r\n" % (method, target.encode())).requests
-    assert request.target == path
+    assert request.head.target == path
 
 
 def test_a_body_is_held_until_it_is_taken_and_its_end_is_known():
@@ -197,7 +200,7 @@ def test_the_largest_head_is_read():
     lines = b"".join(b"x-%03d: %b\r\n" % (n, b"v" * (size - 5)) for n in range(MAX_HEADERS - 1))
     sent = b"GET / HTTP/1.1\r\nHost: a\r\n" + lines + b"\r\n"
     (request,) = fed(*(sent[at : at + 4096] for at in range(0, len(sent), 4096))).requests
-    assert len(request.raw_headers) == MAX_HEADERS
+    assert len(request.head.raw_headers) == MAX_HEADERS
 
 
 # --- Ends and upgrades ---------------------------------------------------------------------------
@@ -217,15 +220,15 @@ UPGRADE = b"GET /w HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websoc
 def test_what_follows_an_upgrade_is_kept_as_it_is():
     parser = fed(UPGRADE + b"\x81", b"GET / HTTP/1.1\r\n")
     (request,) = parser.requests
-    assert request.upgrades
-    assert not request.keeps
+    assert request.head.upgrades
+    assert not request.head.keeps
     assert parser.over
     assert parser.tail == b"\x81GET / HTTP/1.1\r\n"
 
 
 def test_a_tunnel_is_no_request_behind_its_head():
     parser = fed(b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n" + BARE)
-    assert [(each.method, each.keeps) for each in parser.requests] == [("CONNECT", False)]
+    assert [(each.head.method, each.head.keeps) for each in parser.requests] == [("CONNECT", False)]
     assert parser.tail == BARE
 
 
@@ -256,3 +259,147 @@ def test_an_upgrade_with_a_body_has_it_first_and_nothing_behind_it():
     parser = fed(sent)
     assert seen(parser) == [("GET", "/w", "1.1", b"hello", True, False)]
     assert parser.over
+
+
+# --- Heads that come again -----------------------------------------------------------------------
+
+
+def heads(parser):
+    return [each.head for each in parser.requests]
+
+
+@pytest.mark.parametrize("cut", [len(PLAIN) - 5, len(PLAIN) - 2, len(PLAIN)])
+def test_a_head_that_comes_again_is_not_read_again(cut):
+    again = PLAIN[:-5] + b"other"
+    parser = fed(PLAIN, again[:cut], again[cut:], PLAIN)
+    first, second, third = heads(parser)
+    assert first is second is third
+    bodies = [(b"hello", True), (b"other", True), (b"hello", True)]
+    assert [each[3:5] for each in seen(parser)] == bodies
+
+
+def test_a_body_that_is_still_to_come_is_waited_for():
+    parser = fed(PLAIN, PLAIN[:-2])
+    last = parser.last
+    assert (last.held, last.complete, parser.turn) == (3, False, HTTP1_BYTES_PER_TURN)
+    parser.feed(PLAIN[-2:] + BARE)
+    assert (last.take(), last.complete) == (b"hello", True)
+    assert heads(parser)[0] is last.head
+    assert parser.last.head.version == "1.0"
+
+
+LOWER = PLAIN.replace(b"X-One", b"x-one")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        PLAIN.replace(b"X-One", b"x-one"),
+        PLAIN.replace(b"1 \t", b"1"),
+        PLAIN.replace(b"hello", b"hell").replace(b": 5", b": 4"),
+        b"\r\n" + PLAIN,
+        PLAIN + BARE,
+    ],
+    ids=["case", "blanks", "length", "an empty line in front", "another behind"],
+)
+def test_what_is_another_byte_is_read(second):
+    parser = fed(PLAIN, second)
+    assert heads(parser)[1] is not heads(parser)[0]
+
+
+@pytest.mark.parametrize(
+    "once",
+    [CHUNKED, BARE, PLAIN.replace(b"X-One: 1", b"Connection: close"), HEAD + H2C + b"\r\n"],
+    ids=["chunks", "1.0", "the last", "an upgrade"],
+)
+def test_what_is_more_than_a_head_and_its_body_is_read_each_time(once):
+    parser = fed(once)
+    assert parser._same is None
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_long_head_is_not_remembered(more):
+    head = b"GET / HTTP/1.1\r\nHost: a\r\nX: %b\r\n\r\n"
+    whole = head % bytes(b"x" * (REMEMBERED_HEAD_BYTES + more - len(head) + 2))
+    first, second = heads(fed(whole, whole))
+    assert (first is second) is (more == 0)
+
+
+WITHIN = b"POST /e HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n"
+IN_CHUNKS = WITHIN % b"Transfer-Encoding: chunked" + b"%x\r\n" % len(PLAIN)
+LAST = WITHIN % b"Connection: close"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ((PLAIN, IN_CHUNKS, PLAIN, b"\r\n0\r\n\r\n"), [b"hello", PLAIN]),
+        ((PLAIN, PLAIN[:9], PLAIN[9:-5], PLAIN[:5]), [b"hello", PLAIN[:5]]),
+        ((PLAIN, WITHIN % b"Content-Length: %d" % len(PLAIN), PLAIN), [b"hello", PLAIN]),
+        ((PLAIN, LAST, PLAIN), [b"hello", b""]),
+        ((PLAIN + b"POST", PLAIN[4:], PLAIN + b"POST", PLAIN[4:]), [b"hello"] * 4),
+        ((PLAIN + b"\r\n", PLAIN + b"\r\n", PLAIN), [b"hello"] * 3),
+    ],
+    ids=["in a chunk", "in a body", "in a long body", "behind the last", "cut", "empty lines"],
+)
+def test_the_bytes_of_a_head_are_one_where_a_request_begins(pieces, expected):
+    assert [each.take() for each in fed(*pieces).requests] == expected
+
+
+#: What a client may send, each by itself right, or wrong, or hiding a request in a body.
+SENT = [
+    *(PLAIN, PLAIN[:-5] + b"again", LOWER, CHUNKED, BARE),
+    b"GET /d HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"HEAD /d HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+    b"POST /e HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(PLAIN) + PLAIN,
+    b"POST /e HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n\r\n\r\n",
+    b"POST /e HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nok",
+    b"POST /f HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+    b"POST /f HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok",
+    HEAD + H2C + b"Content-Length: 2\r\n\r\nok",
+    b"GET /g HTTP/1.1\r\nHost: a\r\nX: 1\r\nx: 2\r\n\r\n",
+    HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    *(b"\r\n", b"\r", b"\n", b"no request\r\n\r\n", PLAIN[:20], b"\r\n\r\n", b"0\r\n\r\n"),
+]
+
+
+def outcome(pieces, remembers):
+    """All that a parser says of these pieces."""
+    parser = RequestParser(remembers)
+    refused, along = None, []
+    try:
+        for piece in pieces:
+            rest = piece
+            while rest:
+                turn, rest = rest[: parser.turn], rest[parser.turn :]
+                parser.feed(turn)
+                along.append((len(parser.requests), parser.turn, parser.over))
+    except RequestBroken as broken:
+        refused = (str(broken), broken.error.status, str(broken.error))
+    requests = [
+        (
+            *(each.head.method, each.head.target, list(each.head.raw_headers)),
+            *(each.head.headers, each.head.version, each.head.length, each.head.size),
+            *(each.head.keeps, each.head.upgrades, each.received, each.take(), each.complete),
+        )
+        for each in parser.requests
+    ]
+    return requests, along, refused, parser.over, parser.tail
+
+
+@given(st.data())
+def test_whatever_comes_is_the_same_with_and_without_what_is_remembered(data):
+    few = data.draw(st.lists(st.sampled_from(SENT), min_size=1, max_size=3))
+    sent = data.draw(st.lists(st.sampled_from(few), min_size=2, max_size=8))
+    ends = [0]
+    for each in sent:  # where a body begins, and where the next begins
+        _, _, body = each.partition(b"\r\n\r\n")
+        ends += [ends[-1] + len(each) - len(body), ends[-1] + len(each)]
+    whole = b"".join(sent)
+    around = st.sampled_from(ends).flatmap(lambda end: st.integers(end - 9, end + 9))
+    cuts = data.draw(st.lists(around, max_size=6))
+    if data.draw(st.booleans()):
+        cuts += ends
+    edges = sorted({0, len(whole), *(cut for cut in cuts if 0 < cut < len(whole))})
+    pieces = [whole[a:b] for a, b in pairwise(edges)]
+    assert outcome(pieces, REMEMBERED_HEAD_BYTES) == outcome(pieces, 0)

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from partway.gateway.serving.http1_request import Http1Request
+from partway.gateway.serving.http1_request import Http1Head, Http1Request
 
 
 @pytest.fixture
 def request_():
-    return Http1Request("POST", "/", (), None, "1.1", None, 0, keeps=True)
+    return Http1Request(Http1Head("POST", "/", (), None, "1.1", None, 0, keeps=True))
 
 
 def test_what_has_come_is_taken_once(request_):
@@ -56,4 +56,4 @@ async def test_who_waits_is_told_once(request_):
 def test_what_is_no_request_ends_its_connection():
     unread = Http1Request.unread()
     assert unread.complete
-    assert not unread.keeps
+    assert not unread.head.keeps

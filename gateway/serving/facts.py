@@ -1,0 +1,48 @@
+"""What follows from a head alone, worked out once for all that have the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+
+T = TypeVar("T")
+
+#: What is known of one head, by what it is: as many as there are facts in the code, at most.
+Facts: TypeAlias = dict[object, object]
+
+
+class HasFacts(Protocol):
+    """A head, or an exchange as its head has it."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By case-insensitive names."""
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of them."""
+
+
+class Fact(Generic[T]):
+    """Something that follows from headers and from nothing else.
+
+    Neither from the time, nor from a setting that may change, nor from who sends them or who is
+    there to answer: heads are remembered, and requests of the same bytes share them. Nobody changes
+    what is returned.
+
+    Args:
+        work_out: returns it. What it raises is raised each time, and not remembered.
+    """
+
+    __slots__ = ("_work_out",)
+
+    def __init__(self, work_out: Callable[[Mapping[str, str]], T]) -> None:
+        self._work_out = work_out
+
+    def of(self, head: HasFacts) -> T:
+        """Return it for a head, worked out at the first time."""
+        facts = head.facts
+        if self in facts:
+            return cast("T", facts[self])
+        fact = facts[self] = self._work_out(head.headers)
+        return fact
