@@ -22,7 +22,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.processes import ready_url
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 FOLDERS = ("protocol", "gateway", "container")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.container.cli.commands import environment
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from partway.protocol.limits import FRAMES_PER_TURN
 from tests import frame_factory as raw
 from tests.frame_factory import BINARY, CLOSE, CONTINUATION, KEY, PING, PONG, TEXT
 
-pytestmark = [pytest.mark.usefixtures("no_leaks"), pytest.mark.timeout(20)]
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 MIB = 1024 * 1024
 PATIENCE = 20.0

@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 from tests.gateway.cli.invoking import Ended, environment
 from tests.processes import running
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 #: Nothing here takes this long, in seconds: containers are started.
 PATIENCE = 150

@@ -169,7 +169,6 @@ def test_a_line_without_an_end_is_not_held_for_ever(tmp_path, written):
     tail.close()
 
 
-@pytest.mark.timeout(20)
 def test_closing_does_not_wait_for_a_thread_that_reads(tmp_path, written, monkeypatch):
     """A disk may hang, and whoever closes is the gateway's loop; the thread closes then."""
     reads, goes_on = threading.Event(), threading.Event()
@@ -195,7 +194,6 @@ def test_closing_does_not_wait_for_a_thread_that_reads(tmp_path, written, monkey
     assert tail.read() == b""
 
 
-@pytest.mark.timeout(10)
 def test_what_is_no_file_is_not_waited_for(tmp_path, written):
     os.mkfifo(written.path)
     tail = LogTail(tmp_path, ID, None)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.workbench.conformance import launched_image
 from partway.gateway.workbench.conformance.launched_image import LaunchedImage
 from tests.gateway.fleet.launchers.fake_engine import GOOD, FakeEngine
 from tests.gateway.fleet.processes import eventually, soon
@@ -80,7 +81,7 @@ async def test_what_cannot_be_started(launched, fake):
     await soon(launched.terminate())
 
 
-async def test_an_engine_accepts_and_hangs_up_where_nothing_listens(launched, fake):
+async def test_an_engine_accepts_and_hangs_up_where_nothing_listens(launched, fake, monkeypatch):
     listening = False
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,7 +91,9 @@ async def test_an_engine_accepts_and_hangs_up_where_nothing_listens(launched, fa
 
     server = await serve(fake, take)
     await soon(launched.start())
-    assert not await soon(launched.accepts())
+    with monkeypatch.context() as patched:  # a busy machine may take longer than an engine does
+        patched.setattr(launched_image, "_HANGS_UP", 60.0)
+        assert not await soon(launched.accepts())
     listening = True
     assert await soon(launched.accepts())
     assert await soon(launched.listening(30)) is not None

@@ -147,7 +147,6 @@ def test_a_pattern_of_megabytes_is_not_compiled(tmp_path: Path) -> None:
     load_probe(written(tmp_path, f"{A}expect = '{'[a-z]' * 200}'"))
 
 
-@pytest.mark.timeout(10)
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SettingsError, match="this is a pipe; it must be a regular file"):

@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 from tests.gateway.workbench.conformance.archives import saved, written
 
 #: Each is a pytest of its own, or several.
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 #: These and no others: a pytest starts in half the time.
 PLUGINS = ("-p", "partway.gateway.workbench.testing.plugin", "-p", "timeout")
