@@ -11,7 +11,7 @@ from partway.gateway.workbench.conformance.verdict import Severity, Verdict
 from tests.gateway.workbench.conformance.mutants.trying import failed, is_fast, tried
 
 #: On a busy machine there are two runs of all checks.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 GOOD = Path(__file__).with_name("good")
 

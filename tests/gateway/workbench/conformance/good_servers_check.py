@@ -22,7 +22,7 @@ JARS = Path("/usr/share/java")
 #: 1002.
 KNOWN = {"gorilla": {"violations.close_reason"}, "tomcat": {"violations.close_reason"}}
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.gateway.workbench.conformance.mutants.drawing import drawn
 from tests.gateway.workbench.conformance.mutants.registry import PROGRAM
 from tests.gateway.workbench.conformance.mutants.trying import failed, tried
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 #: Whether each mutant is tried on every check.
 WHOLE = os.environ.get("MUTANTS") == "whole"
@@ -50,7 +50,7 @@ def test_there_are_many_and_their_roots_exist() -> None:
     assert len(MUTANTS) >= 40
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", CONTAINERS)
 async def test_the_good_ones_end_while_a_stream_is_open(name: str) -> None:
     """What a fast run leaves out."""
