@@ -51,7 +51,7 @@ _MAX_NAME: Final = 60
 #: Digits of a whole number that is read exactly; a longer one fits no type of a tensor.
 _MAX_DIGITS: Final = 24
 
-#: A shorter body is read whole in no time.
+#: A body, or what is in it beside a tensor, that is shorter is read in no time.
 _LONG: Final = 4 * KIB
 
 
@@ -234,13 +234,15 @@ def _with_bytes(text: str, predictions: list[Any], specs: Mapping[str, TensorSpe
 
 
 def _number_tensor(text: bytes, name: str) -> NumberTensor | None:
-    """A member that is a tensor of numbers, if all else of the body is right and has no bytes.
+    """A member that is a tensor of numbers, if all else is short and right, and has no bytes.
 
     Where there is none the body has to be read whole, which also says what is wrong with it.
     """
     if len(text) < _LONG or (found := _finder(name).find(text)) is None:
         return None
     others = b"%b[]%b" % (text[: found.begin], text[found.end :])
+    if len(others) > _LONG:
+        return None  # which may be wrong at its very end, and would be read twice
     try:
         members = _members(others, "")
     except PredictionFault:
