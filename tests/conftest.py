@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.loops import with_one_loop
 from tests.pairwise import thinned
+from tests.shares import import_own
 
 #: How long an example takes says what else the machine does. What a test allows is counted in work.
 settings.register_profile(
@@ -135,10 +136,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
-    """What is collected stays: no collection of garbage looks for any in it, then or later."""
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Workers rewrite each module once between them, and what is collected stays.
+
+    No collection of garbage looks for any in it, then or later.
+    """
     gc.disable()
     try:
+        if why_not_whole_suite(session.config) is None:
+            import_own(session.config, ROOT / "tests")
         return (yield)
     finally:
         gc.freeze()
