@@ -10,7 +10,7 @@ import pytest
 
 from partway.completion import SHELLS
 from partway.container.cli.main import main as container_main
-from partway.gateway.cli.main import COMMANDS
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.main import main as gateway_main
 
 MAINS = {"partway": gateway_main, "partway-container": container_main}

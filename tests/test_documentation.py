@@ -10,7 +10,7 @@ import pytest
 
 from partway.container.cli.main import main as container_main
 from partway.documentation import page
-from partway.gateway.cli.main import COMMANDS
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.main import main as gateway_main
 from tests.conftest import ROOT
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from partway.container.cli import COMMANDS
 from partway.container.cli.record_flags import TYPES, add_reading
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "convert",
-        help="write records in another format",
+        help=COMMANDS["convert"],
         description="Write the records of a file in another format of inference.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

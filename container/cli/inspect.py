@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from partway.container.cli import COMMANDS
 from partway.container.cli.record_flags import add_reading
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "inspect",
-        help="say what a file of records is, and where it breaks",
+        help=COMMANDS["inspect"],
         description="Say what a file of records is: its format, how many records, of what.",
     )
     add_reading(parser)

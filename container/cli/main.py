@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from partway import __version__, completion
-from partway.container.cli import convert, inspect, new, serve
+from partway.container.cli import COMMANDS
 from partway.container.cli.errors import CommandError
 from partway.documentation import page
 from partway.log_lines import say_failure
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 after an orderly end, 1 when something failed, 2 when it was asked wrongly.
     """
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _parser(next((word for word in given if word in COMMANDS), None)).parse_args(given)
     try:
         status: int = options.run(options)
     except CommandError as error:
@@ -36,7 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(*asked: str | None) -> argparse.ArgumentParser:
+    """Make the parser of all commands, with the flags of those that are asked for.
+
+    Only these are imported.
+    """
     parser: argparse.ArgumentParser = _Parser(
         prog=_PROG,
         description="A model container for bidirectional streams.",
@@ -49,11 +55,12 @@ def _parser() -> argparse.ArgumentParser:
         help="say which one this is",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    serve.add_to(commands)
-    new.add_to(commands)
-    convert.add_to(commands)
-    inspect.add_to(commands)
-    completion.add_to(commands, _parser, prog=_PROG)
+    for name, purpose in COMMANDS.items():
+        if name in asked:
+            importlib.import_module(f"partway.container.cli.{name}").add_to(commands)
+        else:
+            commands.add_parser(name, help=purpose)
+    completion.add_to(commands, lambda: _parser(*COMMANDS), prog=_PROG)
     return parser
 
 

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from partway.container.cli import COMMANDS
 from partway.container.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "new",
-        help="write a starter project",
+        help=COMMANDS["new"],
         description="Write a model that streams, its test and its image into a new folder.",
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="a folder that is new or empty")

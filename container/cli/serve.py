@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from partway.container.cli import given
+from partway.container.cli import COMMANDS, given
 from partway.container.cli.environment import VARIABLES
 from partway.container.cli.errors import CommandError
 from partway.container.cli.target import (
@@ -93,7 +93,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "serve",  # the platform appends this word to the image's entry point (clause 1.1-1)
-        help="serve a model until SIGTERM",
+        help=COMMANDS["serve"],
         description="Serve a model, an application or a classic inference script until SIGTERM.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,1 +1,21 @@
-"""The commands of ``partway``, one module each."""
+"""The commands of ``partway``, one module each; none of them is imported to say what there is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: What each command is for, by its name.
+COMMANDS: Final = {
+    "serve": "run the gateway",
+    "deploy": "make an endpoint of an image or a command, or update it",
+    "delete": "delete an endpoint, with what was deployed for it",
+    "endpoints": "show how endpoints are, start one anew",
+    "logs": "show what an endpoint's instances have printed",
+    "invoke": "talk to an endpoint from the terminal",
+    "transform": "ask a model for the records of files",
+    "certs": "make a local CA, show how clients trust it",
+    "kubeconfig": "write the file by which kubectl finds the gateway",
+    "dev": "run a model with a gateway and a page to talk to it",
+    "conform": "check a container against the contract",
+    "replay": "say a recorded stream again, compare the answers",
+}

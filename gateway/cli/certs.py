@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.environment import region
 from partway.gateway.tls.context import TlsError
 from partway.gateway.tls.local_ca import (
@@ -39,7 +40,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "certs",
-        help="make a local CA, show how clients trust it",
+        help=COMMANDS["certs"],
         description=(
             "Make this user's local CA and the gateway's certificate, or renew it, and print the "
             "lines that make clients trust it. They can be pasted into a shell."

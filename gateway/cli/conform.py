@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
 from partway.gateway.files import is_file_or_folder
@@ -61,7 +62,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "conform",
-        help="check a container against the contract",
+        help=COMMANDS["conform"],
         description=(
             "Check a container against the wire contract, clause by clause: a container that runs, "
             "one that is started for the checks as the platform would, by a command or of an "

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.deployment_asked import AskedDeployment
 from partway.gateway.cli.gateway_asked import GatewayNotAsked, add_data_dir, find_gateway, say_why
 from partway.gateway.cli.process import INTERRUPTED, interrupted_by_sigterm
@@ -24,7 +25,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "delete",
-        help="delete an endpoint, with what was deployed for it",
+        help=COMMANDS["delete"],
         description=(
             "Delete an endpoint with the models and configurations that partway deploy has made "
             f"for it, and wait until it has drained and is gone. See {page('how-to/deploy.md')}"

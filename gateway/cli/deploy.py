@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from rich.live import Live
 
 from partway.documentation import page
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.deployment_asked import AskedDeployment, EndpointSaid
 from partway.gateway.cli.endpoints_shown import ChangesSeen, table
 from partway.gateway.cli.gateway_asked import GatewayNotAsked, add_data_dir, find_gateway, say_why
@@ -45,7 +46,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "deploy",
-        help="make an endpoint of an image or a command, or update it",
+        help=COMMANDS["deploy"],
         description=(
             "Make a model, an endpoint configuration and an endpoint, or update the endpoint of "
             f"this name, and wait until it is in service. See {page('how-to/deploy.md')}"

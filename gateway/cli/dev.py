@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from partway.documentation import page
 from partway.gateway import settings
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.process import (
     descriptors_of,
     raise_descriptor_limit,
@@ -46,7 +47,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "dev",
-        help="run a model with a gateway and a page to talk to it",
+        help=COMMANDS["dev"],
         description=(
             "Run a model's container and a gateway before it, on this machine alone, with a web "
             "page to talk to it: "

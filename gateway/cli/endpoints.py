@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rich.live import Live
 
 from partway.documentation import page
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.endpoints_shown import ChangesSeen, print_table, table
 from partway.gateway.cli.gateway_asked import (
     GatewayNotAsked,
@@ -50,7 +51,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "endpoints",
-        help="show how endpoints are, start one anew",
+        help=COMMANDS["endpoints"],
         description=(
             "Show the endpoints of the gateway that runs: instances, health, what is open on them. "
             f"See {page('how-to/watch-a-fleet.md')}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from partway.documentation import page
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.environment import region
 from partway.gateway.cli.invoke_input import opened_input
@@ -50,7 +51,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "invoke",
-        help="talk to an endpoint from the terminal",
+        help=COMMANDS["invoke"],
         description=(
             "Open a stream and talk both ways at once. Without --text, --file or --wav each line "
             "of standard input is a message; its end is the end of input."

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from partway.documentation import page
+from partway.gateway.cli import COMMANDS
 from partway.gateway.kubernetes.kinds import PREFIX
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "kubeconfig",
-        help="write the file by which kubectl finds the gateway",
+        help=COMMANDS["kubeconfig"],
         description=(
             "Print, or write, the kubeconfig by which kubectl applies, gets and watches "
             f"DeployedModel and Endpoint objects. See {page('how-to/kubectl.md')}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from partway.documentation import page
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.gateway_asked import (
     PATIENCE,
     GatewayNotAsked,
@@ -44,7 +45,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "logs",
-        help="show what an endpoint's instances have printed",
+        help=COMMANDS["logs"],
         description=(
             "Show what the instances of an endpoint have printed, each line behind its instance's "
             f"id where there are several. See {page('how-to/watch-a-fleet.md')}"

@@ -6,18 +6,14 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from partway import __version__, completion
 from partway.documentation import page
+from partway.gateway.cli import COMMANDS
 from partway.log_lines import say_failure, start_logging_as_asked
 from partway.variables import unknown_variables
-
-COMMANDS: Final = (
-    *("serve", "deploy", "delete", "endpoints", "logs"),
-    *("invoke", "transform", "certs", "kubeconfig", "dev", "conform", "replay"),
-)
 
 #: Those that read variables, or hand them on to a container that they start.
 _READERS: Final = frozenset(
@@ -31,9 +27,7 @@ _PROG: Final = "partway"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit status."""
     given = sys.argv[1:] if arguments is None else arguments
-    # The one that is asked for is all that is imported: the others take half a second.
-    known = given[:1] if set(given[:1]) & set(COMMANDS) else COMMANDS
-    options = _parser(known).parse_args(given)
+    options = _parser(next((word for word in given if word in COMMANDS), None)).parse_args(given)
     if options.command == "serve":
         start_logging_as_asked(getattr(options, "log_format", None), os.environ)
     if options.command in _READERS and (unknown := unknown_variables(os.environ)):
@@ -43,8 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser(names: Iterable[str]) -> argparse.ArgumentParser:
-    """Make the parser of the commands of these names."""
+def _parser(*asked: str | None) -> argparse.ArgumentParser:
+    """Make the parser of all commands, with the flags of those that are asked for.
+
+    Only these are imported: one takes up to half a second.
+    """
     parser = argparse.ArgumentParser(
         prog=_PROG,
         description="The open gateway for bidirectional model streams.",
@@ -57,9 +54,12 @@ def _parser(names: Iterable[str]) -> argparse.ArgumentParser:
         help="print the version and exit",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in names:
-        importlib.import_module(f"partway.gateway.cli.{name}").add_to(commands)
-    completion.add_to(commands, lambda: _parser(COMMANDS), prog=_PROG)
+    for name, purpose in COMMANDS.items():
+        if name in asked:
+            importlib.import_module(f"partway.gateway.cli.{name}").add_to(commands)
+        else:
+            commands.add_parser(name, help=purpose)
+    completion.add_to(commands, lambda: _parser(*COMMANDS), prog=_PROG)
     return parser
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.arguments import seconds
 from partway.gateway.cli.process import INTERRUPTED, until_signalled
 from partway.gateway.dialling import Address
@@ -42,7 +43,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "replay",
-        help="say a recorded stream again, compare the answers",
+        help=COMMANDS["replay"],
         description=(
             "Say the client's side of a recorded stream to a container, as the platform would, "
             "and compare what it answers with what was answered then."

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from partway.documentation import page
 from partway.gateway import settings
 from partway.gateway.access.principals import PrincipalsError
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.process import (
     descriptors_of,
     raise_descriptor_limit,
@@ -67,7 +68,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "serve",
-        help="run the gateway",
+        help=COMMANDS["serve"],
         description=f"Run the gateway until SIGTERM, then drain: see {page('how-to/operate.md')}",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

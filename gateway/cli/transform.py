@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from partway.documentation import page
+from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.environment import region
 from partway.gateway.cli.process import INTERRUPTED, run_loop, stop_on_signals
 from partway.gateway.clock import LoopClock
@@ -65,7 +66,7 @@ def add_to(commands: Commands) -> None:
     """Describe the command."""
     parser = commands.add_parser(
         "transform",
-        help="ask a model for the records of files",
+        help=COMMANDS["transform"],
         description=(
             "Ask a model for each record of files, and write its answers beside each other: for "
             f"DIR/a.csv there is OUT/a.csv.out. See {page('how-to/transform.md')}"

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from partway import __version__
-from partway.gateway.cli.main import COMMANDS, main
+from partway.gateway.cli import COMMANDS
+from partway.gateway.cli.main import main
 
 
 def test_version(capsys):
@@ -34,15 +35,35 @@ def test_what_is_no_command(capsys, words):
     assert "usage: partway" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_imports_no_other_one(name):
+def loaded_by(*words: str) -> set[str]:
+    """Which modules the command has imported by its end."""
     code = (
-        "import sys\nfrom partway.gateway.cli.main import main\n"
-        f"try: main([{name!r}, '--help'])\nexcept SystemExit: pass\n"
-        "print(*(n for n in sys.modules if n.startswith('partway.gateway.cli.')), file=sys.stderr)"
+        f"import sys\nfrom partway.gateway.cli.main import main\n"
+        f"try: main({list(words)!r})\nexcept SystemExit: pass\n"
+        "print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    loaded = {module.rpartition(".")[2] for module in done.stderr.split()}
-    assert loaded & set(COMMANDS) == {name}
+    return set(done.stderr.split())
+
+
+def commands_of(modules: set[str]) -> set[str]:
+    return {name for name in COMMANDS if f"partway.gateway.cli.{name}" in modules}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_imports_no_other_one(name):
+    assert commands_of(loaded_by(name, "--help")) == {name}
+
+
+@pytest.mark.parametrize("words", ["--help", "--version"])
+def test_who_asks_for_no_command_waits_for_none(words):
+    modules = loaded_by(words)
+    assert commands_of(modules) == set()
+    assert modules & {"asyncio", "ssl", "aiohttp", "numpy"} == set()
+
+
+def test_a_command_is_found_behind_other_words():
+    """``--`` before it changes nothing: its flags are those that it has."""
+    assert commands_of(loaded_by("--", "serve", "--help")) == {"serve"}
