@@ -377,7 +377,7 @@ async def test_what_a_platform_that_closes_would_lose_is_told(
         url = f"http://127.0.0.1:{server.port}"
         words = ["invoke", "echo", "--url", url, "--text", "hi"]
         words += ["--wait", "1"] if before else []
-        asking = asyncio.create_task(invoke_command(_parser(["invoke"]).parse_args(words)))
+        asking = asyncio.create_task(invoke_command(_parser("invoke").parse_args(words)))
         at_gateway = await server.stream()
         assert b"hi" in (await at_gateway.frame()).payload
         at_gateway.send(frame(BINARY, EMPTY_PART) * before)
