@@ -21,11 +21,12 @@ ALLOWED = {
     "protocol": {"partway.protocol"},
     "gateway": {
         "partway.gateway", "partway.protocol", "partway.__version__", "partway.completion",
-        "partway.documentation", "partway.log_lines", "partway.service_links", "partway.variables",
+        "partway.documentation", "partway.importing", "partway.log_lines", "partway.service_links",
+        "partway.variables",
     },
     "container": {
         "partway.container", "partway.protocol", "partway.__version__", "partway.completion",
-        "partway.documentation", "partway.log_lines", "partway.variables",
+        "partway.documentation", "partway.importing", "partway.log_lines", "partway.variables",
     },
     "src/partway": {"partway"},
 }  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -12,6 +11,7 @@ from partway import __version__, completion
 from partway.container.cli import COMMANDS
 from partway.container.cli.errors import CommandError
 from partway.documentation import page
+from partway.importing import import_to_stay
 from partway.log_lines import say_failure
 
 _PROG = "partway-container"
@@ -57,7 +57,7 @@ def _parser(*asked: str | None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, purpose in COMMANDS.items():
         if name in asked:
-            importlib.import_module(f"partway.container.cli.{name}").add_to(commands)
+            import_to_stay(f"partway.container.cli.{name}").add_to(commands)
         else:
             commands.add_parser(name, help=purpose)
     completion.add_to(commands, lambda: _parser(*COMMANDS), prog=_PROG)

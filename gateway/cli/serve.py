@@ -49,15 +49,13 @@ from partway.gateway.store.store import Store, StoreError
 from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
 from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
 from partway.gateway.waiting import before
-from partway.gateway.workbench.intermediary.dialler import InterposingDialler
-from partway.gateway.workbench.intermediary.faults import Rule, Rules
-from partway.gateway.workbench.intermediary.faults_file import load_faults
-from partway.gateway.workbench.recording.recorder import MAX_RECORDINGS, Recorder
 from partway.log_lines import LogLine, say_failure, start_logging
 
 log = logging.getLogger("partway.serve")
 
 if TYPE_CHECKING:
+    from partway.gateway.cli.serve_intermediaries import Intermediaries
+
     # argparse has no public name for what add_subparsers() returns.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
@@ -89,8 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         loaded = load()
-        rules = () if options.faults is None else load_faults(options.faults)
-        _check_together(options, rules, loaded)
+        between = _between(options, loaded)
         if options.check:
             for line in check(loaded):
                 print(line)
@@ -99,55 +96,33 @@ def run(options: argparse.Namespace) -> int:
         say_failure(_NAME, str(error))
         return 2
     start_logging(loaded.log_level, loaded.log_format)
-    # With an intermediary each stream has two connections more, and recorded it has a file.
-    between = 0 if options.faults is None and options.record is None else 2
-    files = 0 if options.record is None else min(loaded.max_streams, MAX_RECORDINGS)
-    raise_descriptor_limit(descriptors_of(loaded, 1 + between) + files)
-    recorder = None
-    if options.record is not None:
-        try:
-            recorder = Recorder(options.record, not options.no_payloads)
-        except OSError as error:
-            why = error.strerror or error
-            say_failure(_NAME, f"--record {options.record}: {why}")
-            return 1
-    if rules:
-        log.warning(
-            LogLine("faults are on: streams are spoilt on purpose", file=str(options.faults))
-        )
-    return run_loop(_serve_between(loaded, load, config, rules, recorder))
+    if between is None:
+        raise_descriptor_limit(descriptors_of(loaded))
+        return run_loop(serve(loaded, load, config))
+    raise_descriptor_limit(between.descriptors)
+    try:
+        between.open()
+    except OSError as error:
+        why = error.strerror or error
+        say_failure(_NAME, f"--record {options.record}: {why}")
+        return 1
+    return run_loop(between.serve(lambda dialler: serve(loaded, load, config, dialler)))
 
 
-def _check_together(options: argparse.Namespace, rules: Sequence[Rule], loaded: Settings) -> None:
-    """Refuse flags that would do nothing: a rule for no endpoint, --no-payloads alone."""
-    known = {endpoint.name for endpoint in loaded.endpoints}
-    for number, rule in enumerate(rules, 1):
-        if rule.endpoint is not None and rule.endpoint not in known:
-            raise SettingsError(
-                f"{options.faults}: rule#{number}.endpoint: {rule.endpoint!r} was given; it "
-                f"must be the name of an endpoint: {', '.join(sorted(known)) or 'there are none'}"
-            )
+def _between(options: argparse.Namespace, loaded: Settings) -> Intermediaries | None:
+    """What ``--faults`` and ``--record`` put before the containers; None without either.
+
+    Raises:
+        SettingsError: the rules are none, or the flags would do nothing.
+    """
     if options.no_payloads and options.record is None:
         raise SettingsError("--no-payloads was given alone; it must come with --record DIR")
+    if options.faults is None and options.record is None:
+        return None
+    # Of the workbench, which no gateway in service waits for.
+    from partway.gateway.cli.serve_intermediaries import Intermediaries
 
-
-async def _serve_between(
-    loaded: Settings,
-    load: Callable[[], Settings],
-    config: Path | None,
-    rules: Sequence[Rule],
-    recorder: Recorder | None,
-) -> int:
-    """Serve, with intermediaries before the containers where rules or a recorder need them."""
-    if not rules and recorder is None:
-        return await serve(loaded, load, config)
-    observe = None if recorder is None else recorder.observe
-    try:
-        async with InterposingDialler(Rules(rules), observe) as dialler:
-            return await serve(loaded, load, config, dialler)
-    finally:
-        if recorder is not None:
-            await asyncio.to_thread(recorder.close)
+    return Intermediaries(loaded, options.faults, options.record, payloads=not options.no_payloads)
 
 
 async def serve(

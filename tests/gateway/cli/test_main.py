@@ -67,3 +67,18 @@ def test_who_asks_for_no_command_waits_for_none(words):
 def test_a_command_is_found_behind_other_words():
     """``--`` before it changes nothing: its flags are those that it has."""
     assert commands_of(loaded_by("--", "serve", "--help")) == {"serve"}
+
+
+#: What is imported by who asks for it, and by no gateway's start: a command's help has imported all
+#: that its start does, but for what its settings call for.
+ASKED_FOR = ("partway.gateway.workbench",)
+
+
+@pytest.mark.parametrize("name", ASKED_FOR)
+def test_no_gateways_start_waits_for_what_few_ask_for(name, imported_by_serve):
+    assert [each for each in imported_by_serve if f"{each}.".startswith(f"{name}.")] == []
+
+
+@pytest.fixture(scope="module")
+def imported_by_serve() -> set[str]:
+    return loaded_by("serve", "--help")
