@@ -31,12 +31,14 @@ class _Row(msgspec.Struct, array_like=True, gc=False):
 
 
 #: What reads a tensor, by how many dimensions it has: its rows' elements are skipped.
-_READERS: Final[dict[int, Decoder[list[Any]]]] = {
-    1: Decoder(list[msgspec.Raw]),
+_READERS: Final[dict[int, Decoder[Any]]] = {
+    1: Decoder(_Row),
     2: Decoder(list[_Row]),
     3: Decoder(list[list[_Row]]),
     4: Decoder(list[list[list[_Row]]]),
 }
+
+_EMPTY: Final = re.compile(rf"\[{_SPACE}\]".encode())
 
 
 class NumberTensor(NamedTuple):
@@ -92,11 +94,16 @@ class TensorFinder:
             return None
         if text.count(b"[", begin, end) != _count_arrays(read, dimensions):
             return None  # there are arrays in its rows, and nobody has seen how deep
-        return NumberTensor(begin, end, len(read))
+        if dimensions > 1:
+            length = len(read)
+        else:
+            # A row, whose elements were skipped. None is an array or a string, where commas may be.
+            length = 0 if _EMPTY.match(text, begin) else text.count(b",", begin, end) + 1
+        return NumberTensor(begin, end, length)
 
 
-def _count_arrays(tensor: list[Any], dimensions: int) -> int:
-    """How many arrays a tensor is made of, itself among them."""
+def _count_arrays(tensor: Any, dimensions: int) -> int:
+    """How many arrays a tensor is made of, itself among them; one of one dimension is a row."""
     count = 1
     level = tensor
     for left in range(dimensions - 1, 0, -1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -125,7 +126,9 @@ def test_the_rest_is_json_where_the_whole_is(body):
     ("array", "length"),
     [
         ("[]", 0),
-        ("[1, -0.5e-7, true, null]", 4),
+        ("[ \n]", 0),
+        ("[{}]", 1),
+        ("[1, -0.5e-7, true, null, { } ]", 5),
         ("[ [1, 2] , [3] ]", 2),
         ("[[[1, 2], []], [], [[3]]]", 3),
         ("[[[[1, 2]], [[3]]]]", 1),
@@ -172,3 +175,15 @@ def test_what_is_not(array):
 )
 def test_only_the_first_member_is_looked_at(before):
     assert FINDER.find(before.encode() + b"[1]}") is None
+
+
+@pytest.mark.parametrize("element", ["1", "0.25", "{}", "[1]"])
+def test_numbers_are_not_held(element):
+    text = b'{"instances": [%b]}' % ",".join([element] * 100_000).encode()
+    FINDER.find(text)
+    tracemalloc.start()
+    found = FINDER.find(text)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.length == 100_000
+    assert peak < 30 * found.length  # a row is one object of 16 bytes, and has a place in a list
