@@ -375,9 +375,8 @@ class Invocation:
         if answer.ended:
             request = ContainerRequest(sent.at(place), along, first)
         else:
-            length = None if head.chunked else stated_length(head.headers)
             body = handed_on(first, answer, before, now)
-            request = ContainerRequest(sent.at(place), along, body, length)
+            request = ContainerRequest(sent.at(place), along, body, head.length)
         try:
             answer = self._ask_at_once(place, request) or await self._ask(place, request)
         except ContainerUnreachable:  # no other instance has what this one has answered so far

@@ -25,7 +25,7 @@ from partway.gateway.operations.invocation_headers import (
 )
 from partway.gateway.operations.invocations import Invocations, Invoked, session_key
 from partway.gateway.serving.error_dialects import aws_runtime
-from partway.gateway.serving.exchange import Exchange, stated_length
+from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.facts import Fact
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
@@ -126,7 +126,7 @@ async def pass_on(
     if is_all and len(first) <= most_bytes:
         exchange.respond(200, first, headers)
         return
-    length = None if invoked.head.chunked else stated_length(invoked.head.headers)
+    length = invoked.head.length
     left = most_bytes - len(first)
     if left < 0 or (length is not None and length > most_bytes):
         raise answer_too_large(most_bytes)

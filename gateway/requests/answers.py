@@ -3,13 +3,19 @@
 What is HTTP/1.1 is decided by llhttp, which refuses two lengths, a length beside a transfer coding,
 lines that end in a bare LF and numbers of any other form (RFC 9112 §6.3, §11.2). What it lets pass
 and nobody may lean on is refused here: other codings than ``chunked``, and chunks of HTTP/1.0.
+
+A container answers with the same head again and again, but for the length. llhttp is not asked a
+second time what it says: where an answer begins, the very bytes of the last head of a stated length
+are what they were, whatever number stands in them, and so many bytes behind them are its body.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final
 
 import httptools
 from multidict import CIMultiDict, istr
@@ -18,6 +24,7 @@ from partway.gateway.requests.limits import (
     ANSWER_TURN_BYTES,
     MAX_ANSWER_HEAD_BYTES,
     MAX_ANSWER_LENGTH,
+    REMEMBERED_ANSWER_HEAD_BYTES,
 )
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVERHEAD
 
@@ -28,6 +35,10 @@ _CODING: Final = istr("Transfer-Encoding")
 _LENGTH: Final = istr("Content-Length")
 
 _STATUSES: Final = range(200, 600)
+_HEAD_ENDS: Final = b"\r\n\r\n"
+_STATED: Final = re.compile(rb"\r\nContent-Length:[ \t]*([0-9]+)", re.IGNORECASE)
+#: No number of so many digits is over MAX_ANSWER_LENGTH.
+_LENGTH_DIGITS: Final = len(str(MAX_ANSWER_LENGTH)) - 1
 #: To look a member up in an enumeration takes as long as twenty lines of this.
 _SWITCHING_PROTOCOLS: Final = int(HTTPStatus.SWITCHING_PROTOCOLS)
 
@@ -36,23 +47,29 @@ class AnswerBroken(Exception):
     """What the container sent is no valid answer; the message says what is wrong with it."""
 
 
-class AnswerHead(NamedTuple):
-    """The head of an answer.
+@dataclass(slots=True)
+class AnswerHead:
+    """The head of an answer: nothing in it changes, and answers of the same bytes share it.
 
     Attributes:
         status: from 200 to 599.
-        headers: by case-insensitive names.
+        headers: by case-insensitive names, without Content-Length.
+        length: of its body, as stated; None if it is not, as of one in chunks.
         chunked: whether its body comes in chunks; else it is a length, or ends with the connection.
         keeps: whether the connection may be used again.
+        facts: what others have worked out from the headers alone.
     """
 
     status: int
     headers: CIMultiDict[str]
+    length: int | None
     chunked: bool
     keeps: bool
+    facts: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
 
 
-class AnswerPiece(NamedTuple):
+@dataclass(slots=True)
+class AnswerPiece:
     """Some of an answer's body.
 
     Attributes:
@@ -69,6 +86,7 @@ class AnswerParser:
 
     Args:
         whole_chunk: bytes up to which a chunk is one piece; a longer one comes in several.
+        remembers: bytes that a head may have so as to be remembered; with 0 none is.
 
     Attributes:
         head: the answer's, once it is whole; interim ones are passed over (RFC 9110 §15.2).
@@ -78,7 +96,13 @@ class AnswerParser:
         trailing: whether bytes came behind the end, so that the connection is not to be trusted.
     """
 
-    def __init__(self, whole_chunk: int) -> None:
+    __slots__ = (
+        *("_after", "_before", "_begun", "_chunk", "_headers", "_in_vain", "_interim", "_owed"),
+        *("_parser", "_reason", "_remembers", "_same", "_until_end", "_whole_chunk"),
+        *("complete", "head", "held", "pieces", "trailing"),
+    )
+
+    def __init__(self, whole_chunk: int, remembers: int = REMEMBERED_ANSWER_HEAD_BYTES) -> None:
         self.head: AnswerHead | None = None
         self.pieces: deque[AnswerPiece] = deque()
         self.held = 0
@@ -91,6 +115,14 @@ class AnswerParser:
         self._in_vain = 0  # bytes since the last that were of use
         self._until_end = False
         self._reason = ""
+        #: Whether llhttp has had some of this answer.
+        self._begun = False
+        #: What a head says that llhttp has read, and its bytes around the number of its length.
+        self._same: AnswerHead | None = None
+        self._before = self._after = b""
+        self._remembers = remembers
+        #: How much is to come of the body of an answer whose head llhttp has not seen.
+        self._owed = 0
         self._parser = httptools.HttpResponseParser(self)
 
     def begin_anew(self, whole_chunk: int) -> None:
@@ -100,7 +132,7 @@ class AnswerParser:
             whole_chunk: as of this class.
         """
         self.head = None
-        self.complete = self._until_end = False
+        self.complete = self._until_end = self._begun = False
         self._whole_chunk = whole_chunk
         self._interim = self._in_vain = 0
 
@@ -112,8 +144,15 @@ class AnswerParser:
         """
         if self.complete:
             self.trailing |= bool(data)
-        else:
+        elif self._owed:
+            self._take_owed(data)
+        elif self._begun:
             self._parse(data)
+        elif self._same is None or not self._begin_same(self._same, data):
+            self._begun = True
+            self._parse(data)
+            if self.head is not None:
+                self._remember(self.head, data)
 
     def _parse(self, data: bytes | memoryview) -> None:
         self._in_vain += len(data)
@@ -168,6 +207,52 @@ class AnswerParser:
         """Let go of the parser, which has this object, and so both of them go at once."""
         del self._parser
 
+    # --- Heads that have come before -------------------------------------------------------------
+
+    def _remember(self, head: AnswerHead, data: bytes | memoryview) -> None:
+        """Remember the head that the data begins with, if the length of its body is stated."""
+        if head.length is None or not head.keeps or head.status in _BODILESS or self._interim:
+            return
+        known = bytes(data[: self._remembers])
+        end = known.find(_HEAD_ENDS) + len(_HEAD_ENDS)
+        stated = _STATED.search(known, 0, end)
+        if end >= len(_HEAD_ENDS) and stated is not None and int(stated[1]) == head.length:
+            self._before, self._after = known[: stated.start(1)], known[stated.end(1) : end]
+            self._same = head
+
+    def _begin_same(self, head: AnswerHead, data: bytes | memoryview) -> bool:
+        """Whether the data begins with the head that is known; then the answer begins with it."""
+        before, after = self._before, self._after
+        if not isinstance(data, bytes) or not data.startswith(before):
+            return False
+        begins = len(before)
+        ends = data.find(after[:1], begins, begins + _LENGTH_DIGITS + 1)
+        digits = data[begins:ends]
+        if ends < 0 or not digits.isdigit() or not data.startswith(after, ends):
+            return False
+        length = int(digits)
+        if length != head.length:
+            head = self._same = replace(head, length=length)  # which shares its headers and facts
+        self.head = head
+        self._owed = length
+        body = data[ends + len(after) :]
+        if body or not length:
+            self._take_owed(body)
+        return True
+
+    def _take_owed(self, data: bytes | memoryview) -> None:
+        """Take some of the body that llhttp does not know of."""
+        owed = self._owed
+        body = bytes(data[:owed])
+        if body:
+            self.pieces.append(AnswerPiece(body, True))
+            self.held += len(body) + PART_OVERHEAD
+        self._owed = owed = owed - len(body)
+        if not owed:
+            self.complete = True
+            if len(data) > len(body):
+                self._parse(data[len(body) :])
+
     # --- What llhttp calls -----------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
@@ -206,19 +291,20 @@ class AnswerParser:
             codings = [each.lower() for each in headers.getall(_CODING)]
             if codings != ["chunked"] or version != "1.1":
                 self._refuse("its Transfer-Encoding is not chunked alone, of HTTP/1.1")
-        length = headers.get(_LENGTH)
-        if length is not None and int(length) > MAX_ANSWER_LENGTH:  # llhttp takes twice as much
+        stated = headers.pop(_LENGTH, None)
+        length = None if stated is None else int(stated)
+        if length is not None and length > MAX_ANSWER_LENGTH:  # llhttp takes twice as much
             self._refuse(f"its Content-Length is over {MAX_ANSWER_LENGTH}")
         self._until_end = not (is_chunked or length is not None or status in _BODILESS)
-        self.head = AnswerHead(status, headers, is_chunked, parser.should_keep_alive())
+        keeps = parser.should_keep_alive()
+        self.head = AnswerHead(status, headers, length, is_chunked, keeps)
 
     def on_body(self, data: bytes) -> None:
         """Some of the body."""
         self._in_vain = 0
         assert self.head is not None, "a body follows its head"
         if not self.head.chunked:
-            self.pieces.append(AnswerPiece(data, True))
-            self.held += len(data) + PART_OVERHEAD
+            self._hand_over(data, ends_chunk=True)
             return
         if self._chunk and len(self._chunk) + len(data) > self._whole_chunk:
             self._hand_over_chunk(ends_chunk=False)

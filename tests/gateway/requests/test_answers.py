@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from partway.gateway.requests.limits import (
     ANSWER_TURN_BYTES,
     MAX_ANSWER_HEAD_BYTES,
     MAX_ANSWER_LENGTH,
+    REMEMBERED_ANSWER_HEAD_BYTES,
 )
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES
 
@@ -293,3 +295,137 @@ def test_a_second_answer_may_have_longer_chunks():
         parser.feed(bytes(WHOLE))
     parser.feed(b"\r\n")
     assert [piece.ends_chunk for piece in taken(parser)] == [True]
+
+
+# --- Heads that have come before -----------------------------------------------------------------
+
+PLAIN = b"HTTP/1.1 200 OK\r\nA: 1\r\nContent-Length: 5\r\nB: 2\r\n\r\nhello"
+LONGER = PLAIN.replace(b"5\r", b"12\r").replace(b"hello", b"hello, again")
+
+
+def answered(*answers, remembers=REMEMBERED_ANSWER_HEAD_BYTES):
+    """The heads of answers that one parser reads, each in one piece, and their bodies."""
+    parser = AnswerParser(WHOLE, remembers)
+    found = []
+    for each in answers:
+        parser.begin_anew(WHOLE)
+        parser.feed(each)
+        assert parser.complete
+        found.append((parser.head, body(parser)))
+    return found
+
+
+@pytest.mark.parametrize("second", [PLAIN, LONGER, PLAIN[:-5].replace(b"5", b"0")])
+def test_a_head_that_comes_again_is_not_read_again_whatever_its_length(second):
+    (first, _), (head, said) = answered(PLAIN, second)
+    assert head.headers is first.headers
+    assert head.facts is first.facts
+    _, _, expected = second.partition(b"\r\n\r\n")
+    assert (head.status, head.length, said) == (200, len(expected), expected)
+    assert (head, said) == answered(second)[0]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        PLAIN.replace(b"A: 1", b"a: 1"),
+        PLAIN.replace(b"A: 1", b"A: 3"),
+        PLAIN.replace(b"B: 2", b"B: 3"),
+        PLAIN.replace(b"200 OK", b"200 ok"),
+        PLAIN.replace(b": 5", b":  5"),
+        PLAIN.replace(b"5\r", b"5 \r"),
+        PLAIN.replace(b"5", b"%019d" % 5),
+        b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN,
+        b"\r\n" + PLAIN,
+    ],
+)
+def test_a_head_with_any_other_byte_is_read(second):
+    (first, _), (head, said) = answered(PLAIN, second)
+    assert head.headers is not first.headers
+    assert (head.status, head.length, said) == (200, 5, b"hello")
+
+
+@pytest.mark.parametrize("number", [b"", b"-5", b"+5", b"5a", b"0x5", b"5, 5", b"9" * 20])
+def test_what_stands_in_place_of_the_length_must_be_one(number):
+    parser = parsed(PLAIN)
+    taken(parser)
+    parser.begin_anew(WHOLE)
+    with pytest.raises(AnswerBroken):
+        parser.feed(PLAIN.replace(b"5", number))
+
+
+@pytest.mark.parametrize(
+    "once",
+    [
+        CHUNKED + b"0\r\n\r\n",
+        PLAIN.replace(b"200 OK", b"204 No Content")[:-5],
+        b"HTTP/1.1 103 Hints\r\n\r\n" + PLAIN,
+    ],
+    ids=["chunks", "no body", "an interim answer"],
+)
+def test_what_is_more_than_a_head_and_its_body_is_read_each_time(once):
+    (first, _), (second, _) = answered(once, once)
+    assert second == first
+    assert second.headers is not first.headers
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_long_head_is_not_remembered(more):
+    whole = PLAIN.replace(b"B: 2", b"B: " + b"x" * (REMEMBERED_ANSWER_HEAD_BYTES + more))
+    whole = whole.replace(b"x" * (len(PLAIN) - len(b"2hello")), b"", 1)
+    (first, _), (second, _) = answered(whole, whole)
+    assert (first.headers is second.headers) is (more == 0)
+
+
+def test_the_bytes_of_a_head_are_one_where_an_answer_begins():
+    head = PLAIN.removesuffix(b"hello").replace(b"5", b"%d" % len(PLAIN))
+    parser = parsed(head + PLAIN, (len(head),))
+    assert (parser.complete, parser.head.length, body(parser)) == (True, len(PLAIN), PLAIN)
+
+
+def test_no_other_parser_knows_a_head():
+    assert parsed(PLAIN).head.facts is not parsed(PLAIN).head.facts
+
+
+#: What a container may say, each by itself right, or wrong, or hiding an answer in a body.
+SAID = [
+    *(PLAIN, LONGER, PLAIN.replace(b"A", b"a"), PLAIN.replace(b"5\r", b"5\t\r")),
+    *(data for data, _, _, _ in ANSWERS),
+    PLAIN.removesuffix(b"hello").replace(b"5", b"%d" % len(PLAIN)) + PLAIN,
+    line(b"Content-Length: 4") + b"\r\n\r\n",
+    *(PLAIN + b"\r\n", PLAIN + b"H", PLAIN[:-1], PLAIN.replace(b"5", b"x")),
+    PLAIN.replace(b"5", b"%d" % 2**63),
+]
+
+
+def outcome(answers, remembers):
+    """All that a parser says of these answers, each of which comes in pieces."""
+    parser = AnswerParser(WHOLE, remembers)
+    along = []
+    try:
+        for pieces in answers:
+            for piece in pieces:
+                parser.feed(piece)
+                head = parser.head
+                along.append((parser.complete, parser.trailing, parser.held, parser.turn))
+            along.append((head, taken(parser)))
+            parser.feed_end()
+            if parser.trailing:
+                break
+            parser.begin_anew(WHOLE)
+    except AnswerBroken as broken:
+        along.append(str(broken))
+    return along
+
+
+@given(st.data())
+def test_whatever_comes_is_the_same_with_and_without_what_is_remembered(data):
+    few = data.draw(st.lists(st.sampled_from(SAID), min_size=1, max_size=3))
+    said = data.draw(st.lists(st.sampled_from(few), min_size=2, max_size=6))
+    answers = []
+    for each in said:
+        head_ends = len(each) - len(each.partition(b"\r\n\r\n")[2])
+        cuts = data.draw(st.lists(st.integers(head_ends - 9, head_ends + 9), max_size=3))
+        edges = sorted({0, len(each), *(cut for cut in cuts if 0 < cut < len(each))})
+        answers.append([each[begin:end] for begin, end in pairwise(edges)])
+    assert outcome(answers, REMEMBERED_ANSWER_HEAD_BYTES) == outcome(answers, 0)
