@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import re
 from typing import Final
 
@@ -22,9 +22,11 @@ def decoded(text: str) -> bytes:
     digits = match[1]
     if len(digits) % 4 == 1:
         raise ValueError(f"it has {len(digits)} characters of base64, one too many or too few")
-    return base64.b64decode(digits.translate(_URLS) + "=" * (-len(digits) % 4))
+    if "-" in digits or "_" in digits:
+        digits = digits.translate(_URLS)
+    return binascii.a2b_base64(digits + "=" * (-len(digits) % 4))
 
 
 def encoded(data: bytes) -> str:
     """Bytes in the standard alphabet, padded."""
-    return base64.b64encode(data).decode()
+    return binascii.b2a_base64(data, newline=False).decode()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from itertools import chain
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -40,6 +41,9 @@ _READERS: Final[dict[int, Decoder[Any]]] = {
 
 _EMPTY: Final = re.compile(rf"\[{_SPACE}\]".encode())
 
+#: An array takes as long to read as so many bytes of numbers: an object is made of it.
+ARRAY_EFFORT: Final = 48
+
 
 class NumberTensor(NamedTuple):
     """Where a tensor of numbers is in the text of an object.
@@ -65,12 +69,13 @@ class TensorFinder:
     def __init__(self, name: str) -> None:
         self._head = re.compile(_HEAD.format(space=_SPACE, name=name).encode(), re.ASCII)
 
-    def find(self, text: bytes) -> NumberTensor | None:
+    def find(self, text: bytes, effort: float = inf) -> NumberTensor | None:
         """Find it, in time that grows with the text alone.
 
         Args:
             text: of what may be JSON. Where a tensor is found, the text is JSON if and only if it
                 would be with any other value in the tensor's place.
+            effort: what it may take to read the tensor, in bytes of numbers.
 
         Returns:
             None also where that cannot be said as easily. A tensor has four dimensions at most, and
@@ -87,12 +92,14 @@ class TensorFinder:
         reader = _READERS.get(dimensions)
         if not end or reader is None:
             return None
-        tensor = memoryview(text)[begin:end]
+        arrays = text.count(b"[", begin, end)
+        if end - begin + arrays * ARRAY_EFFORT > effort:
+            return None
         try:
-            read = reader.decode(tensor)
+            read = reader.decode(memoryview(text)[begin:end])
         except (msgspec.MsgspecError, RecursionError):
             return None
-        if text.count(b"[", begin, end) != _count_arrays(read, dimensions):
+        if arrays != _count_arrays(read, dimensions):
             return None  # there are arrays in its rows, and nobody has seen how deep
         if dimensions > 1:
             length = len(read)

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -44,6 +45,9 @@ ANSWER: Final = '{"predictions": […]}'
 _BOM: Final = b"\xef\xbb\xbf"
 #: In valid JSON: a quote behind a brace begins a member's name, and is never inside a string.
 _BINARY: Final = re.compile(rb'(\{\s*"b64"\s*:\s*)"([^"\\]*(?:\\.[^"\\]*)*)"(\s*\})')
+
+#: Base64 that is as every container reads it: whole groups of four, of the standard alphabet.
+_GROUPS: Final = re.compile(rb"(?:[A-Za-z0-9+/]{4})*")
 
 #: Characters of a name that a message repeats.
 _MAX_NAME: Final = 60
@@ -94,11 +98,9 @@ def read_request(
         PredictionFault: it has no instances, or is not JSON, or something in it is no base64, or
             instances are not as the signature says.
     """
+    if signature is None and not wrap and (numbers := read_numbers(body)) is not None:
+        return numbers
     text = body.removeprefix(_BOM)
-    if signature is None and not wrap:
-        tensor = _number_tensor(text, "instances")
-        if tensor is not None and tensor.length:
-            return PredictRequest(text, tensor.length)
     members = _members(text, REQUEST)
     by_columns = columns and "inputs" in members
     table: Mapping[str, list[Any]] | None = None
@@ -122,6 +124,21 @@ def read_request(
     if wrap and table is None:
         text = _wrapped(text, instances)
     return PredictRequest(text, len(instances), by_columns)
+
+
+def read_numbers(body: bytes, effort: float = inf) -> PredictRequest | None:
+    """Read a request's body as :func:`read_request` does, if its instances are many numbers.
+
+    Args:
+        body: as of :func:`read_request`; for any signature, and not to be wrapped.
+        effort: what it may take, in bytes of numbers; see :meth:`TensorFinder.find`.
+
+    Returns:
+        None where it has to be read by :func:`read_request`, which also says what is wrong with it.
+    """
+    text = body.removeprefix(_BOM)
+    tensor = _number_tensor(text, "instances", effort)
+    return PredictRequest(text, tensor.length) if tensor is not None and tensor.length else None
 
 
 def read_answer(body: bytes, instances: int, signature: Signature | None = None) -> bytes:
@@ -233,12 +250,12 @@ def _with_bytes(text: str, predictions: list[Any], specs: Mapping[str, TensorSpe
 # --- The whole body ------------------------------------------------------------------------------
 
 
-def _number_tensor(text: bytes, name: str) -> NumberTensor | None:
+def _number_tensor(text: bytes, name: str, effort: float = inf) -> NumberTensor | None:
     """A member that is a tensor of numbers, if all else is short and right, and has no bytes.
 
     Where there is none the body has to be read whole, which also says what is wrong with it.
     """
-    if len(text) < _LONG or (found := _finder(name).find(text)) is None:
+    if len(text) < _LONG or (found := _finder(name).find(text, effort)) is None:
         return None
     others = b"%b[]%b" % (text[: found.begin], text[found.end :])
     if len(others) > _LONG:
@@ -335,7 +352,10 @@ def _count_members(value: object, text: bytes) -> int:
 
 def _padded(found: re.Match[bytes]) -> bytes:
     """The same value with its base64 as every container reads it."""
-    text = json.loads(b'"%b"' % found[2])
+    value: bytes = found[2]
+    if _GROUPS.fullmatch(value):
+        return found[0]
+    text = json.loads(b'"%b"' % value) if b"\\" in value else value.decode()
     try:
         canonical = encoded(decoded(text))
     except ValueError as error:

@@ -25,7 +25,12 @@ from partway.gateway.operations.prediction_routes import (
     model_name,
     of_endpoint,
 )
-from partway.gateway.operations.predictions import Predicted, Predictions, beside
+from partway.gateway.operations.predictions import (
+    NUMBERS_AT_ONCE,
+    Predicted,
+    Predictions,
+    beside,
+)
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.error_dialects import prediction_object, prediction_text
 from partway.gateway.serving.exchange import Exchange
@@ -37,6 +42,7 @@ from partway.protocol.prediction import (
     PredictionFault,
     PredictRequest,
     read_answer,
+    read_numbers,
     read_request,
 )
 
@@ -206,6 +212,10 @@ class Predict:
     ) -> PredictRequest:
         policy = self._policy_of(endpoint)
         wraps, signature = policy.wrap == "data", policy.signature
+        if signature is None and not wraps:
+            numbers = read_numbers(body, NUMBERS_AT_ONCE)
+            if numbers is not None:
+                return numbers
         try:
             return await beside(
                 len(body), read_request, body, wrap=wraps, signature=signature, columns=columns

@@ -20,8 +20,14 @@ _P = ParamSpec("_P")
 
 _TO_CONTAINER: Final = {**JSON, "Accept": "application/json"}
 
-#: A longer body is read on a thread: that takes milliseconds.
+#: A longer body is read on a thread: that takes milliseconds. Who computes on a thread keeps the
+#: interpreter's lock for 5 ms of them (:func:`sys.setswitchinterval`), or until a library returns,
+#: and the loop waits for it: what is over sooner is done at once.
 _AT_ONCE: Final = 64 * KIB
+
+#: Numbers, of which none is made, are read at once if it takes no more than so many bytes of them:
+#: a millisecond, and three at worst, in a library that keeps the lock.
+NUMBERS_AT_ONCE: Final = 1024 * KIB
 
 
 class Predicted(NamedTuple, Generic[_T]):

@@ -187,3 +187,13 @@ def test_numbers_are_not_held(element):
     tracemalloc.stop()
     assert found.length == 100_000
     assert peak < 30 * found.length  # a row is one object of 16 bytes, and has a place in a list
+
+
+@pytest.mark.parametrize(
+    ("array", "effort"),
+    [("[1,22,333]", 10 + 48), ("[[1],[2]]", 9 + 3 * 48), ("[[[1]],[[],[2]]]", 16 + 6 * 48)],
+)
+def test_what_takes_more_effort_is_not_read(array, effort):
+    text = b'{"instances":%b}' % array.encode()
+    assert FINDER.find(text, effort) == FINDER.find(text) is not None
+    assert FINDER.find(text, effort - 1) is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -171,6 +173,39 @@ async def test_a_long_body_is_as_good_as_a_short_one(asking):
     client.told.says = answer(b'{"predictions": [%b]}' % b",".join([b"1"] * count))
     status, said = await client.json(MODEL, json.dumps({"instances": [1] * count}).encode())
     assert (status, said) == (200, {"predictions": [1] * count})
+
+
+class CountingThreads(ThreadPoolExecutor):
+    """The loop's threads, and how often they were asked for work."""
+
+    asked = 0
+
+    def submit(self, *args, **options):
+        self.asked += 1
+        return super().submit(*args, **options)
+
+
+@pytest.mark.parametrize(
+    ("instance", "count", "on_thread"),
+    [
+        ("[1.5, -2.25e-3, 3.14159265358979]", 2500, False),
+        ("1.41421356237309", 6000, False),
+        ("[1]", 22_000, True),  # many arrays: to read them takes as long as a megabyte of numbers
+        ('["a"]', 20_000, True),
+    ],
+)
+async def test_numbers_are_read_at_once_and_what_takes_longer_on_a_thread(
+    asking, instance, count, on_thread
+):
+    client = await asking()
+    threads = CountingThreads()
+    asyncio.get_running_loop().set_default_executor(threads)
+    client.told.says = answer(b'{"predictions": [%b]}' % b",".join([b"1"] * count))
+    body = b'{"instances": [%b]}' % b",".join([instance.encode()] * count)
+    status, said = await client.json(MODEL, body)
+    assert (status, len(said["predictions"])) == (200, count)
+    assert client.told.bodies == [body]
+    assert threads.asked == on_thread
 
 
 async def test_the_host_names_the_endpoint(asking):
