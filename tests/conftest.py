@@ -29,6 +29,9 @@ settings.register_profile(
 settings.register_profile("explore", settings.get_profile("suite"), derandomize=False)
 settings.load_profile("suite")
 
+# No module of tests by its name, so that what its assertions found is not shown otherwise.
+pytest.register_assert_rewrite("tests.gateway.fleet.launchers.contract")
+
 ROOT = Path(__file__).parent.parent
 CONTRACT = ROOT / "docs" / "reference" / "contract.md"
 

@@ -11,9 +11,6 @@ from partway.gateway.fleet.leash import Leash
 from tests.gateway.fleet.launchers.fake_engine import FakeEngine
 from tests.gateway.streams.fakes import FakeClock
 
-# No module of tests by its name, so that what its assertions found is not shown otherwise.
-pytest.register_assert_rewrite("tests.gateway.fleet.launchers.contract")
-
 
 @pytest.fixture
 def leash() -> Iterator[Leash]:

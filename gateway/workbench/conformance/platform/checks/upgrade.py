@@ -33,7 +33,7 @@ _KNOWN: Final = frozenset(
 _REQUEST_ID: Final = "x-amzn-sagemaker-request-id"
 
 #: Seconds to wait for bytes that should not come.
-_QUIET: Final = 0.05
+_QUIET: Final = 0.25
 
 #: Seconds that a machine may take beyond a time that is waited for.
 _SLACK: Final = 1.0
