@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
 from partway.protocol.connection import Cancellable
+
+#: Of Linux's ``struct tcp_info`` (``linux/tcp.h``): how far it is read, and where in it stands how
+#: many bytes the other side has acknowledged.
+_TCP_INFO_BYTES: Final = 128
+_ACKNOWLEDGED: Final = struct.Struct("=120xQ")
 
 
 class Sending(Protocol):
@@ -14,6 +21,9 @@ class Sending(Protocol):
 
     def get_write_buffer_size(self) -> int:
         """Bytes that are unsent."""
+
+    def get_extra_info(self, name: str) -> Any:
+        """Its socket, by that name; None if it has none."""
 
     def abort(self) -> object:
         """End it at once."""
@@ -24,15 +34,17 @@ class TakingWatch:
 
     However slow, a client that takes some of it between two looks is waited for (nginx's
     ``send_timeout`` is between two writes too): its connection weighs meanwhile, and is among the
-    first to go where they run short. What TLS has handed on to its own transport is not seen
-    here: behind TLS a client has one interval for that.
+    first to go where they run short. What it takes is seen where its system acknowledges it: behind
+    a send buffer of 4 MiB the transport is asked for more when a third of that is free, which a
+    client of 20 kB/s takes 76 s for. Where the system does not tell, as on any but Linux, it is
+    seen by what the transport still has, and of that behind TLS by what TLS has.
 
     Args:
         transport: the client's, which is sent nothing more meanwhile.
         call_later: calls back after a time, in seconds.
     """
 
-    __slots__ = ("_call_later", "_timer", "_transport", "_unsent_before")
+    __slots__ = ("_acknowledged_before", "_call_later", "_timer", "_transport", "_unsent_before")
 
     def __init__(self, transport: Sending, call_later: Callable[..., Cancellable]) -> None:
         self._transport = transport
@@ -45,10 +57,24 @@ class TakingWatch:
 
     def _look_later(self) -> None:
         self._unsent_before = self._transport.get_write_buffer_size()
+        self._acknowledged_before = _acknowledged(self._transport)
         self._timer = self._call_later(RESPONSE_TAKEN_TIMEOUT, self._look)
 
     def _look(self) -> None:
-        if self._transport.get_write_buffer_size() < self._unsent_before:
+        is_shorter = self._transport.get_write_buffer_size() < self._unsent_before
+        if is_shorter or _acknowledged(self._transport) > self._acknowledged_before:
             self._look_later()
         else:
             self._transport.abort()
+
+
+def _acknowledged(transport: Sending) -> int:
+    """How many bytes the client's system has acknowledged; 0 where ours does not tell."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or not hasattr(socket, "TCP_INFO"):  # Linux has it
+        return 0
+    try:
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    except OSError:
+        return 0  # no TCP, or closed here already
+    return int(_ACKNOWLEDGED.unpack(info)[0]) if len(info) == _TCP_INFO_BYTES else 0

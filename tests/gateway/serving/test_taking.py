@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import socket
+import termios
+
 import pytest
 
 from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
@@ -12,12 +16,16 @@ from tests.gateway.streams.fakes import FakeClock
 class Transport:
     """A transport with unsent bytes."""
 
-    def __init__(self, unsent):
+    def __init__(self, unsent, connection=None):
         self.unsent = unsent
+        self.connection = connection
         self.aborted = False
 
     def get_write_buffer_size(self):
         return self.unsent
+
+    def get_extra_info(self, name):
+        return {"socket": self.connection}[name]
 
     def abort(self):
         self.aborted = True
@@ -57,3 +65,43 @@ def test_a_watch_that_is_cancelled_cuts_nobody(clock):
     assert clock.armed == []
     clock.advance(10 * RESPONSE_TAKEN_TIMEOUT)
     assert not transport.aborted
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="only Linux tells what is acknowledged")
+def test_a_client_is_waited_for_that_takes_what_the_system_has(clock):
+    """The system's buffer has megabytes, and asks for more when many of them are gone."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = socket.create_connection(listening.getsockname())
+        ours, _ = listening.accept()
+    transport = Transport(100, ours)
+    with client, ours:
+        TakingWatch(transport, clock.call_later)
+        for _ in range(3):
+            ours.sendall(b"x")
+            assert client.recv(1) == b"x"
+            acknowledged(ours)
+            clock.advance(RESPONSE_TAKEN_TIMEOUT)
+            assert not transport.aborted
+        clock.advance(RESPONSE_TAKEN_TIMEOUT)
+        assert transport.aborted
+
+
+@pytest.mark.parametrize("kind", ["a socket of Unix's", "a closed one"])
+def test_where_the_system_tells_nothing_the_transport_does(clock, kind):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        if kind == "a closed one":
+            ours.close()
+        transport = Transport(100, ours)
+        TakingWatch(transport, clock.call_later)
+        transport.unsent = 99
+        clock.advance(RESPONSE_TAKEN_TIMEOUT)
+        assert not transport.aborted
+        clock.advance(RESPONSE_TAKEN_TIMEOUT)
+        assert transport.aborted
+
+
+def acknowledged(connection):
+    """Wait until all that was sent is acknowledged: some systems wait 40 ms with that."""
+    while any(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4))):
+        pass
