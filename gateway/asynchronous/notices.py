@@ -13,13 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Self
-
-import aiohttp
+from typing import TYPE_CHECKING, Any, Self
 
 from partway.gateway.asynchronous.limits import (
     NOTICE_PAUSES,
-    NOTICE_TIMEOUT,
     NOTICE_TRIES,
     NOTICES,
     NOTICES_AT_ONCE,
@@ -32,8 +29,11 @@ from partway.gateway.asynchronous.requests import (
     FailureCause,
 )
 from partway.gateway.clock import Clock
-from partway.gateway.waiting import pause, time_limit
+from partway.gateway.waiting import pause
 from partway.log_lines import LogLine
+
+if TYPE_CHECKING:
+    from partway.gateway.asynchronous.posting import Posting
 
 log = logging.getLogger("partway.async")
 
@@ -145,8 +145,13 @@ class Notices:
         self._on_over = on_over
         self._topics = {topic: _Topic() for topic in webhooks}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._client: aiohttp.ClientSession | None = None
+        self._posting: Posting | None = None
         self._closed = False
+        if webhooks:
+            # Now, when nobody waits for the loop, and for those alone who have a webhook: 0.2 s.
+            from partway.gateway.asynchronous.posting import Posting
+
+            self._posting = Posting(clock)
 
     def add(self, notice: Notice) -> None:
         """Deliver a notice; where too many wait it is given up.
@@ -176,21 +181,22 @@ class Notices:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._client is not None:
-            await self._client.close()
+        if self._posting is not None:
+            await self._posting.aclose()
 
     def _over(self, topic: _Topic, task: asyncio.Task[None]) -> None:
         topic.waiting -= 1
         self._tasks.discard(task)
 
     async def _deliver(self, notice: Notice, topic: _Topic) -> None:
+        assert self._posting is not None, "the topic has a webhook"
         url = self._webhooks[notice.topic]
         why = ""
         for number in range(NOTICE_TRIES):
             if number:
                 await pause(self._clock, NOTICE_PAUSES[number - 1])
             async with topic.turns:
-                why = await self._post(url, notice)
+                why = await self._posting.post(url, _as_sns(notice), _heads(notice))
             if not why:
                 self._on_over(notice, True)
                 return
@@ -200,25 +206,6 @@ class Notices:
         line = "a notice is given up"
         log.warning(LogLine(line, topic=notice.topic, request=notice.id, reason=why))
         self._on_over(notice, False)
-
-    async def _post(self, url: str, notice: Notice) -> str:
-        """Send a notice; returns what was wrong, or nothing."""
-        if self._client is None:
-            self._client = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar()
-            )
-        try:
-            async with (
-                time_limit(self._clock, NOTICE_TIMEOUT),
-                self._client.post(
-                    url, data=_as_sns(notice), headers=_heads(notice), allow_redirects=False
-                ) as response,
-            ):
-                return "" if 200 <= response.status < 300 else f"answered {response.status}"
-        except TimeoutError:
-            return f"no answer within {NOTICE_TIMEOUT:g} s"
-        except (aiohttp.ClientError, OSError) as error:
-            return f"{type(error).__name__}: {error}"
 
 
 def _as_sns(notice: Notice) -> bytes:

@@ -21,8 +21,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, cast
-
-from aiohttp import web
+from urllib.parse import parse_qsl, unquote
 
 from partway.gateway.clock import Clock
 from partway.gateway.fleet.data_directory import socket_name
@@ -36,10 +35,16 @@ from partway.gateway.limits import (
     MAX_LOG_READERS,
 )
 from partway.gateway.operations.admin_deployments import (
+    JSON,
     AdministeredDeployments,
     answer_of_deployments,
 )
 from partway.gateway.operations.admin_logs import LogsAsked, log_lines
+from partway.gateway.serving.error_dialects import aws_rest_json
+from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.heads import check_head
+from partway.gateway.serving.http1 import Http1Server
+from partway.gateway.serving.http1_response import response_head
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
 from partway.protocol.errors import (
@@ -50,17 +55,12 @@ from partway.protocol.errors import (
     NotFound,
     ServiceUnavailable,
 )
-from partway.protocol.limits import REQUEST_HEAD_TIMEOUT, STALL_TIMEOUT
+from partway.protocol.limits import STALL_TIMEOUT
 
 log = logging.getLogger("partway.admin")
 
 #: Endpoints that are named to whoever asks for one that is not there.
 _NAMED: Final = 20
-
-_NO_PLACE: Final = ServiceUnavailable(
-    f"{MAX_ADMIN_CONNECTIONS} connections with the admin socket are open; try again when one has "
-    "ended"
-)
 
 
 class AdministeredFleet(Protocol):
@@ -86,8 +86,7 @@ class AdminSocket:
         fleet: what is asked.
         deployments: what is asked to deploy.
         logs: the folder of what the fleet's instances print.
-        clock: measures how long whoever reads a log may take nothing, and how often it is looked
-            at.
+        clock: measures how often a log that is followed is looked at, and the end.
     """
 
     def __init__(
@@ -106,15 +105,7 @@ class AdminSocket:
         self._closing = asyncio.Event()
         self._readers = 0
         self._restarts: dict[str, asyncio.Task[None]] = {}
-        self._server = web.Server(
-            self._handle,
-            # From the connection's beginning, or its last response, to the end of the next head.
-            keepalive_timeout=REQUEST_HEAD_TIMEOUT,
-            access_log=None,
-            tcp_keepalive=False,
-            lingering_time=0,  # a body that is not read is a mistake of the caller's
-            handler_cancellation=True,  # whoever leaves reads no log any more
-        )
+        self._http = Http1Server(self._answer, taken_within=STALL_TIMEOUT)
         self._listening: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -147,53 +138,65 @@ class AdminSocket:
             restart.cancel()
         if self._restarts:
             await asyncio.wait(self._restarts.values())
-        self._server.pre_shutdown()
-        transports = [each.transport for each in self._server.connections]
-        await self._server.shutdown(ADMIN_CLOSE_TIMEOUT)
-        for transport in transports:
-            if transport is not None:
-                transport.abort()  # what is closed waits for whoever takes nothing
+        await self._http.shutdown(ADMIN_CLOSE_TIMEOUT)
         if self._listening is not None:
             with suppress(TimeoutError):
                 async with time_limit(self._clock, ADMIN_CLOSE_TIMEOUT):
                     await self._listening.wait_closed()
 
     def _connection(self) -> asyncio.Protocol:
+        return _Arrival(self)
+
+    def admitted(self, connection: socket.socket | None) -> asyncio.Protocol:
+        """Say who speaks on a connection that has been accepted.
+
+        Raises:
+            AccessDenied: it is another user's.
+            ServiceUnavailable: there are as many as there may be, or the gateway stops.
+        """
+        _check_user(connection)
         # One that was just being accepted comes after the socket's end.
-        if self._closing.is_set() or len(self._server.connections) >= MAX_ADMIN_CONNECTIONS:
-            return _NoPlace()
-        return self._server()
+        if self._closing.is_set() or self._http.open_connections >= MAX_ADMIN_CONNECTIONS:
+            raise ServiceUnavailable(
+                f"{MAX_ADMIN_CONNECTIONS} connections with the admin socket are open; try again "
+                "when one has ended"
+            )
+        return self._http.protocol()
 
     # --- What is asked ---------------------------------------------------------------------------
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, exchange: Exchange) -> None:
         try:
-            _check_user(request)
-            return await self._answer(request)
+            check_head(exchange)
+            await self._operate(exchange)
         except ApiError as error:
-            return _refusal(error)
+            _refuse(exchange, error)
+        except ConnectionError:
+            pass  # whoever has asked has left
         except Exception:
-            log.exception(LogLine("admin socket: a fault of the gateway's", path=request.path))
-            return _refusal(InternalServerError("the gateway's log says what went wrong"))
+            log.exception(LogLine("admin socket: a fault of the gateway's", path=exchange.path))
+            _refuse(exchange, InternalServerError("the gateway's log says what went wrong"))
+        finally:
+            exchange.operation_over()
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        match request.method, request.path.split("/")[1:]:
+    async def _operate(self, exchange: Exchange) -> None:
+        match exchange.method, [unquote(part) for part in exchange.path.split("/")[1:]]:
             case "GET", ["endpoints"]:
-                text = to_json(self._fleet.describe())
-                return web.Response(text=text, content_type="application/json")
+                exchange.respond(200, to_json(self._fleet.describe()).encode(), JSON)
             case "POST", ["endpoints", name, "restart"]:
                 await self._restart(self._found(name))
-                return web.Response(status=204)
+                exchange.respond(204)
             case "GET", ["endpoints", name, "logs"]:
-                return await self._send_logs(self._found(name), request)
+                await self._send_logs(self._found(name), exchange)
             case _, ["deployments", name]:
                 check_name(name)
-                return await answer_of_deployments(request, name, self._deployments, self._clock)
-        raise NotFound(
-            f"{request.method} {request.path} was asked; it must be GET /endpoints, "
-            "POST /endpoints/NAME/restart, GET /endpoints/NAME/logs, or GET, PUT or DELETE "
-            "/deployments/NAME"
-        )
+                await answer_of_deployments(exchange, name, self._deployments)
+            case _:
+                raise NotFound(
+                    f"{exchange.method} {unquote(exchange.path)} was asked; it must be "
+                    "GET /endpoints, POST /endpoints/NAME/restart, GET /endpoints/NAME/logs, or "
+                    "GET, PUT or DELETE /deployments/NAME"
+                )
 
     def _found(self, name: str) -> str:
         """The name of an endpoint that is there.
@@ -234,10 +237,13 @@ class AdminSocket:
         if error is not None:
             log.warning(LogLine("restart failed", endpoint=name, reason=str(error)))
 
-    async def _send_logs(self, name: str, request: web.BaseRequest) -> web.StreamResponse:
-        asked = LogsAsked.read(name, request.query)
+    async def _send_logs(self, name: str, exchange: Exchange) -> None:
+        """Send lines at the pace of whoever reads; one that takes nothing for long is let go.
+
+        Its connection is cut then, so that this does not pass for the log's end.
+        """
         lines = log_lines(
-            asked,
+            LogsAsked.read(name, dict(parse_qsl(exchange.query, keep_blank_values=True))),
             lambda: _instances(self._fleet.describe(), name),
             self._logs,
             self._clock,
@@ -249,46 +255,45 @@ class AdminSocket:
             )
         self._readers += 1
         try:
-            response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
-            await response.prepare(request)
+            await exchange.begin(200, {"Content-Type": "text/plain; charset=utf-8"})
             async for piece in lines:
-                await self._write(response, request, piece)
-            await response.write_eof()
+                await exchange.write(piece)
+            await exchange.end()
         finally:
             self._readers -= 1
             await lines.aclose()
-        return response
-
-    async def _write(
-        self, response: web.StreamResponse, request: web.BaseRequest, data: bytes
-    ) -> None:
-        """Write, at the pace of whoever reads; one that takes nothing for long is let go."""
-        try:
-            async with time_limit(self._clock, STALL_TIMEOUT):
-                await response.write(data)
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()  # cut, so that it does not pass for the log's end
-            raise
 
 
-class _NoPlace(asyncio.Protocol):
-    """A connection beyond those that there may be: told so, and closed."""
+class _Arrival(asyncio.Protocol):
+    """A connection that was accepted: it is handed on, or told why not and closed."""
+
+    def __init__(self, admin: AdminSocket) -> None:
+        self._admin = admin
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not checked with isinstance: uvloop's transports derive from no class of asyncio's.
-        outlet = cast("asyncio.WriteTransport", transport)
-        body = _NO_PLACE.body()
-        head = f"HTTP/1.1 {_NO_PLACE.status} Service Unavailable\r\nContent-Length: {len(body)}"
-        outlet.write(f"{head}\r\nConnection: close\r\n\r\n".encode() + body)
-        outlet.close()
+        accepted = cast("asyncio.Transport", transport)
+        try:
+            protocol = self._admin.admitted(accepted.get_extra_info("socket"))
+        except ApiError as error:
+            status, headers, body = aws_rest_json(error)
+            length = f"Content-Length: {len(body)}\r\n"
+            accepted.write(response_head("1.1", status, headers, length, keeps=False) + body)
+            accepted.close()
+        else:
+            accepted.set_protocol(protocol)
+            protocol.connection_made(accepted)
 
 
-def _refusal(error: ApiError) -> web.Response:
-    return web.Response(status=error.status, body=error.body(), content_type="application/json")
+def _refuse(exchange: Exchange, error: ApiError) -> None:
+    """Answer with an error, unless an answer has begun: that is broken off."""
+    if exchange.answered:
+        exchange.abort()
+    else:
+        exchange.fail(error)
 
 
-def _check_user(request: web.BaseRequest) -> None:
+def _check_user(connection: socket.socket | None) -> None:
     """Refuse whoever is neither this process's user nor root.
 
     Where the system does not say who has connected, the socket's mode alone keeps others out.
@@ -296,11 +301,10 @@ def _check_user(request: web.BaseRequest) -> None:
     Raises:
         AccessDenied: it is somebody else.
     """
-    peer = None if request.transport is None else request.transport.get_extra_info("socket")
-    if peer is None or not hasattr(socket, "SO_PEERCRED"):
+    if connection is None or not hasattr(socket, "SO_PEERCRED"):
         return
     credentials = struct.Struct("3i")  # process, user, group: struct ucred of unix(7)
-    data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
     _, user, _ = credentials.unpack(data)
     if user not in (0, os.geteuid()):
         raise AccessDenied("the admin socket is for the gateway's own user")

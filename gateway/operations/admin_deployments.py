@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from aiohttp import web
-
-from partway.gateway.clock import Clock
 from partway.gateway.control.deployments import DeploymentAsked
 from partway.gateway.control.json_bodies import members_of
-from partway.gateway.limits import REQUEST_BODY_TIMEOUT
-from partway.gateway.waiting import time_limit
-from partway.protocol.errors import InputValidationError, NotFound
+from partway.gateway.control.limits import MAX_CONTROL_BODY
+from partway.gateway.serving.exchange import Exchange
+from partway.protocol.errors import NotFound
+
+#: What an answer says of its body.
+JSON: Final = {"Content-Type": "application/json"}
 
 
 class AdministeredDeployments(Protocol):
@@ -29,45 +30,30 @@ class AdministeredDeployments(Protocol):
 
 
 async def answer_of_deployments(
-    request: web.BaseRequest, name: str, deployments: AdministeredDeployments, clock: Clock
-) -> web.Response:
+    exchange: Exchange, name: str, deployments: AdministeredDeployments
+) -> None:
     """Answer ``GET``, ``PUT`` and ``DELETE /deployments/NAME``.
 
     Args:
-        request: the request.
+        exchange: the request, and the way to answer it.
         name: the endpoint's.
         deployments: what is asked.
-        clock: measures how long a body may take to come.
 
     Raises:
         ApiError: it is refused.
+        ClientLeft: whoever has asked left in the middle of the body.
     """
-    match request.method:
+    match exchange.method:
         case "GET":
-            return web.json_response({"endpoint": await deployments.describe(name)})
+            said: Mapping[str, Any] = {"endpoint": await deployments.describe(name)}
         case "PUT":
-            asked = DeploymentAsked.read(members_of(await _body(request, clock)))
-            return web.json_response(await deployments.deploy(name, asked))
+            asked = DeploymentAsked.read(members_of(await exchange.body(MAX_CONTROL_BODY)))
+            said = await deployments.deploy(name, asked)
         case "DELETE":
-            return web.json_response(await deployments.delete(name))
-    raise NotFound(
-        f"{request.method} {request.path} was asked; it must be GET, PUT or DELETE "
-        "/deployments/NAME"
-    )
-
-
-async def _body(request: web.BaseRequest, clock: Clock) -> bytes:
-    """A request's body, whose length aiohttp bounds by a MiB.
-
-    Raises:
-        InputValidationError: it is longer, or does not come in time.
-    """
-    try:
-        async with time_limit(clock, REQUEST_BODY_TIMEOUT):
-            return await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        raise InputValidationError("the request's body must have at most 1 MiB") from None
-    except TimeoutError:
-        raise InputValidationError(
-            f"the request's body must come within {REQUEST_BODY_TIMEOUT:g} s"
-        ) from None
+            said = await deployments.delete(name)
+        case _:
+            raise NotFound(
+                f"{exchange.method} {exchange.path} was asked; it must be GET, PUT or DELETE "
+                "/deployments/NAME"
+            )
+    exchange.respond(200, json.dumps(said).encode(), JSON)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from partway.gateway.limits import RESPONSE_TAKEN_TIMEOUT
 from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.serving.http1_connection import Http1Connection
@@ -26,16 +27,19 @@ class Http1Server:
 
     Args:
         dispatch: answers an exchange.
+        taken_within: seconds in which a client has to take some of what it is sent, over and over.
 
     Attributes:
         head_timeout: seconds from when the listener hands a connection on, and from its last
             response, to the end of the next head. Bytes that dribble in do not move it (slowloris).
+        taken_within: the same.
         ending: whether connections end with the response that is under way.
         tasks: those in which requests are answered.
     """
 
-    def __init__(self, dispatch: Dispatch) -> None:
+    def __init__(self, dispatch: Dispatch, *, taken_within: float = RESPONSE_TAKEN_TIMEOUT) -> None:
         self.head_timeout = REQUEST_HEAD_TIMEOUT
+        self.taken_within = taken_within
         self.ending = False
         self.tasks: set[asyncio.Task[None]] = set()
         self._dispatch = dispatch

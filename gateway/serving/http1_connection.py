@@ -34,11 +34,13 @@ class RequestServer(Protocol):
 
     Attributes:
         head_timeout: seconds in which a request's head has to come whole.
+        taken_within: seconds in which a client has to take some of what it is sent.
         ending: whether connections end with the response that is under way.
         tasks: those in which requests are answered.
     """
 
     head_timeout: float
+    taken_within: float
     ending: bool
     tasks: set[asyncio.Task[None]]
 
@@ -165,7 +167,9 @@ class Http1Connection(asyncio.Protocol):
         if self.duplex is not None:
             self.duplex.writing_paused()
         elif self.transport is not None:
-            self._not_taken = TakingWatch(self.transport, self._loop.call_later)
+            self._not_taken = TakingWatch(
+                self.transport, self._loop.call_later, self._server.taken_within
+            )
             self._weigh()
 
     def resume_writing(self) -> None:

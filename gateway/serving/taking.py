@@ -42,13 +42,23 @@ class TakingWatch:
     Args:
         transport: the client's, which is sent nothing more meanwhile.
         call_later: calls back after a time, in seconds.
+        interval: seconds between two looks.
     """
 
-    __slots__ = ("_acknowledged_before", "_call_later", "_timer", "_transport", "_unsent_before")
+    __slots__ = (
+        *("_acknowledged_before", "_call_later", "_interval", "_timer", "_transport"),
+        "_unsent_before",
+    )
 
-    def __init__(self, transport: Sending, call_later: Callable[..., Cancellable]) -> None:
+    def __init__(
+        self,
+        transport: Sending,
+        call_later: Callable[..., Cancellable],
+        interval: float = RESPONSE_TAKEN_TIMEOUT,
+    ) -> None:
         self._transport = transport
         self._call_later = call_later
+        self._interval = interval
         self._look_later()
 
     def cancel(self) -> None:
@@ -58,7 +68,7 @@ class TakingWatch:
     def _look_later(self) -> None:
         self._unsent_before = self._transport.get_write_buffer_size()
         self._acknowledged_before = _acknowledged(self._transport)
-        self._timer = self._call_later(RESPONSE_TAKEN_TIMEOUT, self._look)
+        self._timer = self._call_later(self._interval, self._look)
 
     def _look(self) -> None:
         is_shorter = self._transport.get_write_buffer_size() < self._unsent_before

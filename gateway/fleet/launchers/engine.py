@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.dialling import Address
@@ -18,9 +18,8 @@ from partway.gateway.fleet.endpoints import Image
 from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.images import SHIPPED, is_image
-from partway.gateway.fleet.launchers.engine_client import (
+from partway.gateway.fleet.launchers.engine_answers import (
     EngineAway,
-    EngineClient,
     EngineNotAsked,
     EngineRefusal,
     EngineState,
@@ -48,6 +47,9 @@ from partway.gateway.fleet.startup import pinged
 from partway.gateway.fleet.states import StartFailure
 from partway.gateway.waiting import time_limit
 from partway.log_lines import LogLine
+
+if TYPE_CHECKING:
+    from partway.gateway.fleet.launchers.engine_client import EngineClient
 
 log = logging.getLogger("partway.fleet")
 
@@ -111,7 +113,7 @@ class EngineLauncher:
         if trouble := (why_not_started if vertex is None else why_vertex_not_started)(found):
             raise LaunchError(f"image {source.name} cannot be started: {trouble}", passing=False)
         with _said_of(source):
-            engine = self._connected()
+            engine = await self._connected()
             async with self._looking:
                 if not self._looked:
                     await self._look(engine)
@@ -130,7 +132,7 @@ class EngineLauncher:
         if not is_image(source.name):
             raise LaunchError(f"{shown(source.name)} cannot be an image's name", passing=False)
         with _said_of(source):
-            engine = self._connected()
+            engine = await self._connected()
             found = None if source.pull == "always" else await engine.image(source.name)
             return found or await _pulled(engine, source)
 
@@ -178,7 +180,7 @@ class EngineLauncher:
     async def _looked_again(self) -> None:
         try:
             async with self._looking:
-                await self._look(self._connected())
+                await self._look(await self._connected())
         except (EngineAway, EngineRefusal) as error:
             raise LaunchError(str(error), passing=True) from error
 
@@ -201,7 +203,8 @@ class EngineLauncher:
 
     def _give_up_leftovers(self, is_wanted: Callable[[str, str], bool]) -> None:
         for each in self._leftovers.give_up(is_wanted):
-            self._discard(self._connected(), each)
+            assert self._engine is not None, "it has said what is left"
+            self._discard(self._engine, each)
 
     def _discard(self, engine: EngineClient, leftover: Leftover) -> asyncio.Task[None]:
         about = {"instance": leftover.instance, "container": leftover.id}
@@ -268,10 +271,14 @@ class EngineLauncher:
 
     # --- Starting and removing -------------------------------------------------------------------
 
-    def _connected(self) -> EngineClient:
-        if self._engine is None:
-            self._engine = EngineClient(self._find(), self._clock)
-        return self._engine
+    async def _connected(self) -> EngineClient:
+        engine = self._engine
+        if engine is None:
+            where = self._find()
+            # On a thread, for the streams that are open: it takes 0.3 s.
+            kind = await asyncio.to_thread(_client)
+            engine = self._engine = self._engine or kind(where, self._clock)
+        return engine
 
     async def _start(self, engine: EngineClient, order: Order, made: str) -> EngineContainer:
         gpus = await self._gpus_for(order)
@@ -331,6 +338,13 @@ def _check_published(order: Order, state: EngineState) -> None:
             f"no container of {order.endpoint} can be reached: the engine publishes no port of it",
             passing=False,
         )
+
+
+def _client() -> type[EngineClient]:
+    """Import what asks an engine, for those alone who have one."""
+    from partway.gateway.fleet.launchers.engine_client import EngineClient
+
+    return EngineClient
 
 
 async def _pulled(engine: EngineClient, source: Image) -> ImageConfiguration:

@@ -1,4 +1,7 @@
-"""A container engine's API, Docker's and Podman's alike: where it is, and what is asked of it."""
+"""A container engine's API, Docker's and Podman's alike.
+
+Imported with aiohttp and aiodocker, 0.3 s, for those alone who have an engine.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,28 @@ import asyncio
 import errno
 import json
 import os
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiodocker import Docker, DockerError
 
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import NO_DESCRIPTOR
+from partway.gateway.fleet.launchers.engine_answers import (
+    MAX_SHOWN,
+    NOT_FOUND,
+    EngineAway,
+    EngineNotAsked,
+    EngineRefusal,
+    EngineState,
+    ListedContainer,
+)
 from partway.gateway.fleet.launchers.engine_image import ImageConfiguration, image_configuration
 from partway.gateway.fleet.launchers.engine_request import GATEWAY_LABEL
-from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.limits import (
     ENGINE_LOG_ENTRY,
     ENGINE_REQUESTS,
@@ -39,7 +43,6 @@ from partway.gateway.plain_text import cut, safe
 from partway.gateway.waiting import time_limit
 
 if TYPE_CHECKING:
-    from aiodocker import Docker
     from aiodocker.containers import DockerContainer
 
 _T = TypeVar("_T")
@@ -47,130 +50,8 @@ _T = TypeVar("_T")
 #: What aiodocker has for a status where there was no answer.
 _NO_ANSWER: Final = 900
 
-#: The status of an answer about what the engine does not have.
-NOT_FOUND: Final = 404
-
-#: Where Docker's daemon listens.
-ENGINE_SOCKET: Final = Path("/var/run/docker.sock")
-
-#: Characters of an engine's own words that a message repeats.
-_MAX_SHOWN: Final = 600
-
 #: Nobody resolves it: it stands in requests that go through a socket.
 _ANY_HOST: Final = "http://engine"
-
-
-class EngineAway(Exception):
-    """The engine does not answer, or not in time; the message says how, and where it was asked."""
-
-
-class NoEngine(EngineAway):
-    """There is no engine at all, neither where it was said to be nor at the usual places."""
-
-
-class EngineNotAsked(EngineAway):
-    """The engine could not be asked: this process has no file descriptor left."""
-
-
-class EngineRefusal(Exception):
-    """The engine answered that it will not, or cannot; the message has its words.
-
-    Attributes:
-        status: the answer's; 0 where a pull that had begun has failed.
-    """
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(cut(safe(why), _MAX_SHOWN))
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class EngineState:
-    """What an engine says of one of its containers.
-
-    Attributes:
-        running: whether it runs.
-        status: its exit status, which counts once it does not run.
-        out_of_memory: whether it has been killed for that.
-        trouble: what else the engine says of its end.
-        port: of this machine, by which the container's is reached; None where there is none.
-        container: its id.
-        pid: of its first process on the engine's machine; 0 where it does not run.
-    """
-
-    running: bool
-    status: int
-    out_of_memory: bool
-    trouble: str
-    port: int | None
-    container: str = ""
-    pid: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ListedContainer:
-    """What an engine's list says of a container.
-
-    Attributes:
-        id: the container's.
-        labels: by their names.
-        running: whether it runs.
-        created: when it was made, in epoch seconds.
-    """
-
-    id: str
-    labels: Mapping[str, str]
-    running: bool
-    created: int
-
-
-def find_engine(environment: Mapping[str, str] = os.environ) -> str:
-    """Return where the engine is: ``unix://PATH`` or ``tcp://HOST:PORT``.
-
-    By ``DOCKER_HOST`` or, without it, the first of the sockets that Docker and Podman have usually.
-
-    Raises:
-        NoEngine: there is none.
-        LaunchError: it is on another machine, or spoken to in another way.
-    """
-    if where := environment.get("DOCKER_HOST"):
-        return _checked(where)
-    usual = _usual_sockets(environment)
-    for path in usual:
-        if path.is_socket():
-            return f"unix://{path}"
-    places = ", ".join(map(str, usual))
-    raise NoEngine(
-        f"there is no container engine: DOCKER_HOST is not set, and there is no socket at {places}"
-    )
-
-
-def _usual_sockets(environment: Mapping[str, str]) -> Sequence[Path]:
-    sockets = [ENGINE_SOCKET]
-    if home := environment.get("HOME"):
-        sockets.append(Path(home, ".docker/run/docker.sock"))
-    if runtime := environment.get("XDG_RUNTIME_DIR"):  # engines of a user's own
-        sockets += [Path(runtime, "docker.sock"), Path(runtime, "podman/podman.sock")]
-    return [*sockets, Path("/run/podman/podman.sock")]
-
-
-def _checked(where: str) -> str:
-    """Refuse an engine elsewhere: it can neither mount our folders nor publish on our loopback."""
-    parts = urlsplit(where)
-    if parts.scheme == "unix" and parts.path:
-        return where
-    try:
-        here = parts.hostname in ("localhost", "127.0.0.1", "::1") and parts.port
-    except ValueError:
-        here = None
-    if parts.scheme in ("tcp", "http") and here:
-        return where
-    raise LaunchError(
-        f"DOCKER_HOST is {cut(where, 200)!r}; it must be unix://PATH, or tcp://127.0.0.1:PORT "
-        "without TLS: the engine must run on this machine, whose folders it mounts and on whose "
-        "loopback it publishes ports",
-        passing=False,
-    )
 
 
 class _BoundedResponse(aiohttp.ClientResponse):
@@ -200,7 +81,7 @@ class EngineClient:
     All that it does raises :class:`EngineAway` and :class:`EngineRefusal`.
 
     Args:
-        where: of :func:`find_engine`.
+        where: of :func:`~partway.gateway.fleet.launchers.engine_answers.find_engine`.
         clock: measures the time of each answer.
 
     Attributes:
@@ -208,14 +89,11 @@ class EngineClient:
     """
 
     def __init__(self, where: str, clock: Clock) -> None:
-        from aiodocker import Docker, DockerError  # 0.2 s, for those alone who have an engine
-
         self.where = where
         self._clock = clock
         self._turns = asyncio.Semaphore(ENGINE_REQUESTS)
         # What ends containers, and tells of their end, does not queue behind what makes them.
         self._removals = asyncio.Semaphore(ENGINE_REQUESTS)
-        self._refused = DockerError
         parts = urlsplit(where)
         connector: aiohttp.BaseConnector
         if parts.scheme == "unix":
@@ -229,7 +107,7 @@ class EngineClient:
             response_class=_BoundedResponse,
             timeout=aiohttp.ClientTimeout(),  # none of its own
         )
-        self._docker: Docker = Docker(url, connector, self._session)
+        self._docker = Docker(url, connector, self._session)
 
     async def aclose(self) -> None:
         """Close what connections there are."""
@@ -297,7 +175,7 @@ class EngineClient:
                 running=bool(state["Running"]),
                 status=int(state["ExitCode"]),
                 out_of_memory=bool(state.get("OOMKilled")),
-                trouble=cut(safe(str(state.get("Error") or "")), _MAX_SHOWN),
+                trouble=cut(safe(str(state.get("Error") or "")), MAX_SHOWN),
                 port=int(bindings[0]["HostPort"]) if bindings else None,
                 container=str(found["Id"]),
                 pid=int(state["Pid"]),
@@ -391,7 +269,7 @@ class EngineClient:
         """Turn what aiohttp and aiodocker raise into what this module does."""
         try:
             yield
-        except self._refused as error:
+        except DockerError as error:
             if error.status == _NO_ANSWER:
                 raise self._away(error.__context__) from error
             raise EngineRefusal(error.status, error.message) from error
@@ -400,7 +278,7 @@ class EngineClient:
         except (ValueError, KeyError, TypeError, AttributeError) as error:  # others' JSON
             raise EngineAway(
                 f"what answers at {self.where} is no container engine, or answers wrongly: "
-                f"{cut(safe(repr(error)), _MAX_SHOWN)}"
+                f"{cut(safe(repr(error)), MAX_SHOWN)}"
             ) from error
 
     def _away(self, error: BaseException | None) -> EngineAway:

@@ -8,14 +8,13 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from partway.gateway.clock import Clock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.launchers.engine_client import (
+from partway.gateway.fleet.launchers.engine_answers import (
     NOT_FOUND,
     EngineAway,
-    EngineClient,
     EngineRefusal,
     EngineState,
 )
@@ -32,6 +31,9 @@ from partway.gateway.fleet.limits import (
 from partway.gateway.waiting import pause, set_or_over, time_limit
 from partway.log_lines import LogLine
 from partway.protocol.rates import Allowance
+
+if TYPE_CHECKING:
+    from partway.gateway.fleet.launchers.engine_client import EngineClient
 
 log = logging.getLogger("partway.fleet")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from partway.gateway.fleet.container_ids import hostname_of, instance_of
-from partway.gateway.fleet.launchers.engine_client import ListedContainer
+from partway.gateway.fleet.launchers.engine_answers import ListedContainer
 from partway.gateway.fleet.launchers.engine_request import (
     ENDPOINT_LABEL,
     GPUS_LABEL,

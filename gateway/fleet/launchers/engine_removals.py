@@ -6,18 +6,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from partway.gateway.clock import Clock
-from partway.gateway.fleet.launchers.engine_client import (
+from partway.gateway.fleet.launchers.engine_answers import (
     EngineAway,
-    EngineClient,
     EngineRefusal,
 )
 from partway.gateway.fleet.launchers.engine_container import growing_waits
 from partway.gateway.fleet.limits import ENGINE_REMOVAL_TIMEOUT, ENGINE_REMOVAL_TRIES, KILL_TIMEOUT
 from partway.gateway.waiting import pause, time_limit
 from partway.log_lines import LogLine
+
+if TYPE_CHECKING:
+    from partway.gateway.fleet.launchers.engine_client import EngineClient
 
 log = logging.getLogger("partway.fleet")
 

@@ -21,7 +21,8 @@ from partway.gateway.fleet.container_ids import container_id
 from partway.gateway.fleet.endpoints import Image, InstanceTimes
 from partway.gateway.fleet.gpus import GpuShares
 from partway.gateway.fleet.launchers.engine import EngineLauncher
-from partway.gateway.fleet.launchers.engine_client import EngineClient, NoEngine
+from partway.gateway.fleet.launchers.engine_answers import NoEngine
+from partway.gateway.fleet.launchers.engine_client import EngineClient
 from partway.gateway.fleet.launchers.engine_image import LABEL
 from partway.gateway.fleet.launchers.engine_request import (
     container_name,

@@ -1,26 +1,21 @@
-"""partway.gateway.fleet.launchers.engine_client: where an engine is, and each way it can answer."""
+"""partway.gateway.fleet.launchers.engine_client: each way an engine can answer."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
 
 from partway.gateway.clock import LoopClock
-from partway.gateway.fleet.launchers.engine_client import (
+from partway.gateway.fleet.launchers.engine_answers import (
     EngineAway,
-    EngineClient,
     EngineRefusal,
     EngineState,
     ListedContainer,
-    find_engine,
 )
-from partway.gateway.fleet.launchers.launcher import LaunchError
+from partway.gateway.fleet.launchers.engine_client import EngineClient
 from partway.gateway.fleet.limits import (
     ENGINE_REQUESTS,
     ENGINE_TIMEOUT,
@@ -39,74 +34,6 @@ async def client(fake, clock) -> AsyncIterator[EngineClient]:
     client = EngineClient(fake.where, clock)
     yield client
     await client.aclose()
-
-
-# --- Finding it ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        "unix:///run/engine.sock",
-        "tcp://127.0.0.1:2375",
-        "tcp://localhost:2375",
-        "http://[::1]:2375",
-    ],
-)
-def test_an_engine_that_is_named(where):
-    assert find_engine({"DOCKER_HOST": where}) == where
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        "tcp://engine.example:2375",
-        "tcp://127.0.0.1",
-        "tcp://127.0.0.1:port",
-        "ssh://me@127.0.0.1",
-        "unix://",
-        "/var/run/docker.sock",
-        "https://127.0.0.1:2376",
-    ],
-)
-def test_an_engine_that_is_elsewhere(where):
-    with pytest.raises(LaunchError, match="the engine must run on this machine") as caught:
-        find_engine({"DOCKER_HOST": where})
-    assert repr(where) in str(caught.value)
-    assert not caught.value.passing
-
-
-@pytest.mark.parametrize(
-    ("variable", "place"),
-    [
-        ("HOME", ".docker/run/docker.sock"),
-        ("XDG_RUNTIME_DIR", "docker.sock"),
-        ("XDG_RUNTIME_DIR", "podman/podman.sock"),
-    ],
-)
-def test_an_engine_of_a_users_own(tmp_path, monkeypatch, variable, place):
-    monkeypatch.setattr(
-        "partway.gateway.fleet.launchers.engine_client.ENGINE_SOCKET", tmp_path / "none"
-    )
-    environment = {variable: str(tmp_path)}
-    with pytest.raises(EngineAway) as caught:
-        find_engine(environment)
-    assert str(tmp_path / place) in str(caught.value)
-    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / place).touch()
-    with pytest.raises(EngineAway):  # a file is no engine
-        find_engine(environment)
-    (tmp_path / place).unlink()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / place))
-        assert find_engine(environment) == f"unix://{tmp_path / place}"
-
-
-def test_who_has_no_engine_does_not_pay_for_its_client():
-    asked = "import sys; import partway.gateway.fleet.launchers.engine; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, text=True)
-    assert "partway.gateway.fleet.launchers.engine" in done.stdout.split()
-    assert "aiodocker" not in done.stdout.split()
 
 
 # --- What it answers -----------------------------------------------------------------------------

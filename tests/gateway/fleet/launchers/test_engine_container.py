@@ -9,7 +9,8 @@ import pytest
 
 from partway.gateway.clock import LoopClock
 from partway.gateway.dialling import Address
-from partway.gateway.fleet.launchers.engine_client import EngineClient, EngineState
+from partway.gateway.fleet.launchers.engine_answers import EngineState
+from partway.gateway.fleet.launchers.engine_client import EngineClient
 from partway.gateway.fleet.launchers.engine_container import (
     EngineContainer,
     EngineEnd,
