@@ -21,12 +21,13 @@ ALLOWED = {
     "protocol": {"partway.protocol"},
     "gateway": {
         "partway.gateway", "partway.protocol", "partway.__version__", "partway.completion",
-        "partway.documentation", "partway.importing", "partway.log_lines", "partway.service_links",
-        "partway.variables",
+        "partway.documentation", "partway.freed_blocks", "partway.importing", "partway.log_lines",
+        "partway.service_links", "partway.variables",
     },
     "container": {
         "partway.container", "partway.protocol", "partway.__version__", "partway.completion",
-        "partway.documentation", "partway.importing", "partway.log_lines", "partway.variables",
+        "partway.documentation", "partway.freed_blocks", "partway.importing", "partway.log_lines",
+        "partway.variables",
     },
     "src/partway": {"partway"},
 }  # fmt: skip

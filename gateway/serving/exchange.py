@@ -9,6 +9,7 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from io import BytesIO
 from types import MappingProxyType
 from typing import Final
 
@@ -133,7 +134,9 @@ class Exchange(ABC):
                 self._gathered = all_of_it
                 return all_of_it
             self._check_length(limit)
-            whole = bytearray()  # a list of what dribbles in would take a multiple of its bytes
+            # A list of what dribbles in would take a multiple of its bytes; what a bytearray has
+            # would be copied once more.
+            whole = BytesIO()
             if not self._gather_at_hand(whole, limit):
                 try:
                     async with asyncio.timeout(within):
@@ -141,7 +144,7 @@ class Exchange(ABC):
                             self._gather(whole, chunk, limit)
                 except TimeoutError:
                     raise _late(f"not whole within {within:g} s") from None
-            self._gathered = bytes(whole)
+            self._gathered = whole.getvalue()
         elif len(self._gathered) > limit:
             raise _too_large(limit)
         return self._gathered
@@ -182,7 +185,7 @@ class Exchange(ABC):
         if (stated := stated_length(self.headers)) is not None and stated > limit:
             raise _too_large(limit)
 
-    def _gather_at_hand(self, whole: bytearray, limit: int) -> bool:
+    def _gather_at_hand(self, whole: BytesIO, limit: int) -> bool:
         """Gather what has come of a body already; whether that is all of it.
 
         Most bodies come with their heads: no timer is set for them.
@@ -191,11 +194,11 @@ class Exchange(ABC):
             self._gather(whole, chunk, limit)
         return chunk is not None
 
-    def _gather(self, whole: bytearray, chunk: bytes, limit: int) -> None:
-        if len(whole) + len(chunk) > limit:
+    def _gather(self, whole: BytesIO, chunk: bytes, limit: int) -> None:
+        if whole.tell() + len(chunk) > limit:
             raise _too_large(limit)
         self.holding.draw(len(chunk))
-        whole += chunk
+        whole.write(chunk)
 
     async def _incoming(self, limit: int, pause: float) -> AsyncIterator[bytes]:
         self._check_length(limit)

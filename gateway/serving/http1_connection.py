@@ -251,7 +251,7 @@ class Http1Connection(asyncio.Protocol):
         """Parse one turn's bytes, and tell who waits for what they bring."""
         parser, data = self._parser, self._unparsed
         self._unparsed = b""
-        if len(data) > HTTP1_BYTES_PER_TURN and len(data) > (size := parser.turn):
+        if len(data) > HTTP1_BYTES_PER_TURN and len(data) > (size := parser.turn(data)):
             data, self._unparsed = data[:size], data[size:]
         try:
             parser.feed(data)

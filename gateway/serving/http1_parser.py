@@ -125,16 +125,22 @@ class RequestParser:
         """Bytes of memory that an unfinished head holds, at most."""
         return 2 * self._in_vain + 256 * len(self._headers)
 
-    @property
-    def turn(self) -> int:
-        """How many bytes are fed at a time: a head may be of a few, and so may a chunk."""
-        last = self.last
-        if last is None or last.complete or (length := last.head.length) is None:
+    def turn(self, data: bytes) -> int:
+        """How many bytes of those that have come are fed at a time.
+
+        A head may be of a few, and so may a chunk; what is known to be a body is any number.
+        """
+        last, same = self.last, self._same
+        if last is not None and not last.complete:
+            length, begun = last.head.length, last.received
+        elif same is not None and self._between and data.startswith(self._known):
+            length, begun = same.length, -len(self._known)
+        else:
             return HTTP1_BYTES_PER_TURN
-        return max(HTTP1_BYTES_PER_TURN, length - last.received)
+        return HTTP1_BYTES_PER_TURN if length is None else max(HTTP1_BYTES_PER_TURN, length - begun)
 
     def feed(self, data: bytes) -> None:
-        """Take what the client sent, :attr:`turn` bytes at most.
+        """Take what the client sent, :meth:`turn` bytes at most.
 
         Raises:
             RequestBroken: it is no valid request, or the body of the last one is none.
