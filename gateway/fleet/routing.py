@@ -15,6 +15,7 @@ from typing import Self, TypeAlias
 from partway.gateway.fleet.endpoints import Place, check_name
 from partway.gateway.fleet.least_loaded import LeastLoaded
 from partway.gateway.fleet.sticky_sessions import NO_SESSION, StickySession, StickySessions
+from partway.gateway.serving.facts import Facts
 from partway.protocol.errors import InputValidationError, ServiceUnavailable, UnknownEndpoint
 
 
@@ -110,6 +111,8 @@ class Lease:
         place: where it is.
         variant: the name of the instance's variant.
         is_stream: whether a stream has it, or a request.
+        facts: what others have worked out from instance, place and variant alone, for all leases
+            that have the same.
     """
 
     __slots__ = (
@@ -120,6 +123,7 @@ class Lease:
         "_router",
         "_session",
         "_until",
+        "facts",
         "instance",
         "is_stream",
         "place",
@@ -212,6 +216,7 @@ class Lease:
             end()
 
     def _take(self, chosen: _Chosen) -> None:
+        self.facts = chosen.facts
         self.instance = chosen.instance
         self.place: Place = chosen.instance.place
         self.variant = chosen.variant
@@ -226,6 +231,7 @@ class _Chosen:
     variant: str
     instance: RoutedInstance
     load: InstanceLoad
+    facts: Facts = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -395,7 +401,8 @@ class Router:
             least = route.by_variant[variant.name] = LeastLoaded(self._rng)
             for instance in variant.instances:
                 load = self.load(instance.id)
-                load.among = least
+                # Of an only one it is the same how much is open on it.
+                load.among = least if len(variant.instances) > 1 else None
                 least.has(instance.id, len(load.leases))
                 route.by_id[instance.id] = _Chosen(variant.name, instance, load)
         heard = [each for each in variants if each.instances and each.weight > 0]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from multidict import CIMultiDict, istr
+from multidict import istr
 
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import is_name
@@ -204,11 +204,11 @@ def begun_session(value: str) -> BegunSession | None:
     return BegunSession(match["id"], until.timestamp())
 
 
-def handed_back(headers: CIMultiDict[str], names: Mapping[str, str]) -> dict[str, str]:
+def handed_back(headers: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
     """Return the headers of a container's answer that its client gets.
 
     Args:
-        headers: the container's.
+        headers: the container's, by case-insensitive names.
         names: those that are handed back, and what the client knows them by.
     """
     return {

@@ -36,7 +36,7 @@ from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.connections import ContainerConnections, ContainerExchange
 from partway.gateway.requests.container_answer import ContainerAnswer
-from partway.gateway.requests.container_requests import ContainerRequest, Destination
+from partway.gateway.requests.container_requests import ContainerRequest, Destination, lines_of
 from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BYTES
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
@@ -344,15 +344,15 @@ class Invocation:
         place, *now.further = containers_asked(lease.place, target)
         if now.further:
             headers = first_headers(headers)
-        with_id = (*headers.items(), (REQUEST_ID, exchange.request_id))
+        lines = f"{lines_of(headers)}{REQUEST_ID}: {exchange.request_id}\r\n"
         length = stated_length(exchange.headers)
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
         if at_once or exchange.gathered:  # or too large, which is said before a container hears
             body = await exchange.body(most_bytes)
-            request = ContainerRequest(asked.at(place), with_id, body)
+            request = ContainerRequest(asked.at(place), lines, body)
         else:
             chunks = exchange.chunks(most_bytes)
-            request = ContainerRequest(asked.at(place), with_id, chunks, length)
+            request = ContainerRequest(asked.at(place), lines, chunks, length)
         try:
             return self._ask_at_once(place, request) or await self._ask(place, request)
         except ContainerUnreachable:
@@ -370,7 +370,7 @@ class Invocation:
         before = now.place or self._lease.place
         place, *now.further = now.further
         handed = next_headers(sent.headers, head, is_last=not now.further)
-        along = (*handed.items(), (REQUEST_ID, exchange.request_id))
+        along = f"{lines_of(handed)}{REQUEST_ID}: {exchange.request_id}\r\n"
         first = await answer.read()
         if answer.ended:
             request = ContainerRequest(sent.at(place), along, first)
@@ -392,10 +392,9 @@ class Invocation:
         self._now.place = place
         # Where the container runs is for the operator to see, not for the client.
         self._exchange.noted["container"] = place.url
-        there = self._destination(place)
-        timeout, whole_chunk = self._bounds(place)
-        connections = self._means.connections
-        asked = connections.ask_at_once(there, request, timeout, whole_chunk)
+        asked = self._means.connections.ask_at_once(
+            self._destination(place), request, *self._bounds(place)
+        )
         return None if asked is None else self._begun(asked)
 
     async def _ask(self, place: Place, request: ContainerRequest) -> ContainerAnswer:
@@ -406,9 +405,16 @@ class Invocation:
         return self._begun(asked)
 
     def _destination(self, place: Place) -> Destination:
-        tls = None if place.tls is None else place.tls.context()
-        instance, timeout = self._lease.instance.id, place.policy.connect_timeout
-        return Destination(place.container, instance, timeout, tls)
+        lease = self._lease
+        key = Destination, place.hostname
+        if (known := lease.facts.get(key)) is not None:
+            there: Destination = known
+            return there
+        instance, timeout = lease.instance.id, place.policy.connect_timeout
+        if place.tls is not None:  # whose files may be renewed
+            return Destination(place.container, instance, timeout, place.tls.context())
+        there = lease.facts[key] = Destination(place.container, instance, timeout)
+        return there
 
     def _bounds(self, place: Place) -> tuple[float, int]:
         """What a container has: seconds of silence, and bytes of a chunk that stays whole."""

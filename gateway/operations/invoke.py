@@ -26,7 +26,7 @@ from partway.gateway.operations.invocation_headers import (
 from partway.gateway.operations.invocations import Invocations, Invoked, session_key
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
-from partway.gateway.serving.facts import Fact
+from partway.gateway.serving.facts import Fact, KnownHeaders
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
 
@@ -36,12 +36,15 @@ OPERATION: Final = "InvokeEndpoint"
 #: Clause 2.1-4 holds here too: a base path may stand in front.
 PATH: Final = re.compile(r"(?:/.*)?/endpoints/(?P<endpoint>[^/]+)/invocations")
 
-_PASSED_ON: Final = Fact(passed_on)
+_PASSED_ON: Final = Fact(lambda headers: KnownHeaders(passed_on(headers)))
 
 #: Of a container's answer, as the client knows them too.
 _HANDED_BACK: Final[Mapping[str, str]] = {
     name: name for name in (CONTENT_TYPE, CUSTOM_ATTRIBUTES, NEW_SESSION, CLOSED_SESSION)
 }
+_SAID: Final = Fact(lambda headers: handed_back(headers, _HANDED_BACK))
+
+_VARIANT: Final = "x-Amzn-Invoked-Production-Variant"
 
 
 class InvokeEndpoint:
@@ -79,16 +82,20 @@ class InvokeEndpoint:
             variant=headers.get(TARGET_VARIANT, ""),
             session="" if session == BEGIN_SESSION else session,
         ) as invoked:
-            back = handed_back(invoked.head.headers, _HANDED_BACK)
-            self._keep_sessions(identity, endpoint, invoked, back)
-            back["x-Amzn-Invoked-Production-Variant"] = invoked.lease.variant
-            back |= NO_PAGE
-            await pass_on(exchange, invoked, back)
+            said: Mapping[str, str] = _SAID.of(invoked.head)
+            if NEW_SESSION in said or CLOSED_SESSION in said:
+                said = self._keep_sessions(identity, endpoint, invoked, said)
+            await pass_on(exchange, invoked, _response_headers(invoked, said))
 
     def _keep_sessions(
-        self, identity: Identity, endpoint: str, invoked: Invoked, back: dict[str, str]
-    ) -> None:
-        """Keep a session that the container has begun to its instance, and forget one it closed."""
+        self, identity: Identity, endpoint: str, invoked: Invoked, said: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """Keep a session that the container has begun to its instance, and forget one it closed.
+
+        Returns:
+            What its client gets of what it has said.
+        """
+        back = dict(said)
         if (value := back.get(NEW_SESSION)) is not None:
             begun = begun_session(value)
             if begun is None:
@@ -100,10 +107,25 @@ class InvokeEndpoint:
                 self._invocations.forget_session(identity, endpoint, closed)
             else:
                 del back[CLOSED_SESSION]
+        return back
+
+
+def _response_headers(invoked: Invoked, said: Mapping[str, str]) -> Mapping[str, str]:
+    """The headers of a response; those to an answer that has come before are made once.
+
+    Args:
+        invoked: the container's answer.
+        said: what its client gets of its headers, which follows from these alone.
+    """
+    variant, facts = invoked.lease.variant, invoked.head.facts
+    known: KnownHeaders | None = facts.get(_response_headers)
+    if known is None or known[_VARIANT] != variant:  # no head says which variant's it is
+        known = facts[_response_headers] = KnownHeaders({**said, _VARIANT: variant, **NO_PAGE})
+    return known
 
 
 async def pass_on(
-    exchange: Exchange, invoked: Invoked, headers: dict[str, str], most_bytes: float = inf
+    exchange: Exchange, invoked: Invoked, headers: Mapping[str, str], most_bytes: float = inf
 ) -> None:
     """Answer with the container's body, at once if all of it is there, else as it comes.
 
@@ -131,7 +153,7 @@ async def pass_on(
     if left < 0 or (length is not None and length > most_bytes):
         raise answer_too_large(most_bytes)
     if length is not None:
-        headers["Content-Length"] = str(length)
+        headers = {**headers, "Content-Length": str(length)}
     await exchange.begin(200, headers)
     while first:
         await exchange.write(first)

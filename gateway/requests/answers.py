@@ -26,6 +26,7 @@ from partway.gateway.requests.limits import (
     MAX_ANSWER_LENGTH,
     REMEMBERED_ANSWER_HEAD_BYTES,
 )
+from partway.gateway.serving.facts import Facts
 from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVERHEAD
 
 #: Statuses whose answers have no body (RFC 9110 §6.4.1); to a POST, that is.
@@ -65,7 +66,7 @@ class AnswerHead:
     length: int | None
     chunked: bool
     keeps: bool
-    facts: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
+    facts: Facts = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(slots=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from partway.gateway.dialling import HTTPS_PORT, Address
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
+from partway.gateway.serving.facts import KnownHeaders
 from partway.protocol.errors import InputValidationError
 
 #: Of a header's value: visible ASCII, spaces and tabs (RFC 9110 §5.5, without what is obsolete).
@@ -44,14 +45,15 @@ class ContainerRequest:
 
     Attributes:
         target: path and query, on which no client has an influence beyond its patterns.
-        headers: those that go along, names and values; what HTTP itself needs comes on top.
+        lines: the headers that go along, as :func:`header_lines` has them; what HTTP itself needs
+            comes on top.
         body: whole, or as it comes.
         length: of a body as it comes, where it is known; else it goes in chunks.
         method: HTTP's; a GET has no body.
     """
 
     target: str
-    headers: tuple[tuple[str, str], ...]
+    lines: str
     body: bytes | AsyncGenerator[bytes, None]
     length: int | None = None
     method: Literal["POST", "GET"] = "POST"
@@ -66,23 +68,46 @@ class ContainerRequest:
 
         Args:
             authority: the container's, for ``Host``.
-
-        Raises:
-            InputValidationError: a header's value would be more than a value on the wire.
         """
-        lines = [f"{self.method} {self.target} HTTP/1.1", f"Host: {authority}"]
-        for name, value in self.headers:
-            if not HEADER_VALUE.fullmatch(value):
-                raise InputValidationError(
-                    f"the header {name} must be of visible ASCII, spaces and tabs", "InvalidHeader"
-                )
-            lines.append(f"{name}: {value}")
         if self.method == "GET":
-            pass  # RFC 9110 §8.6: no length where none is anticipated
+            framing = ""  # RFC 9110 §8.6: no length where none is anticipated
         elif isinstance(self.body, bytes):
-            lines.append(f"Content-Length: {len(self.body)}")
+            framing = f"Content-Length: {len(self.body)}\r\n"
         elif self.length is None:
-            lines.append("Transfer-Encoding: chunked")
+            framing = "Transfer-Encoding: chunked\r\n"
         else:
-            lines.append(f"Content-Length: {self.length}")
-        return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+            framing = f"Content-Length: {self.length}\r\n"
+        first = f"{self.method} {self.target} HTTP/1.1\r\nHost: {authority}\r\n"
+        return f"{first}{self.lines}{framing}\r\n".encode("ascii")
+
+
+def header_lines(headers: Iterable[tuple[str, str]]) -> str:
+    """Headers of a container's request as lines, each with its end.
+
+    Args:
+        headers: names and values, in their order.
+
+    Raises:
+        InputValidationError: a value would be more than a value on the wire.
+    """
+    lines = []
+    for name, value in headers:
+        if not HEADER_VALUE.fullmatch(value):
+            raise InputValidationError(
+                f"the header {name} must be of visible ASCII, spaces and tabs", "InvalidHeader"
+            )
+        lines.append(f"{name}: {value}\r\n")
+    return "".join(lines)
+
+
+def lines_of(headers: Mapping[str, str]) -> str:
+    """Headers as :func:`header_lines` has them, made once where they are sent again and again.
+
+    Raises:
+        InputValidationError: a value would be more than a value on the wire.
+    """
+    if not isinstance(headers, KnownHeaders):
+        return header_lines(headers.items())
+    if headers.lines is None:
+        headers.lines = header_lines(headers.items())
+    return headers.lines

@@ -30,8 +30,7 @@ class RequestsUnderWay:
         self._tasks: set[asyncio.Task[object]] = set()
         self._of_senders: dict[str, int] = {}
         self._ending = False
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._idle = asyncio.Event()  # once no more are taken
         self._hastened = asyncio.Event()
 
     def __len__(self) -> int:
@@ -69,8 +68,6 @@ class RequestsUnderWay:
                 "may have, or one address where nobody is asked who they are "
                 "(max_requests_per_principal); try again when one of them has ended"
             )
-        if not self._tasks:
-            self._idle.clear()
         self._tasks.add(task)
         if sender:
             self._of_senders[sender] = of_sender + 1
@@ -90,7 +87,7 @@ class RequestsUnderWay:
         self._tasks.discard(task)
         if sender and (left := self._of_senders.pop(sender) - 1):
             self._of_senders[sender] = left
-        if not self._tasks:
+        if self.draining and not self._tasks:
             self._idle.set()
         if self._ending and isinstance(error, asyncio.CancelledError) and not task.uncancel():
             raise _draining() from None  # else the client has left as well
@@ -106,6 +103,8 @@ class RequestsUnderWay:
             grace: seconds for requests to end by themselves; the rest are broken off then.
         """
         self.draining = True
+        if not self._tasks:
+            self._idle.set()
         timer = self._clock.call_later(grace, self._hastened.set)
         try:
             await first_of(self._idle, self._hastened)

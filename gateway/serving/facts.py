@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
 #: What is known of one head, by what it is: as many as there are facts in the code, at most.
-Facts: TypeAlias = dict[object, object]
+Facts: TypeAlias = dict[object, Any]
 
 
 class HasFacts(Protocol):
@@ -43,6 +43,25 @@ class Fact(Generic[T]):
         """Return it for a head, worked out at the first time."""
         facts = head.facts
         if self in facts:
-            return cast("T", facts[self])
+            known: T = facts[self]
+            return known
         fact = facts[self] = self._work_out(head.headers)
         return fact
+
+
+class KnownHeaders(dict[str, str]):
+    """Headers that are sent again and again, by name; nobody changes them.
+
+    Args:
+        headers: in their order.
+
+    Attributes:
+        lines: the same as HTTP/1.1 has them, each with its end; None until somebody has written
+            and checked them, who puts them here.
+    """
+
+    __slots__ = ("lines",)
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        super().__init__(headers)
+        self.lines: str | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
+from partway.gateway.serving.facts import KnownHeaders
 from partway.gateway.serving.http_date import http_date
 
 _REASONS: Final = {int(status): status.phrase for status in HTTPStatus}
@@ -27,9 +28,11 @@ def response_head(
     Raises:
         ValueError: a header would be more than one line.
     """
-    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
-        raise ValueError("a header of a response must be one line")
+    lines = headers.lines if isinstance(headers, KnownHeaders) else None
+    if lines is None:
+        lines = _lines(headers)
+        if isinstance(headers, KnownHeaders):
+            headers.lines = lines
     if keeps:
         connection = "Connection: keep-alive\r\n" if version == "1.0" else ""
     else:
@@ -39,3 +42,15 @@ def response_head(
         f"{lines}{further}Date: {http_date()}\r\n{connection}\r\n"
     )
     return head.encode("utf-8", "surrogateescape")
+
+
+def _lines(headers: Mapping[str, str]) -> str:
+    """Headers as lines, each with its end.
+
+    Raises:
+        ValueError: a header would be more than one line.
+    """
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
+        raise ValueError("a header of a response must be one line")
+    return lines

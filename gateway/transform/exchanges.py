@@ -81,7 +81,7 @@ class Exchanges:
         Raises:
             ContainerError: there is no answer.
         """
-        request = ContainerRequest(target, (), b"", method="GET")
+        request = ContainerRequest(target, "", b"", method="GET")
         seconds = EXECUTION_PARAMETERS_TIMEOUT
         async with await self._connections.ask(there, request, seconds) as answer:
             head = await answer.head()

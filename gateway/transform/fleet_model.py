@@ -25,7 +25,11 @@ from partway.gateway.operations.containers_asked import containers_asked
 from partway.gateway.operations.invocations import REQUEST_ID, AdmittedAlready, Invocations
 from partway.gateway.requests.answers import AnswerHead
 from partway.gateway.requests.connections import ContainerConnections
-from partway.gateway.requests.container_requests import ContainerRequest, Destination
+from partway.gateway.requests.container_requests import (
+    ContainerRequest,
+    Destination,
+    header_lines,
+)
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.prediction import INVOCATIONS
 from partway.gateway.requests.under_way import RequestsUnderWay
@@ -192,7 +196,8 @@ class FleetModel:
                 if lease.place.containers:
                     return await self._ask_several(body, take)
                 whole = body if isinstance(body, bytes) else body()
-                request = ContainerRequest(INVOCATIONS, (*self._along, _request_id()), whole)
+                lines = header_lines((*self._along, _request_id()))
+                request = ContainerRequest(INVOCATIONS, lines, whole)
                 there = self._destination(lease.instance.id, lease.place)
                 try:
                     return await self._exchanges.ask(

@@ -13,7 +13,11 @@ from typing import Final, Self, TypeVar
 from partway.gateway.client.request import credentials_from_environment, request_for
 from partway.gateway.clock import Clock
 from partway.gateway.requests.answers import AnswerHead
-from partway.gateway.requests.container_requests import ContainerRequest, Destination
+from partway.gateway.requests.container_requests import (
+    ContainerRequest,
+    Destination,
+    header_lines,
+)
 from partway.gateway.transform.exchanges import Exchanges
 from partway.gateway.transform.limits import GATEWAY_CONNECT_TIMEOUT
 from partway.gateway.transform.model import (
@@ -114,8 +118,8 @@ class GatewayModel:
     async def ask(self, body: RequestBody, take: Callable[[ModelAnswer], Awaitable[_T]]) -> _T:
         """Ask the gateway; see :class:`~.model.TransformModel`."""
         whole = body if isinstance(body, bytes) else body()
-        request = ContainerRequest(self._target, self._signed(body), whole)
         try:
+            request = ContainerRequest(self._target, header_lines(self._signed(body)), whole)
             return await self._exchanges.ask(self._there, request, take, self._refusal)
         except ContainerError as error:  # which is the gateway here
             raise AskFailed(_in_words(error), passing=True) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
 
 import pytest
 from botocore.credentials import Credentials
@@ -17,6 +18,8 @@ from partway.gateway.dialling import Address
 from partway.gateway.fleet.endpoints import Attached, Endpoint, Variant
 from partway.gateway.fleet.launchers.process import free_port
 from partway.gateway.limits import MAX_INVOCATION_BODY
+from partway.gateway.operations import invoke
+from partway.gateway.operations.invocation_headers import NO_PAGE
 from partway.gateway.streams.policy import StreamPolicy
 from partway.protocol.limits import MIB, REFUSAL_BODY_BYTES
 from tests.gateway.conftest import container, gateway_for
@@ -40,6 +43,7 @@ access_key_id = "{KEY_ID}"
 secret_access_key = "{SECRET}"
 """
 
+PATH = f"/endpoints/{ENDPOINT}/invocations"
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 
@@ -223,6 +227,91 @@ async def test_a_connection_is_used_for_many(asking):
     for _ in range(3):
         await boto.invoke()
     assert len(container.calls) == 1
+
+
+def request(attributes, body):
+    lines = (f"POST {PATH} HTTP/1.1", "Host: a", f"{ATTRIBUTES}: {attributes}")
+    head = "\r\n".join((*lines, f"Content-Length: {len(body)}", "", ""))
+    return head.encode() + body
+
+
+async def answered(reader):
+    """A response: its headers by name, and its body."""
+    lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[1:-2]
+    headers = dict(line.split(": ") for line in lines)
+    return headers, await reader.readexactly(int(headers["Content-Length"]))
+
+
+async def test_what_is_remembered_of_one_request_is_in_no_other(asking):
+    """Clients in turn, each with the same head each time, by the one connection of a container."""
+
+    async def script(call):
+        while True:
+            head = await call.head()
+            said = head.partition(f"{ATTRIBUTES}: ".encode())[2].partition(b"\r\n")[0]
+            body = await call.body(head)
+            call.say(answer(b"200 OK", body, ATTRIBUTES.encode() + b": from " + said))
+
+    _, container = await asking(script)
+    port = container.gateway.port
+    clients = {name: await asyncio.open_connection(HOST, port) for name in ("a", "b")}
+    ids = []
+    for number, name in enumerate("aabbabab"):
+        reader, writer = clients[name]
+        writer.write(request(name, body := b"x" * number))
+        headers, said = await soon(answered(reader))
+        ids.append(headers.pop("x-amzn-requestid"))
+        headers.pop("Date")
+        assert (headers, said) == (
+            {
+                ATTRIBUTES: f"from {name}",
+                "x-Amzn-Invoked-Production-Variant": "AllTraffic",
+                "X-Content-Type-Options": "nosniff",
+                "Content-Security-Policy": "sandbox",
+                "Server": "partway",
+                **({"Content-Type": "application/octet-stream"} if body else {}),
+                "Content-Length": f"{number}",
+            },
+            body,
+        )
+    (call,) = container.calls
+    authority = f"{HOST}:{container.port}"
+    assert [each.decode() for each in call.heads] == [
+        f"POST /invocations HTTP/1.1\r\nHost: {authority}\r\n{ATTRIBUTES}: {name}\r\n"
+        f"X-Amzn-SageMaker-Request-Id: {id_}\r\nContent-Length: {number}\r\n\r\n"
+        for number, (name, id_) in enumerate(zip("aabbabab", ids, strict=True))
+    ]
+    for _, writer in clients.values():
+        writer.close()
+
+
+def test_the_same_head_of_another_variants_instance_has_the_other_variants_name():
+    head = SimpleNamespace(facts={})
+    for variant in ("A", "A", "B", "A"):
+        invoked = SimpleNamespace(head=head, lease=SimpleNamespace(variant=variant))
+        headers = invoke._response_headers(invoked, {"Content-Type": "a/b"})
+        assert headers == {
+            "Content-Type": "a/b",
+            "x-Amzn-Invoked-Production-Variant": variant,
+            **NO_PAGE,
+        }
+    assert len(head.facts) == 1
+
+
+async def test_what_a_container_says_of_sessions_is_no_other_requests(asking):
+    """Its head is the same each time: a session that it closes is closed each time."""
+    closed = answer(b"200 OK", b"ok", b"X-Amzn-SageMaker-Closed-Session-Id: abc")
+    odd = answer(b"200 OK", b"ok", b"X-Amzn-SageMaker-Closed-Session-Id: no id")
+    said = [closed, closed, odd, odd, OK, closed]
+
+    async def script(call):
+        for each in said:
+            await call.request()
+            call.say(each)
+
+    boto, _ = await asking(script)
+    found = [(await boto.invoke()).get("ClosedSessionId") for _ in said]
+    assert found == ["abc", "abc", None, None, None, "abc"]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from partway.gateway.dialling import Address
-from partway.gateway.requests.container_requests import ContainerRequest, Destination
+from partway.gateway.requests.container_requests import ContainerRequest, Destination, header_lines
 
 HOST = "127.0.0.1"
 
@@ -112,7 +112,7 @@ class ScriptedContainer:
 
 
 def asked(body=b"hello", *headers, length=None) -> ContainerRequest:
-    return ContainerRequest("/invocations", headers, body, length)
+    return ContainerRequest("/invocations", header_lines(headers), body, length)
 
 
 async def pieces_of(body, *, after=None):

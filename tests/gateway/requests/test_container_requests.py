@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partway.gateway.dialling import Address
-from partway.gateway.requests.container_requests import ContainerRequest, Destination
+from partway.gateway.requests.container_requests import (
+    ContainerRequest,
+    Destination,
+    header_lines,
+    lines_of,
+)
+from partway.gateway.serving.facts import KnownHeaders
 from partway.protocol.errors import InputValidationError
 
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -17,11 +23,12 @@ TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 @given(st.text() | st.text(st.characters(max_codepoint=0x7F)))
 def test_a_value_is_one_value_or_refused(value):
-    request = ContainerRequest("/invocations", (("Accept", value), ("B", "c")), b"")
+    headers = (("Accept", value), ("B", "c"))
     if any(letter != "\t" and not " " <= letter <= "~" for letter in value):
         with pytest.raises(InputValidationError, match="the header Accept must be of visible"):
-            request.head("a:1")
+            header_lines(headers)
         return
+    request = ContainerRequest("/invocations", header_lines(headers), b"")
     assert request.head("a:1").split(b"\r\n") == [
         b"POST /invocations HTTP/1.1",
         b"Host: a:1",
@@ -48,5 +55,18 @@ def test_the_host_header(address, tls, authority):
 
 
 def test_a_get_has_no_body_and_no_length():
-    request = ContainerRequest("/execution-parameters", (), b"", method="GET")
+    request = ContainerRequest("/execution-parameters", "", b"", method="GET")
     assert request.head("a:1") == b"GET /execution-parameters HTTP/1.1\r\nHost: a:1\r\n\r\n"
+
+
+def test_lines_of_headers_that_come_again_are_made_once():
+    known = KnownHeaders({"A": "b", "C": "d"})
+    assert lines_of(known) == "A: b\r\nC: d\r\n" == lines_of({"A": "b", "C": "d"})
+    assert lines_of(known) is lines_of(known)
+
+
+def test_a_value_that_is_refused_is_refused_each_time():
+    known = KnownHeaders({"A": "b\r\nX: c"})
+    for _ in range(2):
+        with pytest.raises(InputValidationError, match="the header A must be of visible"):
+            lines_of(known)
