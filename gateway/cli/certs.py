@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from partway.gateway.cli import COMMANDS
 from partway.gateway.cli.environment import region
-from partway.gateway.tls.context import TlsError
+from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.local_ca import (
     LocalCa,
     aws_names,

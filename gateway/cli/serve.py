@@ -12,7 +12,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +20,7 @@ from partway.freed_blocks import keep_freed_blocks
 from partway.gateway import settings
 from partway.gateway.access.principals import PrincipalsError
 from partway.gateway.cli import COMMANDS
+from partway.gateway.cli.missing_folders import tell_missing_folders
 from partway.gateway.cli.process import (
     descriptors_of,
     raise_descriptor_limit,
@@ -28,7 +28,6 @@ from partway.gateway.cli.process import (
     stop_on_signals,
 )
 from partway.gateway.cli.serve_arguments import EXAMPLES, add_arguments
-from partway.gateway.cli.serve_check import check, tell_missing_folders
 from partway.gateway.clock import LoopClock
 from partway.gateway.configuration.messages import SettingsError
 from partway.gateway.files import user_data_folder
@@ -47,8 +46,7 @@ from partway.gateway.settings import Settings
 from partway.gateway.store.memory import MemoryStore
 from partway.gateway.store.sqlite import SqliteStore
 from partway.gateway.store.store import Store, StoreError
-from partway.gateway.tls.context import CertificateWatch, ReloadedContext, TlsError, TlsFiles
-from partway.gateway.tls.local_ca import LocalCa, default_directory, default_names
+from partway.gateway.tls.errors import TlsError
 from partway.gateway.waiting import before
 from partway.log_lines import LogLine, say_failure, start_logging
 
@@ -56,6 +54,7 @@ log = logging.getLogger("partway.serve")
 
 if TYPE_CHECKING:
     from partway.gateway.cli.serve_intermediaries import Intermediaries
+    from partway.gateway.cli.serve_tls import Tls
 
     # argparse has no public name for what add_subparsers() returns.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
@@ -90,6 +89,8 @@ def run(options: argparse.Namespace) -> int:
         loaded = load()
         between = _between(options, loaded)
         if options.check:
+            from partway.gateway.cli.serve_check import check
+
             for line in check(loaded):
                 print(line)
             return 0
@@ -145,7 +146,7 @@ async def serve(
         The process's exit status.
     """
     try:
-        tls = None if loaded.tls_port is None else Tls(loaded)
+        tls = None if loaded.tls_port is None else _tls(loaded)
         warnings: list[LogLine] = []
         with data_directory(loaded, warnings) or nullcontext() as data:
             context = None if tls is None else tls.reloaded.context
@@ -165,6 +166,18 @@ async def serve(
     except (DataDirectoryError, PrincipalsError, SettingsError, StoreError, TlsError) as error:
         say_failure(_NAME, str(error))
         return 2 if isinstance(error, SettingsError) else 1
+
+
+def _tls(loaded: Settings) -> Tls:
+    """The certificate of the TLS port; what reads and signs one is imported for it.
+
+    Raises:
+        SettingsError: as :class:`Tls`.
+        TlsError: as :class:`Tls`.
+    """
+    from partway.gateway.cli.serve_tls import Tls
+
+    return Tls(loaded)
 
 
 def data_directory(loaded: Settings, warnings: list[LogLine]) -> DataDirectory | None:
@@ -289,37 +302,3 @@ async def _announce(data: DataDirectory, admin: AdminSocket, urls: Sequence[str]
             f"{data.socket}: the admin socket cannot be made: {error.strerror}"
         ) from None
     data.announce(urls, time.time())
-
-
-class Tls:
-    """The certificate of the TLS port: the operator's, or the local CA's.
-
-    Attributes:
-        reloaded: the TLS context, which follows the certificate's files.
-        watch: sees to the certificate's renewal.
-        authority: what the ready line says of who signed the certificate.
-
-    Raises:
-        SettingsError: a name in ``tls_names`` is neither a DNS name nor an IP address.
-        TlsError: the certificate or its key cannot be read or made; the message says why.
-    """
-
-    def __init__(self, loaded: Settings) -> None:
-        if loaded.tls_cert is not None and loaded.tls_key is not None:
-            files = TlsFiles(loaded.tls_cert, loaded.tls_key, None)
-            renew = None
-        else:
-            ca = LocalCa(default_directory(os.environ))
-            names = [*default_names(loaded.host), *sorted(loaded.tls_names)]
-
-            def renew() -> TlsFiles:
-                # Called from the loop, which waits for nobody; an hour later it is tried again.
-                return ca.ensure(names, datetime.now(UTC), patience=0)
-
-            try:
-                files = ca.ensure(names, datetime.now(UTC))
-            except ValueError as error:
-                raise SettingsError(f"tls_names: {error}") from None
-        self.reloaded = ReloadedContext(files)
-        self.watch = CertificateWatch(self.reloaded, LoopClock(), renew)
-        self.authority = "" if files.ca is None else f" (CA: {files.ca})"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from partway.gateway.access.principals import Principals, PrincipalsError
-from partway.gateway.clock import Clock
+from partway.gateway.cli.missing_folders import missing_folders
 from partway.gateway.configuration.messages import SettingsError
-from partway.gateway.files import is_file_or_folder, is_folder
+from partway.gateway.files import is_file_or_folder
 from partway.gateway.fleet.endpoints import (
     Attached,
     Containers,
@@ -24,19 +22,13 @@ from partway.gateway.fleet.endpoints import (
     Variant,
     container_url,
 )
-from partway.gateway.fleet.file_work import on_thread
 from partway.gateway.fleet.launchers.launcher import LaunchError
 from partway.gateway.fleet.launchers.programs import find_program
-from partway.gateway.fleet.limits import MODEL_DATA_LOOK_TIMEOUT
 from partway.gateway.settings import Settings
-from partway.gateway.tls.context import TlsError, TlsFiles, server_context
+from partway.gateway.tls.context import TlsFiles, server_context
+from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.local_ca import certificate_name
 from partway.gateway.tls.trust import Trust
-from partway.gateway.waiting import time_limit
-from partway.log_lines import LogLine
-
-#: With what else the gateway says at its start.
-log = logging.getLogger("partway.serve")
 
 
 def check(loaded: Settings) -> list[str]:
@@ -67,7 +59,7 @@ def _faults(loaded: Settings) -> Iterator[str]:
         yield from _refusals(Trust(loaded.container_ca).context, "container_ca: ")
     for name in sorted(loaded.tls_names):
         yield from _refusals(partial(certificate_name, name), "tls_names: ")
-    yield from _missing_folders(loaded)
+    yield from missing_folders(loaded)
     for endpoint in loaded.endpoints:
         for variant in endpoint.variants:
             where = f"endpoints.{endpoint.name}"
@@ -76,24 +68,6 @@ def _faults(loaded: Settings) -> Iterator[str]:
             for number, each in enumerate(variant.containers, 1):
                 place = f"{where}.containers#{number}: "
                 yield from _faults_of_variant(variant.of(each), place)
-
-
-async def tell_missing_folders(loaded: Settings, clock: Clock) -> None:
-    """Log which folders are not there that callers of the API may name.
-
-    Nothing fails of it: they may be mounted later. One that nobody answers for is not told of.
-    """
-    with suppress(OSError):  # a TimeoutError is one
-        async with time_limit(clock, MODEL_DATA_LOOK_TIMEOUT):
-            for each in await on_thread(clock, lambda _: [*_missing_folders(loaded)]):
-                log.warning(LogLine("a folder of the settings is not there", reason=each))
-
-
-def _missing_folders(loaded: Settings) -> Iterator[str]:
-    for setting in ("local_roots", "local_results"):
-        for folder in getattr(loaded, setting):
-            if not is_folder(folder):
-                yield f"api.{setting}: {folder}: there is no such folder; it must be made"
 
 
 def _refusals(made: Callable[[], object], where: str = "") -> Iterator[str]:

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from partway.gateway.clock import Clock, Timer
 from partway.gateway.files import others_may
 from partway.gateway.limits import CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_RENEWAL_INTERVAL
+from partway.gateway.tls.errors import TlsError
 from partway.log_lines import LogLine
 
 log = logging.getLogger("partway.tls")
@@ -32,10 +33,6 @@ _TLS_1_2_SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 #: Modification time in nanoseconds, size and inode of a file; None where there is no such file.
 _Look = tuple[int, int, int] | None
-
-
-class TlsError(Exception):
-    """A certificate or a key cannot be used; the message says which file, why, and what to do."""
 
 
 class TlsFiles(NamedTuple):

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from partway.gateway.dialling import client_tls
-from partway.gateway.tls.context import TlsError
+from partway.gateway.tls.errors import TlsError
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def test_a_command_is_found_behind_other_words():
 
 #: What is imported by who asks for it, and by no gateway's start: a command's help has imported all
 #: that its start does, but for what its settings call for.
-ASKED_FOR = ("aiohttp", "partway.gateway.workbench")
+ASKED_FOR = ("aiohttp", "cryptography", "partway.gateway.workbench", "pydantic")
 
 
 @pytest.mark.parametrize("name", ASKED_FOR)

@@ -19,7 +19,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partway.gateway.tls.context import TlsError, TlsFiles, server_context
+from partway.gateway.tls.context import TlsFiles, server_context
+from partway.gateway.tls.errors import TlsError
 from partway.gateway.tls.local_ca import (
     LocalCa,
     aws_names,
