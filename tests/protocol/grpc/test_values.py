@@ -54,6 +54,30 @@ def test_vectors_are_what_their_elements_are(found):
     assert json_format.MessageToDict(back) == [[found], found]
 
 
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+VECTORS = st.lists(NUMBERS, max_size=3)
+
+
+@given(st.lists(VECTORS | st.lists(VECTORS, max_size=3) | st.lists(st.none() | NUMBERS)))
+def test_lists_of_vectors_are_what_their_elements_are(found):
+    alone = [json.loads(json_of(values(each)))[0] for each in found]
+    assert json.loads(json_of(values(*found))) == alone == found
+
+
+@pytest.mark.parametrize("count", [0, 1, 1024, 1025])
+def test_vectors_of_any_length(count):
+    vector = [0.5 + each for each in range(count)]
+    text = json_of(values(vector, [*vector, 7]))
+    assert json.loads(text) == [vector, [*vector, 7]]
+    back = struct_pb2.ListValue()
+    add_json(back.values, text)
+    assert [*back.values] == values(vector, [*vector, 7])
+
+
+def test_numbers_whose_sum_no_double_holds_are_numbers():
+    assert json_of(values([1.5e308, 1.5e308])) == b"[[1.5e+308,1.5e+308]]"
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_none_are_refused(number):
     alone = struct_pb2.Value(number_value=number)
