@@ -33,12 +33,17 @@ class ContainerRoom:
         resources: endpoints and transform jobs that are written down.
         fleet: says what runs.
         planning: has the settings of now.
+        jobs_at_once: transform jobs that run at a time, whatever the settings of now say: that is
+            taken at a start only.
     """
 
-    def __init__(self, resources: Resources, fleet: Fleet, planning: Planning) -> None:
+    def __init__(
+        self, resources: Resources, fleet: Fleet, planning: Planning, jobs_at_once: int
+    ) -> None:
         self._resources = resources
         self._fleet = fleet
         self._planning = planning
+        self._jobs_at_once = jobs_at_once
 
     def check_endpoint(self, endpoint: Endpoint, *, anew: bool) -> None:
         """Go on if there is room for what an endpoint is to be, beside what it is.
@@ -101,4 +106,4 @@ class ContainerRoom:
                 yield plan_of(job.members, record).containers
 
     def _at_once(self, of_jobs: list[int]) -> int:
-        return sum(heapq.nlargest(self._planning.settings.max_transform_jobs, of_jobs))
+        return sum(heapq.nlargest(self._jobs_at_once, of_jobs))

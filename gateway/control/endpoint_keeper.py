@@ -62,7 +62,8 @@ class EndpointKeeper:
         kept_out: Iterable[Path] = (),
     ) -> None:
         self.planning = Planning(settings, clock, kept_out)
-        self.room = ContainerRoom(resources, fleet, self.planning)
+        at_once = settings.max_transform_jobs
+        self.room = ContainerRoom(resources, fleet, self.planning, at_once)
         self._resources = resources
         self._fleet = fleet
         self._clock = clock

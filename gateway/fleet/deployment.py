@@ -213,8 +213,8 @@ class Deployment:
         further = 0
         for variant in endpoint.variants:
             kept = _alike(known, variant)
-            there = 0 if kept is None else kept.containers
-            further += max(0, variant.instances * variant.launched - there)
+            stay = 0 if kept is None else kept.staying_containers
+            further += max(0, variant.instances * variant.launched - stay)
         return further
 
     # --- What there is to be ---------------------------------------------------------------------

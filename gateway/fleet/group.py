@@ -126,9 +126,15 @@ class Group:
     @property
     def containers(self) -> int:
         """How many containers were launched for it and are not gone, or are yet to be launched."""
-        living = sum(not each.over.is_set() for each in self.instances)
+        ending = sum(not (each.is_wanted or each.over.is_set()) for each in self.instances)
+        return self.staying_containers + ending * self.variant.launched
+
+    @property
+    def staying_containers(self) -> int:
+        """Those of :attr:`containers` that are no instance's that is on its way to its end."""
+        wanted = sum(each.is_wanted for each in self.instances)
         desired = 0 if self._stopping else self.variant.instances
-        return max(living, desired) * self.variant.launched
+        return max(wanted, desired) * self.variant.launched
 
     def routed(self, policy: StreamPolicy) -> RoutedVariant:
         """The variant as streams and requests find it, with what an endpoint's streams may do."""

@@ -112,6 +112,23 @@ async def test_what_drains_counts_until_it_is_gone(started):
     await gateway.create("other")
 
 
+async def test_an_instance_that_drains_is_none_of_those_that_come_again(started):
+    gateway = await started(2)
+    await gateway.create("mine", "two")
+    await gateway.until("InService", "two")
+    leases = [gateway.of.router.lease("mine") for _ in range(2)]
+    of_all = {"VariantName": "AllTraffic", "DesiredInstanceCount": 2}
+    await gateway.weigh({**of_all, "DesiredInstanceCount": 1})
+    await gateway.until("InService", "two")
+    assert await refusal(gateway.weigh(of_all)) == words(2, 2, 1)
+    for lease in leases:
+        lease.__exit__(None, None, None)
+    await turns(200)
+    await gateway.weigh(of_all)
+    await turns()
+    assert len(gateway.running()) == 2
+
+
 async def test_what_has_failed_leaves_its_room(started):
     gateway = await started(1)
     gateway.of.launcher.lasting("there is no such program")
@@ -181,3 +198,15 @@ async def test_of_transform_jobs_those_count_that_may_run_at_once(tmp_path):
             await jobs.over(name)
         await jobs.create("fourth", TransformResources=largest)
         await jobs.over("fourth")
+
+
+async def test_as_many_jobs_run_at_once_as_the_settings_said_at_the_start(tmp_path):
+    async with Jobs(tmp_path, at_once=2, max_containers=4) as jobs:
+        jobs.give(a="one\n")
+        jobs.hold()
+        resources = {"InstanceType": "ml.m5.large", "InstanceCount": 2}
+        await jobs.create("first", TransformResources=resources)
+        await jobs.create("second", TransformResources=resources)
+        jobs.planning.settings = replace(jobs.planning.settings, max_transform_jobs=1)
+        largest = {**resources, "InstanceCount": 3}
+        assert await refusal(jobs.create("third", TransformResources=largest)) == words(4, 4, 1)

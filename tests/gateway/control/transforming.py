@@ -104,7 +104,7 @@ class Jobs:
         self.data = DataDirectory.opened(folder / "data")
         self.provisions = Provisions(clock, self.data)
         self.resources = Resources(self.store, clock)
-        planning = Planning(settings, clock)
+        self.planning = planning = Planning(settings, clock)
         results = LocalRoots(settings.local_results, setting="local_results")
         places = CallersPlaces(
             *(clock, lambda: planning.local_roots, results),
@@ -117,7 +117,7 @@ class Jobs:
         )  # fmt: skip
         catalogue = Catalogue(self.resources, Arns("us-east-1", "000000000000"), self._time)
         fleet = Fleet(Router(wall_clock=self._time), self.provisions.means)
-        room = ContainerRoom(self.resources, fleet, planning)
+        room = ContainerRoom(self.resources, fleet, planning, at_once)
         self.api = TransformOperations(
             *(self.resources, catalogue, self.keeper, planning, room, AsyncRules(results)),
             self._time,
