@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.util
+import inspect
 import re
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.exits import failing
 from tests.loops import with_one_loop
 from tests.pairwise import thinned
 from tests.shares import import_own
@@ -69,6 +71,14 @@ _NARROWING_OPTIONS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob"
 )
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
     return request.param
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[object]:
+    """Where a coroutine exits, its test fails, and the loop and the run go on."""
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        pyfuncitem.obj = failing(pyfuncitem.obj)
+    return (yield)
 
 
 # --- Clauses -------------------------------------------------------------------------------------
