@@ -392,36 +392,30 @@ class Invocation:
         self._now.place = place
         # Where the container runs is for the operator to see, not for the client.
         self._exchange.noted["container"] = place.url
-        asked = self._means.connections.ask_at_once(
-            self._destination(place), request, *self._bounds(place)
-        )
+        asked = self._means.connections.ask_at_once(*self._where_and_how(place, request))
         return None if asked is None else self._begun(asked)
 
     async def _ask(self, place: Place, request: ContainerRequest) -> ContainerAnswer:
         """Ask a container by a connection that is dialled for it."""
-        asked = await self._means.connections.ask(
-            self._destination(place), request, *self._bounds(place)
-        )
+        asked = await self._means.connections.ask(*self._where_and_how(place, request))
         return self._begun(asked)
 
-    def _destination(self, place: Place) -> Destination:
-        lease = self._lease
+    def _where_and_how(
+        self, place: Place, request: ContainerRequest
+    ) -> tuple[Destination, ContainerRequest, float, int]:
+        """What :meth:`ContainerConnections.ask` is given."""
+        lease, admitted = self._lease, self._admitted
         key = Destination, place.hostname
-        if (known := lease.facts.get(key)) is not None:
-            there: Destination = known
-            return there
-        instance, timeout = lease.instance.id, place.policy.connect_timeout
-        if place.tls is not None:  # whose files may be renewed
-            return Destination(place.container, instance, timeout, place.tls.context())
-        there = lease.facts[key] = Destination(place.container, instance, timeout)
-        return there
-
-    def _bounds(self, place: Place) -> tuple[float, int]:
-        """What a container has: seconds of silence, and bytes of a chunk that stays whole."""
-        admitted = self._admitted
-        timeout = place.policy.invocation_timeout if admitted is None else admitted.within
+        there: Destination | None = lease.facts.get(key)
+        if there is None:
+            instance, timeout = lease.instance.id, place.policy.connect_timeout
+            if place.tls is None:
+                there = lease.facts[key] = Destination(place.container, instance, timeout)
+            else:  # whose files may be renewed
+                there = Destination(place.container, instance, timeout, place.tls.context())
+        silence = place.policy.invocation_timeout if admitted is None else admitted.within
         is_relayed = self._asked.as_stream and not self._now.further
-        return timeout, MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES
+        return there, request, silence, MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES
 
     def _begun(self, asked: ContainerExchange) -> ContainerAnswer:
         self._exchanges.append(asked)

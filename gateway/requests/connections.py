@@ -195,7 +195,7 @@ class ContainerExchange:
             Whether it is done; if not, nothing is.
         """
         answer = self.answer
-        if answer.has_sender():
+        if answer.sender is not None:
             return False
         self._connections.over(self._kept, self._connection, good=answer.end())
         return True
@@ -205,7 +205,7 @@ class ContainerExchange:
         good = False
         try:
             is_good = self.answer.end()
-            if self.answer.has_sender():
+            if self.answer.sender is not None:
                 await self.answer.sender_over()
             good = is_good
         finally:

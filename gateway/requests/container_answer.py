@@ -60,6 +60,7 @@ class ContainerAnswer:
     Attributes:
         parser: reads the answer; once that is over in good order, it can read another.
         began_at: when the request began to be sent, by :func:`time.monotonic`; None until then.
+        sender: sends the body of a request that comes bit by bit; None for another.
         sent_at: when the whole request was handed to the connection; None until then.
     """
 
@@ -69,7 +70,6 @@ class ContainerAnswer:
         "_loop",
         "_news",
         "_paused",
-        "_sender",
         "_taken_at_once",
         "_timeout",
         "_timer",
@@ -77,6 +77,7 @@ class ContainerAnswer:
         "_wire",
         "began_at",
         "parser",
+        "sender",
         "sent_at",
     )
 
@@ -98,7 +99,7 @@ class ContainerAnswer:
         self._paused = False
         self._error: BaseException | None = None
         self._news: asyncio.Future[None] | None = None
-        self._sender: asyncio.Task[None] | None = None
+        self.sender: asyncio.Task[None] | None = None
         self._taken_at_once = 0
         self._loop = asyncio.get_running_loop()
         #: Runs while the head is waited for, and while somebody waits for more of the body.
@@ -120,7 +121,7 @@ class ContainerAnswer:
         else:
             self._wire.write(head)
             work = self._send(body, request.length)
-            self._sender = asyncio.create_task(work, name="body of a request of a container")
+            self.sender = asyncio.create_task(work, name="body of a request of a container")
 
     async def _send(self, body: AsyncGenerator[bytes, None], length: int | None) -> None:
         """Send a body as it comes; what goes wrong with it is what goes wrong with the exchange."""
@@ -384,19 +385,15 @@ class ContainerAnswer:
         good = is_whole and not behind and parser.head is not None and parser.head.keeps
         if not good:
             self._wire.abort()
-        if self._sender is not None:
-            self._sender.cancel()
+        if self.sender is not None:
+            self.sender.cancel()
         return good
 
     async def sender_over(self) -> None:
         """Wait until nothing of the request is sent any more."""
-        sender, self._sender = self._sender, None
+        sender, self.sender = self.sender, None
         if sender is not None and not sender.done():
             await asyncio.wait((sender,))
-
-    def has_sender(self) -> bool:
-        """Whether the body of the request comes bit by bit, and is sent by a task."""
-        return self._sender is not None
 
 
 def _not_as_stated(length: int) -> InputValidationError:

@@ -101,7 +101,7 @@ class Dispatcher:
         try:
             route, named = self._route_of(exchange)
             errors = route.errors
-            if not route.reserved:
+            if visitor.reserved and not route.reserved:
                 visitor.admit()
             with audited(route, exchange) if route.watched else _UNWATCHED as asked:
                 if route.access is not _ANYONE:

@@ -70,6 +70,12 @@ class Exchange(ABC):
             before the body is asked for.
     """
 
+    __slots__ = (
+        *("_bodiless", "_continued", "_gathered", "_unended", "encrypted", "facts", "head_size"),
+        *("headers", "holding", "method", "noted", "path", "peer", "query", "raw_headers"),
+        *("request_id", "version", "visit", "visitor"),
+    )
+
     def __init__(
         self,
         method: str,
@@ -360,6 +366,8 @@ class Exchange(ABC):
 
 class UpgradableExchange(Exchange):
     """An exchange whose transport can become a WebSocket: HTTP/1.1's."""
+
+    __slots__ = ()
 
     @abstractmethod
     async def upgrade(self, headers: Mapping[str, str]) -> None:

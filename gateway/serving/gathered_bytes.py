@@ -15,14 +15,19 @@ class GatheredBytes:
         share: of it, what one owner may have: one address, or one access key.
 
     Attributes:
+        most: bytes of all that is held at a time.
+        share: of it, what one owner may have.
         held: bytes that are held now.
+        of_owners: of these, those of each who has some.
     """
 
+    __slots__ = ("held", "most", "of_owners", "share")
+
     def __init__(self, most: int, share: int) -> None:
+        self.most = most
+        self.share = share
         self.held = 0
-        self._most = most
-        self._share = share
-        self._of_owners: dict[str, int] = {}
+        self.of_owners: dict[str, int] = {}
 
     def holding(self, *owners: str) -> HeldBytes:
         """Open one request's part of the budget, which has nothing in it yet.
@@ -31,35 +36,6 @@ class GatheredBytes:
             owners: whose it is, each of whom has a share; none for a trusted proxy's.
         """
         return HeldBytes(self, owners)
-
-    def draw(self, owners: tuple[str, ...], size: int) -> None:
-        """See :meth:`HeldBytes.draw`."""
-        if not size:
-            return
-        held, of_owners = self.held + size, self._of_owners
-        if held > self._most:
-            raise ServiceUnavailable(
-                f"the bodies of requests hold the {self._most} bytes that this gateway has for "
-                "them (max_gathered_bytes); try again, or on another gateway"
-            )
-        share = self._share
-        for owner in owners:
-            if of_owners.get(owner, 0) + size > share:
-                raise ServiceUnavailable(
-                    f"the bodies of the requests of {owner} hold the {self._share} bytes that one "
-                    "may have, half of max_gathered_bytes; try again when one of them has ended"
-                )
-        self.held = held
-        for owner in owners:
-            of_owners[owner] = of_owners.get(owner, 0) + size
-
-    def give_back(self, owners: tuple[str, ...], size: int) -> None:
-        """See :meth:`HeldBytes.give_back`; ``size`` is more than 0."""
-        self.held -= size
-        of_owners = self._of_owners
-        for owner in owners:
-            if left := of_owners.pop(owner) - size:
-                of_owners[owner] = left
 
 
 class HeldBytes:
@@ -96,15 +72,37 @@ class HeldBytes:
         Raises:
             ServiceUnavailable: the budget, or the share of one of the owners, has no room for them.
         """
-        if self._budget is not None:
-            self._budget.draw(self._owners, size)
-            self.size += size
+        budget = self._budget
+        if budget is None or not size:
+            return
+        held, of_owners = budget.held + size, budget.of_owners
+        if held > budget.most:
+            raise ServiceUnavailable(
+                f"the bodies of requests hold the {budget.most} bytes that this gateway has for "
+                "them (max_gathered_bytes); try again, or on another gateway"
+            )
+        for owner in self._owners:
+            if of_owners.get(owner, 0) + size > budget.share:
+                raise ServiceUnavailable(
+                    f"the bodies of the requests of {owner} hold the {budget.share} bytes that one "
+                    "may have, half of max_gathered_bytes; try again when one of them has ended"
+                )
+        budget.held = held
+        for owner in self._owners:
+            of_owners[owner] = of_owners.get(owner, 0) + size
+        self.size += size
 
     def give_back(self) -> None:
         """Hold nothing any more; said again, it means nothing."""
-        if self.size and self._budget is not None:
-            self._budget.give_back(self._owners, self.size)
-            self.size = 0
+        size, budget = self.size, self._budget
+        if not size or budget is None:
+            return
+        self.size = 0
+        budget.held -= size
+        of_owners = budget.of_owners
+        for owner in self._owners:
+            if left := of_owners.pop(owner) - size:
+                of_owners[owner] = left
 
 
 #: What is drawn from where nothing is counted.

@@ -43,6 +43,11 @@ class Http1Exchange(UpgradableExchange):
         closes: whether the connection ends with this response.
     """
 
+    __slots__ = (
+        *("_answered", "_chunks", "_handed_over", "_protocol", "_request", "_unsent_head"),
+        *("_whole", "closes"),
+    )
+
     def __init__(self, connection: Http1Connection, request: Http1Request) -> None:
         head = request.head
         self._protocol = connection

@@ -38,7 +38,7 @@ def test_each_owner_has_its_share():
     for each in (one, other, proxys):
         each.give_back()
     assert budget.held == 0
-    assert not budget._of_owners
+    assert not budget.of_owners
 
 
 def test_owners_are_known_before_a_byte_is_drawn():
