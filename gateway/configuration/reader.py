@@ -212,7 +212,7 @@ class _Sought:
 
 def _checked(sought: _Sought, value: object, where: str) -> Any:
     check = adapter(sought.hint)
-    from pydantic import ValidationError
+    from pydantic_core import ValidationError
 
     try:
         return check.validate_python([value])[0]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator
 
 from partway.gateway.configuration.expected import (
     FilePath,
@@ -22,6 +23,7 @@ from partway.gateway.configuration.expected import (
     keys_of,
     number,
     parts_of,
+    secret,
     table_or,
     taken_apart,
     text,
@@ -87,6 +89,32 @@ TYPES = [
 
 def check(hint: Any, value: object) -> Any:
     return adapter(hint).validate_python([value])[0]
+
+
+def said(check: Any, value: object) -> object:
+    """What a check makes of a value, or says of it."""
+    try:
+        return check.validate_python([value])
+    except ValidationError as error:
+        return error.errors(include_url=False, include_context=False)
+
+
+@pytest.mark.parametrize(("hint", "words", "right", "wrong"), TYPES)
+def test_what_stands_alone_is_checked_as_pydantic_would(hint, words, right, wrong):
+    for each in (hint, hint | None):
+        theirs = TypeAdapter(list[each], config=ConfigDict(extra="forbid"))
+        assert isinstance(adapter(each), SchemaValidator)
+        for value in (*right, *wrong, None, b"a", [], {}, object):
+            assert said(adapter(each), value) == said(theirs, value)
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [Inner, Short, Two, dict[Lower, Lower], Annotated[int, secret("a number")]],
+    ids=["a table", "a short one", "an array", "a map", "a secret"],
+)
+def test_what_has_parts_is_pydantics_to_check(hint):
+    assert isinstance(adapter(hint), TypeAdapter)
 
 
 @pytest.mark.parametrize(("hint", "words", "right", "wrong"), TYPES)

@@ -318,3 +318,14 @@ def test_nothing_of_pydantic_is_imported_before_a_value_is_checked():
         "sys.exit(any(name.startswith('pydantic') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_flags_and_variables_are_checked_without_pydantic_but_for_its_core():
+    """It takes a tenth of a gateway's start."""
+    code = (
+        "import sys; from pathlib import Path; from partway.gateway.settings import load;"
+        "load({'port': 0, 'data_dir': Path('/x'), 'auth': 'none', 'endpoints': ('a=b',)},"
+        "     {'PARTWAY_LIFETIME': '2', 'PARTWAY_LOG_LEVEL': 'debug'});"
+        "sys.exit('pydantic' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
