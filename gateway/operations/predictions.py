@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from io import BytesIO
 from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from partway.gateway.access.authentication import Identity
@@ -101,13 +102,13 @@ async def whole_answer(exchange: Exchange, invoked: Invoked, most_bytes: int) ->
         ContainerError: it does not come, or not whole, or has more bytes.
         ServiceUnavailable: the gateway has no room for it.
     """
-    whole = bytearray()
+    whole = BytesIO()
     while piece := await invoked.answer.read():
-        if len(whole) + len(piece) > most_bytes:
+        if whole.tell() + len(piece) > most_bytes:
             raise answer_too_large(most_bytes)
         exchange.holding.draw(len(piece))
-        whole += piece
-    return bytes(whole)
+        whole.write(piece)
+    return whole.getvalue()
 
 
 async def beside(size: int, work: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
