@@ -23,7 +23,7 @@ from multidict import CIMultiDict, istr
 
 from partway.gateway.limits import HTTP1_BYTES_PER_TURN
 from partway.gateway.serving.heads import HEADER_OVERHEAD, head_too_large, target_too_long
-from partway.gateway.serving.http1_request import Http1Head, Http1Request
+from partway.gateway.serving.http1_request import HEADER_HELD_BYTES, Http1Head, Http1Request
 from partway.protocol.errors import ApiError, InputValidationError
 from partway.protocol.handshake import is_upgrade
 from partway.protocol.limits import KIB, MAX_HEAD_BYTES, MAX_HEADER_LINE, MAX_HEADERS
@@ -122,8 +122,12 @@ class RequestParser:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that an unfinished head holds, at most."""
-        return 2 * self._in_vain + 256 * len(self._headers)
+        """Bytes of memory that heads hold: one that is not finished, and the last that was.
+
+        That is kept until the next has come, however long its client waits with it.
+        """
+        held = 2 * self._in_vain + HEADER_HELD_BYTES * len(self._headers) + len(self._known)
+        return held if self.last is None else held + self.last.head.held
 
     def turn(self, data: bytes) -> int:
         """How many bytes of those that have come are fed at a time.

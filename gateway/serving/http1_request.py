@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from partway.gateway.serving.facts import Facts
+
+#: What a header holds of memory beside its bytes, in a list and by its name: measured, on CPython
+#: 3.11.
+HEADER_HELD_BYTES: Final = 256
 
 
 class BodyBroken(Exception):
@@ -29,12 +34,13 @@ class Http1Head:
     Attributes:
         path: the target up to its question mark.
         query: the target behind it.
+        held: bytes of memory that it holds, about.
         facts: what others have worked out from it alone; see :class:`Fact`.
     """
 
     __slots__ = (
-        *("facts", "headers", "keeps", "length", "method", "path", "query", "raw_headers"),
-        *("size", "target", "upgrades", "version"),
+        *("facts", "headers", "held", "keeps", "length", "method", "path", "query"),
+        *("raw_headers", "size", "target", "upgrades", "version"),
     )
 
     def __init__(
@@ -58,6 +64,7 @@ class Http1Head:
         self.version = version
         self.length = length
         self.size = size
+        self.held = size + HEADER_HELD_BYTES * len(raw_headers)
         self.keeps = keeps
         self.upgrades = upgrades
         self.facts: Facts = {}

@@ -216,6 +216,27 @@ def test_the_largest_head_is_read():
     assert len(request.head.raw_headers) == MAX_HEADERS
 
 
+def many_headers(size):
+    """A head of as many headers as there may be, whose values have so many bytes."""
+    lines = b"".join(b"%x:%b\r\n" % (n + 256, b"v" * size) for n in range(MAX_HEADERS - 1))
+    return b"GET / HTTP/1.1\r\nHost: a\r\n" + lines + b"\r\n"
+
+
+@pytest.mark.parametrize("size", [1, 20, 200])
+def test_the_last_head_weighs_what_it_holds_while_the_next_one_is_waited_for(size):
+    parsers = [RequestParser() for _ in range(50)]
+    before = parsers[0].held
+    tracemalloc.start()
+    begun, _ = tracemalloc.get_traced_memory()
+    for parser in parsers:
+        parser.feed(many_headers(size))
+        parser.requests.popleft()
+    held = (tracemalloc.get_traced_memory()[0] - begun) / len(parsers)
+    tracemalloc.stop()
+    assert before == 0
+    assert 0.75 * held < parsers[0].held < 1.5 * held
+
+
 # --- Ends and upgrades ---------------------------------------------------------------------------
 
 
