@@ -43,3 +43,19 @@ def test_who_asks_for_no_command_waits_for_none(words):
 def test_a_command_is_found_behind_other_words():
     """``--`` before it changes nothing: its flags are those that it has."""
     assert commands_of(loaded_by("--", "serve", "--help")) == {"serve"}
+
+
+def test_no_models_start_waits_for_what_few_ask_for():
+    modules = loaded_by("serve", "--help")
+    few = {
+        "cryptography",
+        "google",
+        "h2",
+        "numpy",
+        "orjson",
+        "prometheus_client",
+        "pydantic",
+        "uvicorn",
+    }
+    assert modules & few == set()
+    assert not any(each.startswith("partway.gateway.") for each in modules)
