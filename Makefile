@@ -58,7 +58,7 @@ good-servers: $(VENV)/installed-test  ## containers in Go and Java pass; needs G
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/gateway/workbench/conformance/good_servers_check.py
 
 tutorial: $(VENV)/installed-test  ## the conformant container's tutorial: each step as it is printed
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS) tests/tutorial_check.py
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/tutorial_check.py
 
 formats: $(VENV)/installed-test $(VENV)/installed-formats  ## the models that ship answer as scikit-learn does
 	$(BIN)/python -m pytest --loops=one $(PYTEST_ARGS) tests/container/models/sklearn_check.py
