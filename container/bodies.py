@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from aiohttp import web
 
 from partway.container.model import Answer, Reply
-from partway.protocol.limits import FRAMES_PER_TURN, STALL_TIMEOUT
+from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, STALL_TIMEOUT
 
 #: What responses name as their server, in place of the library that the runtime is built on.
 SERVER = "partway-container"
@@ -119,7 +119,9 @@ class Answering:
             data = as_bytes(first)
             text = isinstance(reply.body, str) or isinstance(first, str)
             on_head()
-            await self._begin(reply, length, _TEXT if text else _BYTES)
+            most = JOIN_UP_TO if length is None else min(JOIN_UP_TO, length)
+            with_body = 0 < len(data) <= most
+            await self._begin(reply, length, _TEXT if text else _BYTES, with_body=with_body)
             try:
                 await self._rest(data, items, length)
             except TimeoutError as error:
@@ -137,11 +139,16 @@ class Answering:
             self._request.transport.abort()
         return ConnectionResetError(why)
 
-    async def _begin(self, reply: Reply, length: int | None, content_type: str) -> None:
+    async def _begin(
+        self, reply: Reply, length: int | None, content_type: str, *, with_body: bool
+    ) -> None:
+        """Begin the response: its head leaves now, or with a body's first item that comes next."""
         headers = {"Content-Type": reply.content_type or content_type, **reply.headers}
         response = web.StreamResponse(status=reply.status, headers={**headers, "Server": SERVER})
         if length is not None:
             response.content_length = length
+        # aiohttp's own whole responses do so, which have no items. It copies what goes together.
+        response._send_headers_immediately = not with_body  # noqa: SLF001
         await response.prepare(self._request)
         self.response = response
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from partway.container.model import Model, Opening, Reply, Request
 from partway.container.models.echo import Echo
 from partway.container.runtime import Runtime, _check_kinds, _takes_invocations
 from partway.container.stream import Stream
+from partway.protocol.limits import JOIN_UP_TO
 from tests.container.wire import (
     PATIENCE,
     STREAM,
@@ -348,6 +349,57 @@ async def test_a_model_that_fails_answers_500(caplog: pytest.LogCaptureFixture) 
     (record,) = errors(caplog)
     assert record.exc_info is not None
     assert record.exc_info[0] is LookupError
+
+
+class NotingTransport(asyncio.Transport):
+    """A transport that notes what is written at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+async def _items(*items: bytes) -> AsyncIterator[bytes]:
+    for each in items:
+        yield each
+
+
+@pytest.mark.parametrize(
+    ("body", "first"),
+    [
+        (lambda: b"short", b"short"),
+        (lambda: b"x" * JOIN_UP_TO, b"x" * JOIN_UP_TO),
+        (lambda: b"x" * (JOIN_UP_TO + 1), b""),
+        (lambda: _items(b"item", b"more"), b"4\r\nitem\r\n"),
+        (lambda: _items(b"", b"more"), b""),
+    ],
+    ids=["short", "longest", "long", "item", "empty item"],
+)
+async def test_a_head_leaves_with_what_is_short_behind_it(
+    body: Callable[[], Any], first: bytes
+) -> None:
+    async def answer(request: Request) -> Reply:
+        return Reply(body())
+
+    health = Health(lambda: True)
+    health.set_loaded()
+    made = Runtime(ScriptedModel(on_invoke=answer), health)
+    transport, protocol = NotingTransport(), made.http()
+    protocol.connection_made(transport)
+    protocol.data_received(b"POST /invocations HTTP/1.1\r\nHost: c\r\nContent-Length: 0\r\n\r\n")
+    await until(lambda: transport.writes)
+    assert transport.writes[0].partition(b"\r\n\r\n")[2] == first
+    protocol.connection_lost(None)
+    await made.http.shutdown(0.1)
 
 
 @pytest.mark.parametrize("length", [None, 4, 9], ids=["chunked", "too long", "too short"])
