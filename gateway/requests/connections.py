@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+from collections.abc import Sequence
 from types import TracebackType
 from typing import cast
 
@@ -69,6 +70,10 @@ class ContainerConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.write(data)
+
+    def write_all(self, pieces: Sequence[bytes]) -> None:
+        if not self._transport.is_closing():
+            self._transport.writelines(pieces)
 
     async def room(self) -> None:
         if not self._full or self._ended:

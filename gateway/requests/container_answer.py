@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
@@ -30,6 +30,9 @@ class RequestWire(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes; dropped once the connection is gone."""
+
+    def write_all(self, pieces: Sequence[bytes]) -> None:
+        """Send pieces behind one another, at once."""
 
     async def room(self) -> None:
         """Return when there is room for more bytes."""
@@ -115,8 +118,7 @@ class ContainerAnswer:
             if len(body) <= JOIN_UP_TO:
                 self._wire.write(head + body)
             else:  # of which megabytes would be there twice
-                self._wire.write(head)
-                self._wire.write(body)
+                self._wire.write_all((head, body))
             self._sent()
         else:
             self._wire.write(head)
