@@ -109,3 +109,9 @@ class _Place:
     def cancel(self) -> None:
         """Have nobody called; said again, or later, it means nothing."""
         self._waiting.pop(self, None)
+        # Whoever was to be called has this timer: they would hold each other.
+        self.callback, self.args = _nobody, ()
+
+
+def _nobody() -> None:
+    """What a timer calls that was cancelled."""

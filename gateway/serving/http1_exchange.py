@@ -240,14 +240,14 @@ class Http1Exchange(UpgradableExchange):
             typed: whether there is a body, which has a type (RFC 9110 §8.3).
         """
         own = f"x-amzn-requestid: {self.request_id}\r\nServer: partway\r\n"
-        if typed and not _has_type(headers):
+        if typed and "Content-Type" not in headers and not _has_type(headers):
             own += "Content-Type: application/octet-stream\r\n"
         return response_head(self.version, status, headers, own + framing, keeps=not self.closes)
 
 
 def _has_type(headers: Mapping[str, str]) -> bool:
     """Whether a response says what its body is, however that is spelt."""
-    return "Content-Type" in headers or "content-type" in map(str.lower, headers)
+    return "content-type" in map(str.lower, headers)
 
 
 def _broken_body() -> InputValidationError:

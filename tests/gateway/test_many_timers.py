@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,3 +105,27 @@ def test_they_are_called_as_the_clocks_own_timers_are(steps: list[tuple[float, i
         clock.advance(float(pause))
     clock.advance(100.0)
     assert sorted(called) == sorted(own)
+
+
+class Waiting:
+    """Somebody with a timer by which they are called."""
+
+    def __init__(self, timers: ManyTimers) -> None:
+        self.timer = timers.call_later(5, self.over, [])
+
+    def over(self, _: list[str]) -> None:
+        raise AssertionError("the timer is cancelled")
+
+
+def test_who_is_not_called_any_more_is_let_go_of_without_a_collection_of_garbage():
+    clock = FakeClock(0.0)
+    waiting = Waiting(ManyTimers(clock))
+    waiting.timer.cancel()
+    there = weakref.ref(waiting)
+    gc.disable()
+    try:
+        del waiting
+        assert there() is None
+    finally:
+        gc.enable()
+    clock.advance(10)
