@@ -1,4 +1,4 @@
-"""InvokeEndpoint beside HAProxy and nginx: the same requests, the same container, in one run.
+"""InvokeEndpoint beside HAProxy, nginx and a bare relay: the same requests and container, one run.
 
 ``python -m benchmarks.invoke`` prints a table in markdown. It fails when something does not run or
 an answer is wrong, never for being slow. How to read it: ``docs/discussion/benchmarks.md``.
@@ -129,6 +129,7 @@ def run(args: argparse.Namespace) -> str:
         direct = Row("direct, no proxy", container, bare)
         haproxy = Row("HAProxy", stack.enter_context(peers.haproxy(container)), bare)
         nginx = Row("nginx", stack.enter_context(peers.nginx(container)), bare)
+        relay = Row("bare relay", stack.enter_context(peers.bare_relay(container)), bare)
         plain = Row("gateway", stack.enter_context(peers.gateway(container)))
         names = [f"echo-{number}" for number in range(_MANY)]
         further = [f"--endpoint={name}=http://{container.address}" for name in names]
@@ -140,7 +141,7 @@ def run(args: argparse.Namespace) -> str:
         file = stack.enter_context(_principals())
         signing = peers.gateway(container, "--auth", "sigv4", "--principals", str(file))
         signed = Row("gateway, signed", stack.enter_context(signing), signed=True)
-        rows = [direct, haproxy, nginx, plain, large, signed]
+        rows = [direct, haproxy, nginx, relay, plain, large, signed]
         uvloop.run(_rounds(rows, args))
         return _table(rows, direct, haproxy)
 

@@ -172,6 +172,14 @@ def invoke_container() -> Iterator[Peer]:
 
 
 @contextmanager
+def bare_relay(container: Peer) -> Iterator[Peer]:
+    """:mod:`benchmarks.bare_relay` before a container of requests."""
+    command = [sys.executable, "-m", "benchmarks.bare_relay", f"http://{container.address}"]
+    with _listening(command) as peer:
+        yield peer
+
+
+@contextmanager
 def predict_container() -> Iterator[Peer]:
     """The container of :mod:`benchmarks.predict_models`, on the runtime that ships."""
     command = find("partway-container", str(Path(sys.executable).parent))

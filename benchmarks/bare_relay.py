@@ -1,0 +1,83 @@
+"""The least that a relay of HTTP/1.1 in Python does: both heads parsed, bytes passed on.
+
+``python -m benchmarks.bare_relay http://HOST:PORT`` says where it listens. It routes, admits,
+limits, counts and remembers nothing, changes no head, and waits for ever: a gateway in Python that
+asks llhttp for each head costs more than this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import cast
+from urllib.parse import urlsplit
+
+import httptools
+import uvloop
+
+
+class Side(asyncio.Protocol):
+    """One connection; a message that is whole goes to the other one."""
+
+    def __init__(
+        self, kind: type[httptools.HttpRequestParser | httptools.HttpResponseParser]
+    ) -> None:
+        self.other: Side | None = None
+        self.transport: asyncio.Transport
+        self.unsent = b""
+        self._data = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._parser = kind(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        self._parser.feed_data(data)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A head says something."""
+        self._headers[name.lower()] = value
+
+    def on_message_complete(self) -> None:
+        """A request or an answer is whole."""
+        data, self._data = self._data, b""
+        self._headers = {}
+        if self.other is None:
+            self.unsent = data
+        else:
+            self.other.transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.other is not None:
+            self.other.transport.close()
+
+
+class Client(Side):
+    """A client's connection, which has one with the container."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(httptools.HttpRequestParser)
+        self._dialling = asyncio.get_running_loop().create_task(self._dial(host, port))
+
+    async def _dial(self, host: str, port: int) -> None:
+        container = Side(httptools.HttpResponseParser)
+        container.other = self
+        await asyncio.get_running_loop().create_connection(lambda: container, host, port)
+        container.transport.write(self.unsent)
+        self.other = container
+
+
+async def main(host: str, port: int) -> None:
+    """Serve until the process is ended."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Client(host, port), "127.0.0.1", 0)
+    own_host, own_port = server.sockets[0].getsockname()
+    print(f"listening on http://{own_host}:{own_port}", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    there = urlsplit(sys.argv[1])
+    uvloop.run(main(there.hostname or "", there.port or 80))
