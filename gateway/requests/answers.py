@@ -246,8 +246,7 @@ class AnswerParser:
         owed = self._owed
         body = bytes(data[:owed])
         if body:
-            self.pieces.append(AnswerPiece(body, True))
-            self.held += len(body) + PART_OVERHEAD
+            self._hand_over(body, ends_chunk=True)
         self._owed = owed = owed - len(body)
         if not owed:
             self.complete = True

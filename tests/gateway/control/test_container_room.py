@@ -182,13 +182,19 @@ async def test_what_is_written_down_and_does_not_run_yet_counts():
         await later.aclose()
 
 
+async def two_jobs(jobs):
+    """Create two jobs that do not end, of two instances each; returns their TransformResources."""
+    jobs.give(a="one\n")
+    jobs.hold()
+    resources = {"InstanceType": "ml.m5.large", "InstanceCount": 2}
+    await jobs.create("first", TransformResources=resources)
+    await jobs.create("second", TransformResources=resources)
+    return resources
+
+
 async def test_of_transform_jobs_those_count_that_may_run_at_once(tmp_path):
     async with Jobs(tmp_path, at_once=2, max_containers=4) as jobs:
-        jobs.give(a="one\n")
-        jobs.hold()
-        resources = {"InstanceType": "ml.m5.large", "InstanceCount": 2}
-        await jobs.create("first", TransformResources=resources)
-        await jobs.create("second", TransformResources=resources)
+        resources = await two_jobs(jobs)
         await jobs.create("third", TransformResources=resources)
         largest = {**resources, "InstanceCount": 3}
         assert await refusal(jobs.create("fourth", TransformResources=largest)) == words(4, 4, 1)
@@ -202,11 +208,7 @@ async def test_of_transform_jobs_those_count_that_may_run_at_once(tmp_path):
 
 async def test_as_many_jobs_run_at_once_as_the_settings_said_at_the_start(tmp_path):
     async with Jobs(tmp_path, at_once=2, max_containers=4) as jobs:
-        jobs.give(a="one\n")
-        jobs.hold()
-        resources = {"InstanceType": "ml.m5.large", "InstanceCount": 2}
-        await jobs.create("first", TransformResources=resources)
-        await jobs.create("second", TransformResources=resources)
+        resources = await two_jobs(jobs)
         jobs.planning.settings = replace(jobs.planning.settings, max_transform_jobs=1)
         largest = {**resources, "InstanceCount": 3}
         assert await refusal(jobs.create("third", TransformResources=largest)) == words(4, 4, 1)

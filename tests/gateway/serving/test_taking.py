@@ -48,11 +48,7 @@ def test_a_client_that_takes_a_byte_between_two_looks_is_waited_for(clock):
 def test_a_client_that_has_stopped_taking_is_cut_at_the_next_look(clock):
     transport = Transport(100)
     TakingWatch(transport, clock.call_later)
-    transport.unsent = 99
-    clock.advance(RESPONSE_TAKEN_TIMEOUT)
-    assert not transport.aborted
-    clock.advance(RESPONSE_TAKEN_TIMEOUT)
-    assert transport.aborted
+    is_cut_at_the_look_after_it_took_some(transport, clock)
     assert clock.armed == []
 
 
@@ -94,11 +90,15 @@ def test_where_the_system_tells_nothing_the_transport_does(clock, kind):
             ours.close()
         transport = Transport(100, ours)
         TakingWatch(transport, clock.call_later)
-        transport.unsent = 99
-        clock.advance(RESPONSE_TAKEN_TIMEOUT)
-        assert not transport.aborted
-        clock.advance(RESPONSE_TAKEN_TIMEOUT)
-        assert transport.aborted
+        is_cut_at_the_look_after_it_took_some(transport, clock)
+
+
+def is_cut_at_the_look_after_it_took_some(transport, clock):
+    transport.unsent = 99
+    clock.advance(RESPONSE_TAKEN_TIMEOUT)
+    assert not transport.aborted
+    clock.advance(RESPONSE_TAKEN_TIMEOUT)
+    assert transport.aborted
 
 
 def acknowledged(connection):
