@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from partway.protocol.errors import IncompleteSignature
-from partway.protocol.limits import MAX_QUERY_PARAMETERS, REMEMBERED_HEADS
+from partway.protocol.limits import REMEMBERED_HEADS
+from partway.protocol.sigv4_request import SignableRequest, to_bytes
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 SERVICE: Final = "sagemaker"
@@ -40,14 +38,6 @@ REMEMBERED_TIMES: Final = 64
 #: Signing keys that are remembered: each is four HMACs, and good for a day.
 _REMEMBERED_KEYS: Final = 256
 
-#: Lists of signed headers whose places in a canonical request are remembered: a client signs the
-#: same ones each time. Each is some of a head that was let in.
-_REMEMBERED_FORMS: Final = 32
-
-#: Signed values up to this, in characters, are looked at each time, for a canonical form that is
-#: theirs as they stand: it takes as long as to look for it among those of before.
-_SMALL_HEAD: Final = 4096
-
 #: A path that is its own canonical form, as nearly all are.
 _UNRESERVED_PATH: Final = re.compile(r"[A-Za-z0-9_.~/-]*")
 
@@ -58,116 +48,6 @@ _OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 #: Left out of the query that a presigned URL signs (clause 3-5).
 SIGNATURE_PARAMETER: Final = b"X-Amz-Signature"
-
-#: HTTP/2 and HTTP/1.1 name the same thing differently, and a proxy may change which (clause 2.4-3).
-_TWINS: Final = {"host": ":authority", ":authority": "host"}
-
-
-# Not frozen, though nobody changes one: one is made of each request, and frozen it takes thrice as
-# long.
-@dataclass(slots=True, unsafe_hash=True)
-class SignableRequest:
-    """A request's head as it is on the wire (clause 2.4-2).
-
-    Attributes:
-        method: as sent.
-        path: raw, still percent-encoded, without the query.
-        query: raw, without the question mark; empty for a bare one.
-        headers: names and values in wire order, names repeated where they were; with ``host``,
-            ``:authority`` or both.
-    """
-
-    method: str
-    path: str
-    # Neither is shown: there are tokens and signatures in both.
-    query: str = field(repr=False)
-    headers: tuple[tuple[str, str], ...] = field(repr=False)
-    #: By names in lower case: those that are there once, and those that are there more often.
-    _single: dict[str, str] = field(init=False, repr=False, compare=False)
-    _several: dict[str, list[str]] | None = field(
-        default=None, init=False, repr=False, compare=False
-    )
-
-    def __post_init__(self) -> None:
-        self._single = {name.lower(): value for name, value in self.headers}
-        if len(self._single) < len(self.headers):
-            self._part_several()
-
-    def _part_several(self) -> None:
-        by_name: dict[str, list[str]] = {}
-        for name, value in self.headers:
-            by_name.setdefault(name.lower(), []).append(value)
-        self._several = {name: values for name, values in by_name.items() if len(values) > 1}
-        for name in self._several:
-            del self._single[name]
-
-    @property
-    def names(self) -> AbstractSet[str]:
-        """The names of the headers, in lower case, each once."""
-        single = self._single.keys()
-        return single if self._several is None else single | self._several.keys()
-
-    def values(self, name: str) -> Sequence[str]:
-        """The values of the headers of one name, in lower case."""
-        value = self._single.get(name)
-        if value is not None:
-            return (value,)
-        return () if self._several is None else self._several.get(name, ())
-
-    def only(self, name: str) -> str | None:
-        """The value of the one header of a name, in lower case; None where there is none.
-
-        Raises:
-            IncompleteSignature: there are several.
-        """
-        if self._several is not None and name in self._several:
-            raise IncompleteSignature(f"the request has more than one {name} header")
-        return self._single.get(name)
-
-    def signed_values(self, name: str) -> Sequence[str]:
-        """The values that a signed header name stands for (clause 2.4-3)."""
-        return self.values(name) or self.values(_TWINS.get(name, name))
-
-    @property
-    def names_met_once(self) -> tuple[str, ...] | None:
-        """The names of the headers, in lower case, if each is there once; else None."""
-        return tuple(self._single) if self._several is None else None
-
-    def values_as_they_stand(self, names: tuple[str, ...]) -> list[str] | None:
-        """The values of these headers, if they are there ready to be signed.
-
-        None where one is not there under this name, or more often than once; where a value has
-        whitespace that must be folded, or is empty; where there is much to look through.
-        """
-        try:
-            values = [*map(self._single.__getitem__, names)]
-        except KeyError:
-            return None
-        together = " ".join(values)
-        if len(together) > _SMALL_HEAD or " ".join(together.split()) != together:
-            return None
-        return values
-
-    def parameters(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Names and values of the query, percent-decoded, in wire order; ``+`` is a plus.
-
-        Raises:
-            IncompleteSignature: the query has too many parameters to look at.
-        """
-        if self.query.count("&") >= MAX_QUERY_PARAMETERS:
-            raise IncompleteSignature(
-                f"the query must have at most {MAX_QUERY_PARAMETERS} parameters"
-            )
-        return _parameters(self.query)
-
-
-@lru_cache(maxsize=REMEMBERED_HEADS)
-def _parameters(query: str) -> tuple[tuple[bytes, bytes], ...]:
-    pairs = (pair.partition("=") for pair in query.split("&") if pair)
-    return tuple(
-        (unquote_to_bytes(to_bytes(name)), unquote_to_bytes(to_bytes(value)))
-        for name, _, value in pairs
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +80,6 @@ class Scope(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.date}/{self.region}/{self.service}/{TERMINATOR}"
-
-
-def to_bytes(text: str) -> bytes:
-    """A piece of a request as it was on the wire."""
-    return text.encode("utf-8", "surrogateescape")
 
 
 @lru_cache(maxsize=REMEMBERED_TIMES)
@@ -296,19 +171,10 @@ def canonical_requests(
     was sent before is sent again in a few bytes.
     """
     if not request.query and _UNRESERVED_PATH.fullmatch(request.path):
-        values = request.values_as_they_stand(signed_headers)
-        if values is not None:
-            text = _form(signed_headers) % (request.method, request.path, *values, payload_hash)
-            return (text.encode("utf-8", "surrogateescape"),)
+        text = request.in_canonical_form(signed_headers, payload_hash)
+        if text is not None:
+            return (to_bytes(text),)
     return _remembered_requests(request, signed_headers, payload_hash)
-
-
-@lru_cache(maxsize=_REMEMBERED_FORMS)
-def _form(signed_headers: tuple[str, ...]) -> str:
-    """A canonical request without a query, with places for all but the names of its headers."""
-    names = [name.replace("%", "%%") for name in signed_headers]  # which a name may have
-    lines = "".join(f"{name}:%s\n" for name in names)
-    return f"%s\n%s\n\n{lines}\n{';'.join(names)}\n%s"
 
 
 @lru_cache(maxsize=REMEMBERED_HEADS)

@@ -22,8 +22,8 @@ from partway.protocol.sigv4_canonical import (
     TERMINATOR,
     TOKEN_HEADER,
     Scope,
-    SignableRequest,
 )
+from partway.protocol.sigv4_request import SignableRequest
 
 _TIMESTAMP: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{64}")

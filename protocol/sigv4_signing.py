@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -16,12 +15,12 @@ from partway.protocol.sigv4_canonical import (
     TOKEN_HEADER,
     Credentials,
     Scope,
-    SignableRequest,
     canonical_queries,
     canonical_request,
     signature_of,
     timestamp_text,
 )
+from partway.protocol.sigv4_request import SignableRequest
 
 
 class SignedRequest(NamedTuple):
@@ -64,7 +63,7 @@ def sign_request(
         added.append((CONTENT_SHA256_HEADER, payload_hash))
     if credentials.session_token is not None:
         added.append((TOKEN_HEADER, credentials.session_token))
-    request = replace(request, headers=(*request.headers, *added))
+    request = request.but(headers=(*request.headers, *added))
     names = _names_to_sign(request)
     scope = Scope(timestamp_text(timestamp)[:8], region)
     signature = _signature(request, credentials, names, payload_hash, scope, timestamp)
@@ -107,7 +106,7 @@ def presign(
         parameters["X-Amz-Security-Token"] = credentials.session_token
     added = (f"{name}={quote(value, safe='')}" for name, value in parameters.items())
     query = "&".join([*([request.query] if request.query else []), *added])
-    request = replace(request, query=query)
+    request = request.but(query=query)
     signature = _signature(request, credentials, names, EMPTY_SHA256, scope, timestamp)
     return f"{query}&X-Amz-Signature={signature}"
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-
-from multidict import CIMultiDict
 
 from partway.gateway.access.authentication import ANYBODY
 from partway.gateway.asynchronous.limits import (
@@ -50,7 +48,7 @@ class QueuedBody:
         peer: empty; nobody waits.
         visitor: nobody's connection.
         request_id: the request's.
-        headers: what HTTP says of the body.
+        stated_length: bytes of the body.
         noted: what the log says of the request besides.
 
     Args:
@@ -65,7 +63,7 @@ class QueuedBody:
         self.peer = ""
         self.visitor = uncounted()
         self.request_id = request_id
-        self.headers: Mapping[str, str] = CIMultiDict({"Content-Length": str(size)})
+        self.stated_length: int | None = size
         self.noted: dict[str, str] = {}
         self._pieces = pieces
 

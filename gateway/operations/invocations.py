@@ -41,7 +41,6 @@ from partway.gateway.requests.limits import REFUSAL_BODY_TIMEOUT, WHOLE_CHUNK_BY
 from partway.gateway.requests.metrics import RequestMetrics
 from partway.gateway.requests.under_way import RequestsUnderWay
 from partway.gateway.serving.crowd import Visitor
-from partway.gateway.serving.exchange import stated_length
 from partway.gateway.serving.peers import peer_of
 from partway.gateway.waiting import TimeLimit
 from partway.protocol.errors import (
@@ -65,8 +64,11 @@ class Asking(Protocol):
     peer: str
     visitor: Visitor
     request_id: str
-    headers: Mapping[str, str]
     noted: dict[str, str]
+
+    @property
+    def stated_length(self) -> int | None:
+        """The length of the body, where it is known; None where it is not."""
 
     @property
     def gathered(self) -> bool:
@@ -345,7 +347,7 @@ class Invocation:
         if now.further:
             headers = first_headers(headers)
         lines = f"{lines_of(headers)}{REQUEST_ID}: {exchange.request_id}\r\n"
-        length = stated_length(exchange.headers)
+        length = exchange.stated_length
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
         if at_once or exchange.gathered:  # or too large, which is said before a container hears
             body = await exchange.body(most_bytes)

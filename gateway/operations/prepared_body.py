@@ -21,7 +21,7 @@ class PreparedBody:
         self.peer = exchange.peer
         self.visitor = exchange.visitor
         self.request_id = exchange.request_id
-        self.headers = exchange.headers
+        self.stated_length: int | None = len(data)
         self.noted = exchange.noted
         self._exchange = exchange
         self._data = data

@@ -26,6 +26,7 @@ from partway.gateway.plain_text import cut
 from partway.gateway.serving.audit import audited
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.facts import Fact
 from partway.gateway.serving.gathered_bytes import GatheredBytes, HeldBytes
 from partway.gateway.serving.heads import check_head
 from partway.gateway.serving.payloads import PayloadRule
@@ -34,7 +35,6 @@ from partway.gateway.serving.routes import Access, Leave, Route, find
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerError, InternalServerError
 from partway.protocol.limits import LOGGED_CHARACTERS, MAX_ENDPOINT_NAME
-from partway.protocol.sigv4 import SignableRequest
 
 log = logging.getLogger("partway.gateway")
 
@@ -45,7 +45,9 @@ _LONGEST_REMEMBERED: Final = 256
 _REMEMBERED_OWNERS: Final = 1024
 
 _TARGET: Final = istr("X-Amz-Target")
+_TARGET_OF: Final = Fact(lambda headers: headers.get(_TARGET, ""))
 _ORIGIN: Final = istr("Origin")
+_HAS_ORIGIN: Final = Fact(lambda headers: _ORIGIN in headers)
 _UNWATCHED: Final = nullcontext()
 #: To look a member up in an enumeration takes as long as ten lines of this.
 _ANYONE: Final = Access.ANYONE
@@ -107,7 +109,7 @@ class Dispatcher:
                 if route.access is not _ANYONE:
                     if self._asks:
                         identity = await self._authenticated(exchange, route, named)
-                    if route.control or _ORIGIN in exchange.headers:
+                    if route.control or _HAS_ORIGIN.of(exchange):
                         self._check_origin(exchange, route, identity)
                     recognised = True
                     exchange.visit.recognised()
@@ -150,7 +152,7 @@ class Dispatcher:
         check_head(exchange)
         path = exchange.path
         find_route = self._find if len(path) <= _LONGEST_REMEMBERED else self._find_anew
-        route, named = find_route(exchange.method, path, exchange.headers.get(_TARGET, ""))
+        route, named = find_route(exchange.method, path, _TARGET_OF.of(exchange))
         if route.requires is not None:
             route.requires(exchange)
         return route, named
@@ -159,9 +161,8 @@ class Dispatcher:
         self, exchange: Exchange, route: Route, named: Mapping[str, str]
     ) -> Identity:
         """Find out who asks by the request, refusing who may not."""
-        headers = tuple(exchange.raw_headers)
         return await self._authenticator.authenticate(
-            SignableRequest(exchange.method, exchange.path, exchange.query, headers),
+            exchange.signable,
             *self._needed(route, named),
             _PayloadOf(exchange, route.payload),
             bearer_allowed=route.access is Access.SIGNED_OR_BEARER,

@@ -19,14 +19,17 @@ from partway.gateway.limits import REQUEST_BODY_PAUSE, REQUEST_BODY_TIMEOUT
 from partway.gateway.serving.crowd import Visitor, uncounted
 from partway.gateway.serving.duplex import Duplex
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
-from partway.gateway.serving.facts import Facts
+from partway.gateway.serving.facts import Fact, Facts
 from partway.gateway.serving.gathered_bytes import UNCOUNTED
 from partway.protocol.connection import FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
+from partway.protocol.sigv4 import SignableRequest
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _EXPECT: Final = istr("Expect")
+#: What a request expects, in lower case; empty for nothing (RFC 9110 §10.1.1).
+_EXPECTS: Final = Fact(lambda headers: headers.get(_EXPECT, "").lower())
 
 #: Statuses whose responses have no body (RFC 9110 §6.4.1).
 _BODILESS = frozenset({204, 304})
@@ -52,17 +55,15 @@ class Exchange(ABC):
         method: the request's method.
         path: the raw path, still percent-encoded, without the query.
         query: the raw query, without the question mark.
-        raw_headers: headers as they came, in their order; HTTP/2's ``:authority`` among them.
-        headers: headers by case-insensitive name; those of one name are joined by commas (RFC 9110
-            §5.3).
         version: HTTP's version: ``1.0``, ``1.1`` or ``2``.
         peer: address of the client, for logs.
         request_id: the exchange's id, sent back as ``x-amzn-requestid``.
         visitor: the client's connection, as the crowd has it; one that nobody counts unless it is
             given.
         encrypted: whether it has TLS, here and not only at a proxy's.
-        head_size: bytes of its head, if they have been counted, as RFC 9113 §6.5.2 does.
-        facts: what follows from its headers alone, as far as somebody has asked.
+        head_size: bytes of its head, as RFC 9113 §6.5.2 counts, if they and its headers have been
+            counted, and are within their limits.
+        facts: what follows from its headers alone, as far as somebody has asked; see :class:`Fact`.
         visit: what the request costs as long as it is not known who sends it.
         noted: what the operation has found out and the operator's log says of the exchange besides,
             should it be refused or left; nothing of it is for the client.
@@ -71,8 +72,8 @@ class Exchange(ABC):
     """
 
     __slots__ = (
-        *("_bodiless", "_continued", "_gathered", "_unended", "encrypted", "facts", "head_size"),
-        *("headers", "holding", "method", "noted", "path", "peer", "query", "raw_headers"),
+        *("_bodiless", "_continued", "_gathered", "_headers", "_raw_headers", "_unended"),
+        *("encrypted", "facts", "head_size", "holding", "method", "noted", "path", "peer", "query"),
         *("request_id", "version", "visit", "visitor"),
     )
 
@@ -87,15 +88,14 @@ class Exchange(ABC):
         *,
         visitor: Visitor | None = None,
         encrypted: bool = False,
-        headers: Mapping[str, str] | None = None,
         head_size: int | None = None,
         facts: Facts | None = None,
     ) -> None:
         self.method = method
         self.path = path
         self.query = query
-        self.raw_headers = raw_headers
-        self.headers = _joined(raw_headers) if headers is None else headers
+        self._raw_headers = raw_headers
+        self._headers: Mapping[str, str] | None = None
         self.head_size = head_size
         self.facts = {} if facts is None else facts
         self.version = version
@@ -112,6 +112,34 @@ class Exchange(ABC):
         #: Whether a response in pieces has begun and not ended.
         self._unended = False
         self._bodiless = False
+
+    # --- The request's head ----------------------------------------------------------------------
+
+    @property
+    def raw_headers(self) -> Sequence[tuple[str, str]]:
+        """Headers as they came, in their order; HTTP/2's ``:authority`` among them."""
+        return self._raw_headers
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers by case-insensitive name; those of one name are joined by commas.
+
+        RFC 9110 §5.3.
+        """
+        headers = self._headers
+        if headers is None:
+            headers = self._headers = _joined(self.raw_headers)
+        return headers
+
+    @property
+    def stated_length(self) -> int | None:
+        """The length that the head states for the body; None if it states none."""
+        return stated_length(self.headers)
+
+    @property
+    def signable(self) -> SignableRequest:
+        """The head as a signature covers it."""
+        return SignableRequest(self.method, self.path, self.query, tuple(self.raw_headers))
 
     # --- The request's body ----------------------------------------------------------------------
 
@@ -130,7 +158,7 @@ class Exchange(ABC):
             ClientLeft: the client left in the middle of the body.
         """
         if self._gathered is None:
-            if _EXPECT in self.headers:
+            if _EXPECTS.of(self):
                 self._check_length(limit)
                 self._continue_once()
             if (all_of_it := self._whole_at_hand()) is not None:  # as of most requests
@@ -188,7 +216,7 @@ class Exchange(ABC):
 
     def _check_length(self, limit: int) -> None:
         """Refuse a body whose head says already that it is too large."""
-        if (stated := stated_length(self.headers)) is not None and stated > limit:
+        if (stated := self.stated_length) is not None and stated > limit:
             raise _too_large(limit)
 
     def _gather_at_hand(self, whole: BytesIO, limit: int) -> bool:
@@ -234,8 +262,7 @@ class Exchange(ABC):
 
     def _body_is_held_back(self) -> bool:
         """Whether the client waits for 100 Continue, and may send no body without it."""
-        expected = self.headers.get(_EXPECT, "")
-        return expected.lower() == "100-continue" and not self._continued
+        return _EXPECTS.of(self) == "100-continue" and not self._continued
 
     @abstractmethod
     async def _read(self) -> bytes:

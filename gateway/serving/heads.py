@@ -37,8 +37,8 @@ def check_head(exchange: Exchange) -> None:
             or all of the head is over MAX_HEAD_BYTES.
     """
     size = exchange.head_size
-    if size is not None and size <= MAX_HEADER_LINE and len(exchange.raw_headers) <= MAX_HEADERS:
-        return  # no part of it can be over its limit
+    if size is not None and size <= MAX_HEADER_LINE:
+        return  # its headers have been counted, and no part of it can be over its limit
     target = _size(exchange.path) + _size(exchange.query) + bool(exchange.query)
     if target > MAX_HEADER_LINE:
         raise target_too_long()

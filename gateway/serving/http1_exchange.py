@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from partway.gateway.limits import CLIENT_PING_INTERVAL, CLIENT_PINGS_UNANSWERED
 from partway.gateway.serving.duplex import Duplex
 from partway.gateway.serving.exchange import NO_HEADERS, ClientLeft, UpgradableExchange
+from partway.gateway.serving.facts import ANEW
 from partway.gateway.serving.http1_connection import Http1Connection
 from partway.gateway.serving.http1_duplex import Http1Duplex
-from partway.gateway.serving.http1_request import BodyBroken, Http1Request
+from partway.gateway.serving.http1_request import NOTHING_ANEW, BodyBroken, Http1Request
 from partway.gateway.serving.http1_response import response_head
 from partway.protocol.connection import FrameConnection, watch_by_tcp
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import KIB
+from partway.protocol.sigv4_request import Alike, SignableRequest
 
 #: SO_LINGER of a socket that ends by RST, and not by FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -27,6 +29,9 @@ _TOGETHER: Final = 64 * KIB
 
 #: A response that is given whole: its status, body and headers.
 _Whole: TypeAlias = tuple[int, bytes, Mapping[str, str]]
+
+#: What requests that are alike may say anew of what may be signed of them.
+_ANEW: Final = ANEW | {"content-length"}
 
 _CHUNKED: Final = "Transfer-Encoding: chunked\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -53,10 +58,9 @@ class Http1Exchange(UpgradableExchange):
         self._protocol = connection
         self._request = request
         super().__init__(
-            *(head.method, head.path, head.query, head.raw_headers, head.version, connection.peer),
+            *(head.method, head.path, head.query, (), head.version, connection.peer),
             visitor=connection.visitor,
             encrypted=connection.encrypted,
-            headers=head.headers,
             head_size=head.size,
             facts=head.facts,
         )
@@ -66,6 +70,35 @@ class Http1Exchange(UpgradableExchange):
         self._unsent_head = b""
         self._chunks = False
         self._handed_over = False
+
+    # --- The request's head ----------------------------------------------------------------------
+
+    @property
+    def raw_headers(self) -> Sequence[tuple[str, str]]:
+        return self._request.head.raw_headers
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        headers = self._request.head.headers
+        return super().headers if headers is None else headers
+
+    @property
+    def stated_length(self) -> int | None:
+        return self._request.head.length
+
+    @property
+    def signable(self) -> SignableRequest:
+        head = self._request.head
+        facts = head.facts
+        known: SignableRequest | None = facts.get(SignableRequest)
+        if known is None:
+            first = head.first
+            headers = tuple(first.raw_headers)
+            known = SignableRequest(first.method, first.path, first.query, headers, Alike(_ANEW))
+            facts[SignableRequest] = known
+        if head.path is known.path and head.anew is NOTHING_ANEW:
+            return known
+        return known.like_this(head.path, head.anew)
 
     # --- The request's body ----------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ twice where there can be one.
 
 A client that keeps its connection sends the same head again and again. llhttp is not asked a second
 time what it says: where a request begins, the very bytes of the last head of a stated length are
-what they were, and so many bytes behind them are its body.
+what they were, and so many bytes behind them are its body. Nor is it asked what a head says that is
+like that one (``http1_alike``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from multidict import CIMultiDict, istr
 
 from partway.gateway.limits import HTTP1_BYTES_PER_TURN
 from partway.gateway.serving.heads import HEADER_OVERHEAD, head_too_large, target_too_long
+from partway.gateway.serving.http1_alike import AlikeHeads
 from partway.gateway.serving.http1_request import HEADER_HELD_BYTES, Http1Head, Http1Request
 from partway.protocol.errors import ApiError, InputValidationError
 from partway.protocol.handshake import is_upgrade
@@ -95,7 +97,7 @@ class RequestParser:
     """
 
     __slots__ = (
-        *("_between", "_error", "_headers", "_in_vain", "_known", "_owed", "_parser"),
+        *("_alike", "_between", "_error", "_headers", "_in_vain", "_known", "_owed", "_parser"),
         *("_remembers", "_replay", "_same", "_size", "_target", "last", "over", "requests", "tail"),
     )
 
@@ -112,10 +114,12 @@ class RequestParser:
         self._replay = _Replay.NONE
         #: Whether llhttp stands where a request may begin.
         self._between = True
-        #: The bytes of a head that llhttp has read, and what they say.
+        #: The bytes of the last head, if llhttp has read it or one that it is like; what they say;
+        #: and where others may differ, once one has.
         self._known = b""
         self._remembers = remembers
         self._same: Http1Head | None = None
+        self._alike: AlikeHeads | None = None
         #: How much is to come of the body of a request whose head llhttp has not seen.
         self._owed = 0
         self._parser = httptools.HttpRequestParser(self)
@@ -127,6 +131,8 @@ class RequestParser:
         That is kept until the next has come, however long its client waits with it.
         """
         held = 2 * self._in_vain + HEADER_HELD_BYTES * len(self._headers) + len(self._known)
+        if self._alike is not None:
+            held += self._alike.held
         return held if self.last is None else held + self.last.head.held
 
     def turn(self, data: bytes) -> int:
@@ -161,11 +167,8 @@ class RequestParser:
             self._parse(data)
             return
         same = self._same
-        if same is not None and data.startswith(self._known):
-            body = data[len(self._known) :]
-            if same.length is not None and len(body) <= same.length:
-                self._begin_same(same, body)
-                return
+        if same is not None and self._begin_alike(same, data):
+            return
         parser, last = self._parser, self.last
         self._parse(data)
         if self.last is not last and self._parser is parser:
@@ -204,18 +207,42 @@ class RequestParser:
         # Not so where the next has begun, or an empty line follows, which llhttp passes over.
         is_alone = data.find(_HEAD_ENDS) + len(_HEAD_ENDS) == end
         if is_alone and end <= self._remembers and head.length is not None and head.keeps:
-            self._known, self._same = data[:end], head
+            self._known, self._same, self._alike = data[:end], head, None
 
-    def _begin_same(self, head: Http1Head, body: bytes) -> None:
-        """Begin another request of the head that is known, with what has come of its body."""
+    def _begin_alike(self, head: Http1Head, data: bytes) -> bool:
+        """Whether the data begins with a head like that which is known, and its body is behind it.
+
+        Then another request begins with that.
+        """
+        known = self._known
+        if data.startswith(known):
+            end, length = len(known), head.length
+            if length is None or len(data) - end > length:
+                return False
+        else:
+            end = data.find(_HEAD_ENDS) + len(_HEAD_ENDS)
+            if not len(_HEAD_ENDS) <= end <= self._remembers:
+                return False
+            before, lines = known[: -len(_HEAD_ENDS)], data[: end - len(_HEAD_ENDS)]
+            alike = self._alike
+            if alike is None:
+                if head.headers is None or before.count(b"\n") != lines.count(b"\n"):
+                    return False
+                alike = self._alike = AlikeHeads(head, before)
+            other = alike.read(head, before, lines)
+            if other is None or other.length is None or len(data) - end > other.length:
+                return False
+            self._known, self._same = data[:end], other
+            head, length = other, other.length
         request = self.last = Http1Request(head)
         self.requests.append(request)
         self._in_vain = 0
-        self._owed = head.length or 0
-        if body:
-            self._take_owed(body)
-        elif not self._owed:
+        self._owed = length
+        if len(data) > end:
+            self._take_owed(data[end:])
+        elif not length:
             request.complete = True
+        return True
 
     def _take_owed(self, data: bytes) -> bytes:
         """Take some of the body that llhttp does not know of; returns what is behind it."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
+
+from multidict import CIMultiDict
 
 from partway.gateway.serving.facts import Facts
 
 #: What a header holds of memory beside its bytes, in a list and by its name: measured, on CPython
 #: 3.11.
 HEADER_HELD_BYTES: Final = 256
+
+
+NOTHING_ANEW: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class BodyBroken(Exception):
@@ -35,12 +41,14 @@ class Http1Head:
         path: the target up to its question mark.
         query: the target behind it.
         held: bytes of memory that it holds, about.
-        facts: what others have worked out from it alone; see :class:`Fact`.
+        facts: what others have worked out from it alone, but for what it says anew; see
+            :class:`Fact`.
+        anew: by names in lower case, what it says other than the first that it is like.
     """
 
     __slots__ = (
-        *("facts", "headers", "held", "keeps", "length", "method", "path", "query"),
-        *("raw_headers", "size", "target", "upgrades", "version"),
+        *("_first", "_headers", "_raw_headers", "anew", "facts", "held", "keeps", "length"),
+        *("method", "path", "query", "size", "target", "upgrades", "version"),
     )
 
     def __init__(
@@ -48,7 +56,7 @@ class Http1Head:
         method: str,
         target: str,
         raw_headers: Sequence[tuple[str, str]],
-        headers: Mapping[str, str] | None,
+        headers: CIMultiDict[str] | None,
         version: str,
         length: int | None,
         size: int,
@@ -59,8 +67,6 @@ class Http1Head:
         self.method = method
         self.target = target
         self.path, _, self.query = target.partition("?")
-        self.raw_headers = raw_headers
-        self.headers = headers
         self.version = version
         self.length = length
         self.size = size
@@ -68,6 +74,63 @@ class Http1Head:
         self.keeps = keeps
         self.upgrades = upgrades
         self.facts: Facts = {}
+        self.anew: Mapping[str, str] = NOTHING_ANEW
+        self._first: Http1Head | None = None
+        self._raw_headers: Sequence[tuple[str, str]] | None = raw_headers
+        self._headers = headers
+
+    def changed(
+        self, target: str, anew: Mapping[str, str], length: int | None, size: int
+    ) -> Http1Head:
+        """A head that is like this one.
+
+        Args:
+            target: the other's.
+            anew: by names in lower case, what its headers say that say something else.
+            length: of its body.
+            size: as of this class.
+        """
+        head = Http1Head.__new__(Http1Head)
+        head.method = self.method
+        head.target = target
+        if target is self.target:
+            head.path, head.query = self.path, self.query
+        else:
+            head.path, _, head.query = target.partition("?")
+        head.version = self.version
+        head.length = length
+        head.size = size
+        head.keeps = self.keeps
+        head.upgrades = self.upgrades
+        head.facts = self.facts
+        head.anew = {**self.anew, **anew}
+        # Written out, and not by the initializer: one is made of each request.
+        first = head._first = self.first  # noqa: SLF001 of this class
+        head.held = 2 * first.held  # it has the first besides
+        head._raw_headers = head._headers = None  # noqa: SLF001
+        return head
+
+    @property
+    def first(self) -> Http1Head:
+        """The head that was read before all those that it is like; itself, if it is the first."""
+        return self._first or self
+
+    @property
+    def raw_headers(self) -> Sequence[tuple[str, str]]:
+        """Its headers in their order."""
+        raw_headers = self._raw_headers
+        if raw_headers is None:
+            anew, of_first = self.anew, self.first.raw_headers
+            raw_headers = [(name, anew.get(name.lower(), value)) for name, value in of_first]
+            self._raw_headers = raw_headers
+        return raw_headers
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """The same by case-insensitive name; None where two have the same."""
+        if self._headers is None and self._first is not None:
+            self._headers = CIMultiDict(self.raw_headers)
+        return self._headers
 
 
 class Http1Request:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from http import HTTPStatus
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Final, Self, TypeVar
 from uuid import uuid4
 
@@ -67,7 +67,6 @@ _NAME: Final = "transform"
 
 _T = TypeVar("_T")
 
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 #: What the request's limit is longer by than the job's own, so that it is the job's that is said.
 _BEHIND: Final = 5.0
@@ -262,7 +261,7 @@ class _SeveralAsked:
         self.peer = ""
         self.visitor = uncounted()
         self.request_id = str(uuid4())
-        self.headers = _NO_HEADERS
+        self.stated_length = len(body) if isinstance(body, bytes) else None
         self.noted: dict[str, str] = {}
         self._body = body
 

@@ -131,7 +131,7 @@ def with_header(request: SignableRequest, name: str, value: str | None) -> Signa
         for key, old in request.headers
         if value is not None or key.lower() != name.lower()
     )
-    return replace(request, headers=headers)
+    return request.but(headers=headers)
 
 
 # --- What botocore signs -------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_each_header(name, value):
 def test_paths_and_queries(tail):
     url = f"https://gw.example:8443{tail}"
     request = signed_by_botocore(url=url)
-    check(replace(request, path=request.path or "/"))
+    check(request.but(path=request.path or "/"))
 
 
 PATHS = st.lists(
@@ -226,7 +226,7 @@ def test_presigned(path, query, expires, credentials):
     assert claim.expires == expires
     assert claim.session_token == credentials.session_token
     with pytest.raises(InvalidSignature):
-        check(replace(request, method="POST"))
+        check(request.but(method="POST"))
 
 
 @pytest.fixture(scope="module")
@@ -373,15 +373,15 @@ def of_scope(scope: str, original: str) -> type[ApiError]:
 
 def mutations_of_the_head():
     for method in ("GET", "PUT", "post", "POST ", "HEAD", ""):
-        yield Mutation("method", replace(BASE, method=method), InvalidSignature)
+        yield Mutation("method", BASE.but(method=method), InvalidSignature)
     for path in spoiled(BASE.path):
-        yield Mutation("path", replace(BASE, path=path), InvalidSignature)
-    yield Mutation("path", replace(BASE, path=unquote(BASE.path)), InvalidSignature)
+        yield Mutation("path", BASE.but(path=path), InvalidSignature)
+    yield Mutation("path", BASE.but(path=unquote(BASE.path)), InvalidSignature)
     for query in spoiled(BASE.query):
         if not same_query(query, BASE.query):
-            yield Mutation("query", replace(BASE, query=query), InvalidSignature)
+            yield Mutation("query", BASE.but(query=query), InvalidSignature)
     for query in ("", BASE.query + "&a=", BASE.query.replace("%C3%A9", "%C3%A9%20")):
-        yield Mutation("query", replace(BASE, query=query), InvalidSignature)
+        yield Mutation("query", BASE.but(query=query), InvalidSignature)
     yield Mutation("payload", BASE, InvalidSignature, sha256(b"x").hexdigest())
     yield Mutation("payload", BASE, InvalidSignature, "UNSIGNED-PAYLOAD")
     yield Mutation("payload", BASE, InvalidSignature, STREAMING)
@@ -395,7 +395,7 @@ def mutations_of_headers():
         if name != "x-amz-security-token":
             yield Mutation(f"no {name}", with_header(BASE, name, None), missing)
         if name not in ("x-amz-date", "x-amz-security-token"):
-            twice = replace(BASE, headers=(*BASE.headers, (name, "7")))
+            twice = BASE.but(headers=(*BASE.headers, (name, "7")))
             yield Mutation(f"two {name}", twice, InvalidSignature)
         values = spoiled(header(BASE, name))
         for value in values if len(values) < 80 else values[::3]:
@@ -406,7 +406,7 @@ def mutations_of_headers():
                 error = IncompleteSignature
             yield Mutation(f"{name}: {value}", with_header(BASE, name, value), error)
     for name in ("x-amz-anything", "X-Amzn-SageMaker-Session-Id2", "X-Amz-Content-Sha256"):
-        more = replace(BASE, headers=(*BASE.headers, (name, EMPTY)))
+        more = BASE.but(headers=(*BASE.headers, (name, EMPTY)))
         yield Mutation(f"unsigned {name}", more, InvalidSignature)
 
 
@@ -444,30 +444,30 @@ def mutations_of_the_authorization():
     ):  # fmt: skip
         changed = with_header(BASE, "authorization", wrong)
         yield Mutation("authorization", changed, IncompleteSignature)
-    twice = replace(BASE, headers=(*BASE.headers, ("authorization", text)))
+    twice = BASE.but(headers=(*BASE.headers, ("authorization", text)))
     yield Mutation("two authorizations", twice, IncompleteSignature)
-    both = replace(PRESIGNED, headers=(*PRESIGNED.headers, ("authorization", text)))
+    both = PRESIGNED.but(headers=(*PRESIGNED.headers, ("authorization", text)))
     yield Mutation("query and header", both, IncompleteSignature)
     for name in ("x-amz-date", "x-amz-security-token"):
-        twice = replace(BASE, headers=(*BASE.headers, (name, header(BASE, name))))
+        twice = BASE.but(headers=(*BASE.headers, (name, header(BASE, name))))
         yield Mutation(f"two {name}", twice, IncompleteSignature)
     for both in (
         "X-Amz-Signature=" + signature,
         "X-Amz-Algorithm=AWS4-HMAC-SHA256",
         PRESIGNED.query,
     ):
-        changed = replace(BASE, query=f"{BASE.query}&{both}")
+        changed = BASE.but(query=f"{BASE.query}&{both}")
         yield Mutation("header and query", changed, IncompleteSignature)
 
 
 def mutations_of_presigned_urls():
     for method in ("POST", "get"):
-        yield Mutation("method", replace(PRESIGNED, method=method), InvalidSignature)
+        yield Mutation("method", PRESIGNED.but(method=method), InvalidSignature)
     for path in spoiled(PRESIGNED.path):
-        yield Mutation("path", replace(PRESIGNED, path=path), InvalidSignature)
+        yield Mutation("path", PRESIGNED.but(path=path), InvalidSignature)
     for host in spoiled("gw.example"):
         yield Mutation("host", with_header(PRESIGNED, "host", host), InvalidSignature)
-    unsigned = replace(PRESIGNED, headers=(*PRESIGNED.headers, ("x-amzn-sagemaker-a", "b")))
+    unsigned = PRESIGNED.but(headers=(*PRESIGNED.headers, ("x-amzn-sagemaker-a", "b")))
     yield Mutation("header", unsigned, InvalidSignature)
     pairs = [pair.split("=", 1) for pair in PRESIGNED.query.split("&")]
     for at, (name, value) in enumerate(pairs):
@@ -475,18 +475,18 @@ def mutations_of_presigned_urls():
         if name == "X-Amz-Security-Token":
             missing = UnrecognizedClient
         query = "&".join("=".join(pair) for pair in pairs if pair[0] != name)
-        yield Mutation(f"no {name}", replace(PRESIGNED, query=query), missing)
+        yield Mutation(f"no {name}", PRESIGNED.but(query=query), missing)
         twice = f"{PRESIGNED.query}&{name}={value}"
         error = IncompleteSignature if name.startswith("X-Amz-") else InvalidSignature
-        yield Mutation(f"two {name}", replace(PRESIGNED, query=twice), error)
+        yield Mutation(f"two {name}", PRESIGNED.but(query=twice), error)
         for wrong in spoiled(unquote(value)):
             changed = [*pairs[:at], [name, quote(wrong, safe="")], *pairs[at + 1 :]]
             query = "&".join("=".join(pair) for pair in changed)
             error = of_parameter(name, unquote(value), wrong)
-            yield Mutation(f"{name}={wrong}", replace(PRESIGNED, query=query), error)
+            yield Mutation(f"{name}={wrong}", PRESIGNED.but(query=query), error)
     for expires in ("0", "301", "86400", "-1", "1.5", "", "٣", " 5", "9" * 5000):
         query = PRESIGNED.query.replace("X-Amz-Expires=300", f"X-Amz-Expires={quote(expires)}")
-        changed = replace(PRESIGNED, query=query)
+        changed = PRESIGNED.but(query=query)
         yield Mutation(f"expires {expires[:9]}", changed, IncompleteSignature)
 
 
@@ -662,7 +662,7 @@ def test_presigned_urls_end(expires, off, reason):
 def test_a_hoisted_and_a_sent_token_are_two():
     headers = (*PRESIGNED.headers, ("x-amz-security-token", "tok/en+=="))
     with pytest.raises(IncompleteSignature, match="more than one security token"):
-        check(replace(PRESIGNED, headers=headers))
+        check(PRESIGNED.but(headers=headers))
 
 
 PATH = "/endpoints/echo/invocations-bidirectional-stream"
@@ -697,9 +697,9 @@ def test_authority_signed_and_no_host():
     """As AWS's SDK for JavaScript signs on HTTP/2, and what it is behind a proxy."""
     request = signed_by_hand(":authority:gw", f"x-amz-date:{DATE}")
     check(request)
-    check(replace(request, headers=((":authority", "gw"), *request.headers[1:])))
+    check(request.but(headers=((":authority", "gw"), *request.headers[1:])))
     with pytest.raises(InvalidSignature):
-        check(replace(request, headers=((":authority", "gw2"), *request.headers)))
+        check(request.but(headers=((":authority", "gw2"), *request.headers)))
 
 
 @pytest.mark.clause("2.4-3")
@@ -794,15 +794,15 @@ def test_junk_is_an_error_of_the_api(method, path, query, value, credential):
     """Whatever a head holds, undecodable bytes as surrogates."""
     quoted = quote(f"/{credential}", safe="", errors="surrogateescape")
     forms = [
-        replace(BASE, method=method, path=path, query=query),
+        BASE.but(method=method, path=path, query=query),
         with_header(BASE, "x-amzn-sagemaker-custom-attributes", value),
         with_header(BASE, "x-amz-security-token", value),
         with_header(BASE, "x-amz-date", value),
         with_header(BASE, "authorization", value),
         authorization(BASE, Credential=credential, SignedHeaders=value),
-        replace(BASE, headers=(*BASE.headers, (f"x-amz-{value}", value))),
-        replace(PRESIGNED, query=f"{PRESIGNED.query}&X-Amz-{query}={value}"),
-        replace(PRESIGNED, query=PRESIGNED.query.replace(REGION, quoted)),
+        BASE.but(headers=(*BASE.headers, (f"x-amz-{value}", value))),
+        PRESIGNED.but(query=f"{PRESIGNED.query}&X-Amz-{query}={value}"),
+        PRESIGNED.but(query=PRESIGNED.query.replace(REGION, quoted)),
     ]
     for request in forms:
         with contextlib.suppress(ApiError):

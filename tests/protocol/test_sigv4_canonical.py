@@ -16,7 +16,6 @@ from partway.protocol.sigv4_canonical import (
     EMPTY_SHA256,
     Credentials,
     Scope,
-    SignableRequest,
     SigningKey,
     canonical_queries,
     canonical_request,
@@ -25,6 +24,7 @@ from partway.protocol.sigv4_canonical import (
     signature_of,
     timestamp_text,
 )
+from partway.protocol.sigv4_request import SignableRequest
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 AT = 1_440_938_160  # 20150830T123600Z

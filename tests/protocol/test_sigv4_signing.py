@@ -101,12 +101,12 @@ def test_what_we_sign_we_verify(path, query, value, body, send):
         request, TEMPORARY, region=REGION, payload_hash=digest, now=NOW, send_payload_hash=send
     )
     # What a proxy may change on the way is not signed.
-    sent = replace(request, headers=(*headers[:1], ("Via", "proxy"), headers[-1], *added))
+    sent = request.but(headers=(*headers[:1], ("Via", "proxy"), headers[-1], *added))
     claim = read_claim(sent)
     verify(sent, claim, TEMPORARY, payload_hash=digest, region=REGION, now=NOW)
     with pytest.raises(InvalidSignature):
         verify(
-            replace(sent, path=sent.path + "x"), claim, TEMPORARY,
+            sent.but(path=sent.path + "x"), claim, TEMPORARY,
             payload_hash=digest, region=REGION, now=NOW,
         )  # fmt: skip
 
@@ -119,7 +119,7 @@ def test_presigned_urls(credentials, query):
     signed = presign(request, credentials, region=REGION, now=NOW, expires=60)
     assert urlsplit(f"wss://gw.example/x?{signed}").query == signed
     assert signed.startswith(query)
-    sent = replace(request, query=signed)
+    sent = request.but(query=signed)
     claim = read_claim(sent)
     assert (claim.expires, claim.timestamp) == (60, int(NOW))
     verify(sent, claim, credentials, payload_hash=EMPTY_SHA256, region=REGION, now=NOW + 59)

@@ -1,0 +1,275 @@
+"""A request's head as a signature covers it (clause 2.4-2), and what requests that are alike share.
+
+A client that signs sends the same headers again and again but for a few: what was found out about
+the others is found out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from typing import Final, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from partway.protocol.errors import IncompleteSignature
+from partway.protocol.limits import MAX_QUERY_PARAMETERS, REMEMBERED_HEADS
+
+#: HTTP/2 and HTTP/1.1 name the same thing differently, and a proxy may change which (clause 2.4-3).
+_TWINS: Final = {"host": ":authority", ":authority": "host"}
+
+#: Signed values up to this, in characters, are looked at each time, for a canonical form that is
+#: theirs as they stand: it takes as long as to look for it among those of before.
+_SMALL_HEAD: Final = 4096
+
+#: Lists of signed headers whose places in a canonical request are remembered: a client signs the
+#: same ones each time. Each is some of a head that was let in.
+_REMEMBERED_FORMS: Final = 32
+
+
+def to_bytes(text: str) -> bytes:
+    """A piece of a request as it was on the wire."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+class SignableRequest:
+    """A request's head as it is on the wire; nobody changes it.
+
+    Args:
+        method: as sent.
+        path: raw, still percent-encoded, without the query.
+        query: raw, without the question mark; empty for a bare one.
+        headers: names and values in wire order, names repeated where they were; with ``host``,
+            ``:authority`` or both.
+        alike: what is known of all that are like this one; None if none will be.
+
+    Attributes:
+        method: the same.
+        path: the same.
+        query: the same.
+        alike: the same.
+    """
+
+    __slots__ = ("_headers", "_several", "_single", "alike", "method", "path", "query")
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: tuple[tuple[str, str], ...],
+        alike: Alike | None = None,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self._headers: tuple[tuple[str, str], ...] | None = headers
+        #: By names in lower case: those that are there once, and those that are there more often.
+        self._single = {name.lower(): value for name, value in headers}
+        self._several: dict[str, list[str]] | None = None
+        if len(self._single) < len(headers):
+            self._part_several(headers)
+        self.alike = alike
+
+    def but(
+        self,
+        *,
+        method: str | None = None,
+        path: str | None = None,
+        query: str | None = None,
+        headers: tuple[tuple[str, str], ...] | None = None,
+    ) -> SignableRequest:
+        """The same request but for what is given."""
+        return SignableRequest(
+            self.method if method is None else method,
+            self.path if path is None else path,
+            self.query if query is None else query,
+            self.headers if headers is None else headers,
+        )
+
+    def like_this(self, path: str, anew: Mapping[str, str]) -> SignableRequest:
+        """A request with the same headers, no two of them of one name, and no query.
+
+        Args:
+            path: its own.
+            anew: by names in lower case, what it says in place of what this one does, all of them
+                among those that may.
+        """
+        other = SignableRequest.__new__(SignableRequest)
+        other.method = self.method
+        other.path = path
+        other.query = self.query
+        other._headers = other._several = None  # noqa: SLF001 of this class
+        other._single = {**self._single, **anew}  # noqa: SLF001
+        other.alike = self.alike
+        return other
+
+    # Neither query nor headers are shown: there are tokens and signatures in both.
+    def __repr__(self) -> str:
+        return f"SignableRequest(method={self.method!r}, path={self.path!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SignableRequest) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self.method, self.path, self.query, self.headers
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Names and values in wire order."""
+        if self._headers is None:
+            self._headers = tuple(self._single.items())
+        return self._headers
+
+    def _part_several(self, headers: tuple[tuple[str, str], ...]) -> None:
+        by_name: dict[str, list[str]] = {}
+        for name, value in headers:
+            by_name.setdefault(name.lower(), []).append(value)
+        self._several = {name: values for name, values in by_name.items() if len(values) > 1}
+        for name in self._several:
+            del self._single[name]
+
+    @property
+    def names(self) -> AbstractSet[str]:
+        """The names of the headers, in lower case, each once."""
+        single = self._single.keys()
+        return single if self._several is None else single | self._several.keys()
+
+    def values(self, name: str) -> Sequence[str]:
+        """The values of the headers of one name, in lower case."""
+        value = self._single.get(name)
+        if value is not None:
+            return (value,)
+        return () if self._several is None else self._several.get(name, ())
+
+    def only(self, name: str) -> str | None:
+        """The value of the one header of a name, in lower case; None where there is none.
+
+        Raises:
+            IncompleteSignature: there are several.
+        """
+        if self._several is not None and name in self._several:
+            raise IncompleteSignature(f"the request has more than one {name} header")
+        return self._single.get(name)
+
+    def signed_values(self, name: str) -> Sequence[str]:
+        """The values that a signed header name stands for (clause 2.4-3)."""
+        return self.values(name) or self.values(_TWINS.get(name, name))
+
+    @property
+    def names_met_once(self) -> tuple[str, ...] | None:
+        """The names of the headers, in lower case, if each is there once; else None."""
+        return tuple(self._single) if self._several is None else None
+
+    def values_as_they_stand(self, names: tuple[str, ...]) -> list[str] | None:
+        """The values of these headers, if they are there ready to be signed.
+
+        None where one is not there under this name, or more often than once; where a value has
+        whitespace that must be folded, or is empty; where there is much to look through.
+        """
+        try:
+            values = [*map(self._single.__getitem__, names)]
+        except KeyError:
+            return None
+        together = " ".join(values)
+        if len(together) > _SMALL_HEAD or " ".join(together.split()) != together:
+            return None
+        return values
+
+    def in_canonical_form(self, signed_headers: tuple[str, ...], payload_hash: str) -> str | None:
+        """The canonical request, of one whose path is its own canonical form and has no query.
+
+        None where a value of a signed header is not: see :meth:`values_as_they_stand`.
+        """
+        alike = self.alike
+        if alike is None:
+            form = _form(signed_headers)
+        elif alike.form is not None and alike.form.signed_headers == signed_headers:
+            form = alike.form
+        else:
+            lasting = tuple(name for name in signed_headers if name not in alike.anew)
+            values = self.values_as_they_stand(lasting)
+            if values is None:
+                return None
+            form = alike.form = _form_with(signed_headers, dict(zip(lasting, values, strict=True)))
+        values = self.values_as_they_stand(form.anew)
+        if values is None:
+            return None
+        return form.text % (self.method, self.path, *values, payload_hash)
+
+    def parameters(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Names and values of the query, percent-decoded, in wire order; ``+`` is a plus.
+
+        Raises:
+            IncompleteSignature: the query has too many parameters to look at.
+        """
+        if self.query.count("&") >= MAX_QUERY_PARAMETERS:
+            raise IncompleteSignature(
+                f"the query must have at most {MAX_QUERY_PARAMETERS} parameters"
+            )
+        return _parameters(self.query)
+
+
+class CanonicalForm(NamedTuple):
+    """A canonical request without a query, with places for what is its own.
+
+    Attributes:
+        signed_headers: their names.
+        anew: of these, those whose values have places.
+        text: with ``%s`` for the method, the path, these values, and the hash of the payload.
+    """
+
+    signed_headers: tuple[str, ...]
+    anew: tuple[str, ...]
+    text: str
+
+
+class Alike:
+    """What is known of requests that are alike; of each thing the last that was asked for.
+
+    Args:
+        anew: names of headers that may say something else in each.
+
+    Attributes:
+        anew: the same.
+        form: of their canonical requests.
+        all_signed: headers that were signed of one, and are all that had to be.
+    """
+
+    __slots__ = ("all_signed", "anew", "form")
+
+    def __init__(self, anew: AbstractSet[str]) -> None:
+        self.anew = anew
+        self.form: CanonicalForm | None = None
+        self.all_signed: tuple[str, ...] | None = None
+
+
+@lru_cache(maxsize=_REMEMBERED_FORMS)
+def _form(signed_headers: tuple[str, ...]) -> CanonicalForm:
+    """The form of requests that have no more in common than what is signed of them."""
+    return _form_with(signed_headers, {})
+
+
+def _form_with(signed_headers: tuple[str, ...], lasting: Mapping[str, str]) -> CanonicalForm:
+    """The form of requests that sign these headers, of which some have the same values in all."""
+    lines = [f"{name}:{lasting[name]}" if name in lasting else name for name in signed_headers]
+    literal = [line.replace("%", "%%") for line in (*lines, ";".join(signed_headers))]
+    anew = tuple(name for name in signed_headers if name not in lasting)
+    for number, name in enumerate(signed_headers):
+        if name not in lasting:
+            literal[number] += ":%s"
+    text = "%s\n%s\n\n" + "\n".join([*literal[:-1], "", literal[-1], "%s"])
+    return CanonicalForm(signed_headers, anew, text)
+
+
+@lru_cache(maxsize=REMEMBERED_HEADS)
+def _parameters(query: str) -> tuple[tuple[bytes, bytes], ...]:
+    pairs = (pair.partition("=") for pair in query.split("&") if pair)
+    return tuple(
+        (unquote_to_bytes(to_bytes(name)), unquote_to_bytes(to_bytes(value)))
+        for name, _, value in pairs
+    )
