@@ -10,7 +10,8 @@ import argparse
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,13 @@ from benchmarks.process_meter import Meter
 _PATH = "/endpoints/{}/invocations"
 #: As many endpoints has one of the gateways; those are asked in turn that a client may know of.
 _MANY, _IN_TURN = 1000, 100
+#: So many signed requests differ; a connection of 16 has every one of them once in 16 x as many.
+_SIGNED_IN_TURN = 511
+_USER_AGENT = (
+    "Boto3/1.44.5 md/Botocore#1.44.5 ua/2.1 os/linux#6.1 md/arch#x86_64 lang/python#3.11.7 "
+    "md/pyimpl#CPython m/Z,b cfg/retry-mode#legacy Botocore/1.44.5"
+)
+_NOTHING: Mapping[str, str] = {}
 _KEY, _SECRET = "AKIAIOSFODNN7EXAMPLE", "a-secret-of-the-benchmark"
 _PRINCIPALS = f"""
 [[principals]]
@@ -51,10 +59,27 @@ class Row:
     delays: list[float] = field(default_factory=list)
 
 
-def _request(row: Row, path: str, body: bytes) -> bytes:
+def _requests(row: Row, body: bytes) -> list[bytes]:
+    """What a row is sent in turn: where requests are signed, each is signed anew, as boto3 does."""
+    if not row.signed:
+        return [_request(row, path, body) for path in row.paths]
+    (path,) = row.paths
+    return [_request(row, path, body, _of_boto3()) for _ in range(_SIGNED_IN_TURN)]
+
+
+def _of_boto3() -> dict[str, str]:
+    """The headers that boto3 adds to those of InvokeEndpoint; one has another value each time."""
+    return {
+        "User-Agent": _USER_AGENT,
+        "amz-sdk-invocation-id": str(uuid.uuid4()),
+        "amz-sdk-request": "attempt=1",
+    }
+
+
+def _request(row: Row, path: str, body: bytes, more: Mapping[str, str] = _NOTHING) -> bytes:
     assert row.peer is not None, "it runs"
     url = f"http://{row.peer.address}{path}"
-    request = AWSRequest("POST", url, {"Content-Type": "application/json"}, body)
+    request = AWSRequest("POST", url, {"Content-Type": "application/json", **more}, body)
     if row.signed:
         SigV4Auth(Credentials(_KEY, _SECRET), "sagemaker", "us-east-1").add_auth(request)
     headers = {"Host": row.peer.address, **dict(request.headers), "Content-Length": len(body)}
@@ -66,7 +91,7 @@ async def _measure(row: Row, args: argparse.Namespace, rate: float | None) -> tu
     """A load on a row, and the CPU seconds of a request."""
     assert row.peer is not None, "it runs"
     body = b"x" * args.size
-    requests = [_request(row, path, body) for path in row.paths]
+    requests = _requests(row, body)
     await load(row.peer.address, requests, body, args.clients, 0.5, rate)
     meter = Meter(row.peer.pid)
     before = meter.cpu_seconds()

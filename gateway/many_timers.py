@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from partway.gateway.clock import Clock, Timer
 
 #: Seconds by which a loop's timer may come early: uvloop's tick in milliseconds.
 _TICK: Final = 0.001
+
+
+class Waiting(Protocol):
+    """Somebody who waits for a time to be over, in one line at most.
+
+    Attributes:
+        due: when it is.
+    """
+
+    due: float
+
+    def time_over(self) -> None:
+        """It is over."""
+
+
+#: Those who stand in a line, in the order in which their times are over.
+Line: TypeAlias = dict[Waiting, None]
 
 
 class ManyTimers:
@@ -23,94 +40,92 @@ class ManyTimers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lines: dict[float, _Line] = {}
+        self._lines: dict[float, Line] = {}
         #: Monotonic seconds.
         self.time = clock.time
+
+    def stand(self, who: Waiting, delay: float) -> Line:
+        """Have somebody told after ``delay`` seconds, for whom no timer need be made.
+
+        Args:
+            who: is told once, unless taken out of the line before.
+            delay: one of few lengths: each has a line of its own as long as somebody stands in it.
+
+        Returns:
+            The line; ``line.pop(who, None)`` takes them out of it, and said again, or later, it
+            means nothing.
+        """
+        line = self._lines.get(delay)
+        if line is None:
+            line = self._lines[delay] = {}
+            self._clock.call_later(delay, self._look, delay)
+        time = self.time
+        who.due = time() + delay
+        line[who] = None
+        return line
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
         """Call ``callback`` with ``args`` after ``delay`` seconds.
 
         Args:
-            delay: one of few lengths: each has a line of its own as long as somebody stands in it.
+            delay: as of :meth:`stand`.
             callback: is called once, unless the timer is cancelled before.
             args: what it is called with.
         """
-        line = self._lines.get(delay)
-        if line is None:
-            line = self._lines[delay] = _Line(self._clock, delay, self._lines)
-        time = self.time
-        place = _Place(line.waiting, time() + delay, callback, args)
-        line.waiting[place] = None
+        place = _Place(callback, args)
+        place.line = self.stand(place, delay)
         return place
 
+    def _look(self, delay: float) -> None:
+        """Tell those in a line whose time is over, and look again when it is the next one's.
 
-class _Line:
-    """The timers of one length.
-
-    Args:
-        clock: tells the time, and calls back after a time.
-        delay: the length.
-        lines: all lines; one that is empty is taken out when its timer looks.
-
-    Attributes:
-        waiting: the timers, in the order in which they end.
-    """
-
-    __slots__ = ("_clock", "_delay", "_lines", "waiting")
-
-    def __init__(self, clock: Clock, delay: float, lines: dict[float, _Line]) -> None:
-        self._clock = clock
-        self._delay = delay
-        self._lines = lines
-        self.waiting: dict[_Place, None] = {}
-        clock.call_later(delay, self._look)
-
-    def _look(self) -> None:
-        """Call those whose time is over, and look again when it is the next one's."""
-        waiting, now = self.waiting, self._clock.time() + _TICK
+        Args:
+            delay: the line's. One that is empty is taken out.
+        """
+        line, now = self._lines[delay], self._clock.time() + _TICK
         try:
-            while waiting:
-                place = next(iter(waiting))
-                if place.due > now:
+            while line:
+                who = next(iter(line))
+                if who.due > now:
                     break
-                del waiting[place]
-                place.callback(*place.args)
+                del line[who]
+                who.time_over()
         finally:  # whatever is wrong with one, the others have their time
-            if waiting:
-                first = next(iter(waiting))
-                self._clock.call_later(max(0.0, first.due - self._clock.time()), self._look)
+            if line:
+                left = next(iter(line)).due - self._clock.time()
+                self._clock.call_later(max(0.0, left), self._look, delay)
             else:
-                del self._lines[self._delay]
+                del self._lines[delay]
 
 
 class _Place:
     """A timer, which stands in a line.
 
-    Attributes:
-        due: when its time is over.
-        callback: what is called then.
+    Args:
+        callback: what is called when its time is over.
         args: what with.
+
+    Attributes:
+        due: when that is.
+        line: where it stands.
     """
 
-    __slots__ = ("_waiting", "args", "callback", "due")
+    __slots__ = ("_args", "_callback", "due", "line")
 
-    def __init__(
-        self,
-        waiting: dict[_Place, None],
-        due: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-    ) -> None:
-        self._waiting = waiting
-        self.due = due
-        self.callback = callback
-        self.args = args
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._callback = callback
+        self._args = args
+        self.due: float
+        self.line: Line
+
+    def time_over(self) -> None:
+        self._callback(*self._args)
 
     def cancel(self) -> None:
         """Have nobody called; said again, or later, it means nothing."""
-        self._waiting.pop(self, None)
+        self.line.pop(self, None)
         # Whoever was to be called has this timer: they would hold each other.
-        self.callback, self.args = _nobody, ()
+        self._callback, self._args = _nobody, ()
 
 
 def _nobody() -> None:

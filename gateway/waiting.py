@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from partway.gateway.clock import Clock, Timer
+from partway.gateway.clock import Clock
+from partway.gateway.many_timers import ManyTimers
 
 _T = TypeVar("_T")
 
@@ -18,23 +19,25 @@ class TimeLimit:
 
     Args:
         seconds: for what is in the block.
-        call_later: calls back after a time, as the running loop does, which is asked unless it is
-            given.
+        timers: measure the time.
 
     Raises:
         TimeoutError: the block took longer; what it awaited is cancelled.
     """
 
-    __slots__ = ("_call_later", "_cancelling", "_seconds", "_task", "_timer", "expired")
+    __slots__ = ("_cancelling", "_line", "_seconds", "_task", "_timers", "due", "expired")
 
-    def __init__(self, seconds: float, call_later: Callable[..., Timer] | None = None) -> None:
+    def __init__(self, seconds: float, timers: ManyTimers) -> None:
         #: Whether the time was over before the block was.
         self.expired = False
+        self.due: float
         self._seconds = seconds
-        self._call_later = call_later or asyncio.get_running_loop().call_later
+        self._timers = timers
 
     def __enter__(self) -> Self:
-        self.begin()
+        task = asyncio.current_task()
+        assert task is not None, "a block with a time limit is in a task"
+        self.begin(task)
         return self
 
     def __exit__(
@@ -45,19 +48,15 @@ class TimeLimit:
     ) -> None:
         self.end(error)
 
-    def begin(self, task: asyncio.Task[Any] | None = None) -> None:
+    def begin(self, task: asyncio.Task[Any]) -> None:
         """Enter the block.
 
         Args:
-            task: the running one, which is asked for unless it is given.
+            task: the running one.
         """
-        if task is None:
-            task = asyncio.current_task()
-            assert task is not None, "a block with a time limit is in a task"
         self._task = task
         self._cancelling = task.cancelling()
-        call_later = self._call_later
-        self._timer: Timer = call_later(self._seconds, self._over)
+        self._line = self._timers.stand(self, self._seconds)
 
     def end(self, error: BaseException | None) -> None:
         """Leave the block.
@@ -68,16 +67,17 @@ class TimeLimit:
         Raises:
             TimeoutError: it took longer, and was cancelled for that.
         """
-        self._timer.cancel()
+        self._line.pop(self, None)
         is_ours = self.expired and self._task.uncancel() <= self._cancelling
         if is_ours and isinstance(error, asyncio.CancelledError):
             raise TimeoutError from error
 
     def lift(self) -> None:
         """Have the block take any time from here on, unless the time is over already."""
-        self._timer.cancel()
+        self._line.pop(self, None)
 
-    def _over(self) -> None:
+    def time_over(self) -> None:
+        """Cancel what the block awaits."""
         self.expired = True
         self._task.cancel()
 

@@ -36,7 +36,9 @@ _PRESIGNED: Final = frozenset({b"X-Amz-Algorithm", b"X-Amz-Credential", SIGNATUR
 #: characters each: a client says the same the whole day.
 _REMEMBERED_SIGNERS: Final = 256
 _LONGEST_REMEMBERED: Final = 512
-_SIGNATURE_MEMBER: Final = "Signature="
+
+#: How the last member of most Authorization headers begins.
+SIGNATURE_MEMBER: Final = "Signature="
 _ANY_SIGNATURE: Final = "0" * 64
 
 
@@ -95,7 +97,7 @@ def read_claim(request: SignableRequest) -> Claim:
 
 
 def _header_claim(request: SignableRequest, authorization: str) -> Claim:  # clause 2.1-2
-    said, _, signature = authorization.rpartition(_SIGNATURE_MEMBER)
+    said, _, signature = authorization.rpartition(SIGNATURE_MEMBER)
     if len(said) <= _LONGEST_REMEMBERED and _SIGNATURE.fullmatch(signature):
         signer = _signer_that_says(said)
     else:
@@ -105,7 +107,7 @@ def _header_claim(request: SignableRequest, authorization: str) -> Claim:  # cla
         raise IncompleteSignature(
             "the x-amz-date header is missing; a Date header cannot take its place"
         )
-    timestamp = _epoch_seconds(date.strip())
+    timestamp = epoch_seconds(date.strip())
     token = request.only(TOKEN_HEADER)
     return Claim(*signer, signature, timestamp, token, None)
 
@@ -117,7 +119,7 @@ def _signer_that_says(said: str) -> _Signer:
     No other member can end in ``Signature=`` and 64 digits: so whatever they are, they are the
     signature if the header can be read.
     """
-    return _read_authorization(f"{said}{_SIGNATURE_MEMBER}{_ANY_SIGNATURE}")[0]
+    return _read_authorization(f"{said}{SIGNATURE_MEMBER}{_ANY_SIGNATURE}")[0]
 
 
 def _read_authorization(authorization: str) -> tuple[_Signer, str]:
@@ -158,7 +160,7 @@ def _presigned_claim(request: SignableRequest, parameters: Mapping[str, str]) ->
     token = tokens[0] if tokens else None
     signature = parameters["X-Amz-Signature"]
     signer = _signer(parameters["X-Amz-Credential"], parameters["X-Amz-SignedHeaders"], signature)
-    timestamp = _epoch_seconds(parameters["X-Amz-Date"])
+    timestamp = epoch_seconds(parameters["X-Amz-Date"])
     return Claim(*signer, signature, timestamp, token, int(text))
 
 
@@ -199,7 +201,12 @@ def _check_algorithm(algorithm: str) -> None:
 
 
 @lru_cache(maxsize=REMEMBERED_TIMES)
-def _epoch_seconds(text: str) -> int:
+def epoch_seconds(text: str) -> int:
+    """A moment that reads ``YYYYMMDDTHHMMSSZ``, in epoch seconds.
+
+    Raises:
+        IncompleteSignature: it reads otherwise, or is none.
+    """
     if _TIMESTAMP.fullmatch(text):
         try:
             # What strptime says, without the 15 ms that it takes when it is first asked.

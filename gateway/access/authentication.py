@@ -9,11 +9,12 @@ from functools import partial
 from typing import ClassVar, Final
 
 from partway.gateway.access.claimants import Bearer, Claimant, Signer
-from partway.gateway.access.principals import Principals
+from partway.gateway.access.principals import Key, Principals
 from partway.gateway.access.used_signatures import ONCE, UsedSignatures
 from partway.gateway.arns import Arns
 from partway.protocol.errors import (
     AccessDenied,
+    ApiError,
     ExpiredToken,
     IncompleteSignature,
     UnrecognizedClient,
@@ -28,6 +29,7 @@ from partway.protocol.sigv4 import (
     check_signature,
     read_claim,
 )
+from partway.protocol.sigv4_again import SignerAgain, signer_again
 from partway.protocol.sigv4_canonical import ALGORITHM
 
 #: How the Authorization header of a signed request begins.
@@ -90,7 +92,15 @@ ANYBODY = Identity(None)
 
 
 class SignedPayload(ABC):
-    """What a signature covers of a request's body."""
+    """What a signature covers of a request's body.
+
+    Attributes:
+        of_body: whether it covers one, and not events.
+    """
+
+    __slots__ = ()
+
+    of_body: bool
 
     @abstractmethod
     def hash_beforehand(self) -> str | None:
@@ -103,14 +113,22 @@ class SignedPayload(ABC):
         """
 
     @abstractmethod
-    async def hash(self, access_key_id: str) -> str:
-        """Return the payload hash that has to be signed, gathering the body if it takes that.
+    def hash_at_hand(self, access_key_id: str) -> str | None:
+        """Return the payload hash that has to be signed; None if the body has to be waited for.
 
         Args:
             access_key_id: of the key that the body is gathered for.
 
         Raises:
             ApiError: the body is not what is stated of it, or cannot be read.
+        """
+
+    @abstractmethod
+    async def hash(self) -> str:
+        """Return what :meth:`hash_at_hand`, which was asked before, could not: gather the body.
+
+        Raises:
+            ApiError: as there; or the body does not come in time.
         """
 
 
@@ -123,6 +141,27 @@ class Authenticator(ABC):
 
     asks: ClassVar[bool] = True
 
+    def authenticate_at_once(
+        self,
+        request: SignableRequest,
+        action: str,
+        resource: str,
+        payload: SignedPayload,
+        service: str = SERVICE,
+    ) -> Identity | None:
+        """Find out who sends a request, if that is quickly done and they may make it; else None.
+
+        Whatever is wrong with the request is for :meth:`authenticate` to say, which is asked next.
+
+        Args:
+            request: as there, and so are the others.
+            action: empty where the operation checks.
+            resource: its ARN.
+            payload: of the request.
+            service: whose operation it is.
+        """
+        return None
+
     @abstractmethod
     async def authenticate(
         self,
@@ -130,9 +169,9 @@ class Authenticator(ABC):
         action: str,
         resource: str,
         payload: SignedPayload,
+        service: str = SERVICE,
         *,
         bearer_allowed: bool,
-        service: str = SERVICE,
     ) -> Identity:
         """Find out who sends a request; returns only if the sender may make it.
 
@@ -143,8 +182,8 @@ class Authenticator(ABC):
             resource: the ARN of what it is done with.
             payload: of the request. Its body is asked for only where the request is signed with a
                 key that is known and good, and all that can be checked before has been.
-            bearer_allowed: whether a token may stand for a signature.
             service: whose operation it is, which the scope of a signature must name.
+            bearer_allowed: whether a token may stand for a signature.
 
         Raises:
             MissingAuthenticationToken: the request does not say who sends it.
@@ -177,9 +216,9 @@ class NoAuthentication(Authenticator):
         action: str,
         resource: str,
         payload: SignedPayload,
+        service: str = SERVICE,
         *,
         bearer_allowed: bool,
-        service: str = SERVICE,
     ) -> Identity:
         return ANYBODY
 
@@ -202,15 +241,43 @@ class SigV4Authentication(Authenticator):
         self._clock = clock
         self._used = UsedSignatures()
 
+    def authenticate_at_once(
+        self,
+        request: SignableRequest,
+        action: str,
+        resource: str,
+        payload: SignedPayload,
+        service: str = SERVICE,
+    ) -> Identity | None:
+        known = None if request.alike is None else request.alike.signer
+        if not isinstance(known, _KnownSigner) or not payload.of_body:
+            return None
+        # All that leave depends on.
+        if known.resource != resource or known.action != action or known.service != service:
+            return None
+        now, key = self._clock(), known.key
+        if known.version is not self._principals.version or key.expired(now):
+            return None
+        signature = known.signer.signature(request, now)
+        if signature is None:
+            return None
+        try:
+            payload_hash = payload.hash_at_hand(key.credentials.access_key_id)
+        except ApiError:
+            return None
+        if payload_hash is None or not known.signer.is_right(request, signature, payload_hash):
+            return None
+        return known.identity
+
     async def authenticate(
         self,
         request: SignableRequest,
         action: str,
         resource: str,
         payload: SignedPayload,
+        service: str = SERVICE,
         *,
         bearer_allowed: bool,
-        service: str = SERVICE,
     ) -> Identity:
         token = _bearer_token(request) if bearer_allowed else None
         if token is not None:
@@ -218,9 +285,10 @@ class SigV4Authentication(Authenticator):
             if action:
                 identity.check(action, resource)
             return identity
+        version = self._principals.version
         signer = self._claimed(request, action, resource, service)
         identity = self._identity(signer)
-        claim, credentials = signer.claim, signer.credentials
+        claim, credentials = signer.claim, signer.key.credentials
         # Leave comes behind the signature: who knows no more than a key's id learns nothing of what
         # its owner may do. So where no hash is stated a body is gathered for whoever knows one,
         # which the budget of such bodies bounds.
@@ -229,13 +297,20 @@ class SigV4Authentication(Authenticator):
             check_signature(request, claim, credentials, beforehand)
             if action:
                 identity.check(action, resource)
-        actual = await payload.hash(claim.access_key_id)
+        actual = payload.hash_at_hand(claim.access_key_id)
+        if actual is None:
+            actual = await payload.hash()
         if actual != beforehand:
             check_signature(request, claim, credentials, actual)
             if action:
                 identity.check(action, resource)
         if request.query:
             self._use_once(request, claim)
+        elif request.alike is not None and payload.of_body:
+            again = signer_again(request, claim, credentials)
+            if again is not None:
+                asked = action, resource, service
+                request.alike.signer = _KnownSigner(version, *asked, signer.key, again, identity)
         return identity
 
     def may(self, name: str, action: str, resource: str) -> bool:
@@ -274,7 +349,30 @@ class SigV4Authentication(Authenticator):
         region, credentials = self._arns.region, key.credentials
         check_claim(request, claim, credentials, region=region, now=now, service=service)
         who = (self._principals, principal.name, action, resource)
-        return Signer(*who, claim, credentials, region, self._clock)
+        return Signer(*who, claim, key, region, self._clock)
+
+
+@dataclass(slots=True, eq=False)
+class _KnownSigner:
+    """Who has signed a request, and may make it.
+
+    Attributes:
+        version: of the principals' file, by which they might.
+        action: what they had leave for; empty where the operation asks.
+        resource: the ARN of what it was done with.
+        service: whose operation it was.
+        key: that they signed with.
+        signer: verifies what they sign again.
+        identity: theirs, as of any request but a stream's, whose events go on from its signature.
+    """
+
+    version: object
+    action: str
+    resource: str
+    service: str
+    key: Key
+    signer: SignerAgain
+    identity: Identity
 
 
 def _bearer_token(request: SignableRequest) -> str | None:

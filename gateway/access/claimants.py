@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from partway.gateway.access.principals import Principals
-from partway.protocol.sigv4 import Claim, Credentials, EventChain
+from partway.gateway.access.principals import Key, Principals
+from partway.protocol.sigv4 import Claim, EventChain
 
 
 # Not frozen, though nobody changes one: one is made for each request.
@@ -66,20 +66,20 @@ class Signer(Claimant):
 
     Attributes:
         claim: what the request says of its signature.
-        credentials: the key that it names.
+        key: that it names.
         region: the one that events are signed for.
         clock: returns the time in epoch seconds.
     """
 
     claim: Claim
-    credentials: Credentials
+    key: Key
     region: str
     clock: Callable[[], float] = field(repr=False)
 
     def event_chain(self) -> EventChain:
         claim = self.claim
         return EventChain(
-            [self.credentials.secret_access_key],
+            [self.key.credentials.secret_access_key],
             self.region,
             claim.timestamp,
             claim.signature,
@@ -90,7 +90,7 @@ class Signer(Claimant):
 
     def _is_known(self, chain: EventChain | None) -> bool:
         if chain is None:
-            return self._has_secret(self.credentials.secret_access_key)
+            return self._has_secret(self.key.credentials.secret_access_key)
         return chain.stands
 
     def _secrets_now(self) -> list[str]:

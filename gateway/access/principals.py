@@ -234,6 +234,11 @@ class Principals:
     def __len__(self) -> int:
         return len(self._current().by_name)
 
+    @property
+    def version(self) -> object:
+        """What of the file is in force: the same object for as long as nothing has changed."""
+        return self._current()
+
     def by_access_key(self, access_key_id: str) -> tuple[Principal, Key] | None:
         """Whose key it is, and the key."""
         return self._current().by_access_key.get(access_key_id)

@@ -72,6 +72,9 @@ class QueuedBody:
         """Whether the whole body is in memory; never."""
         return False
 
+    def body_at_hand(self, limit: int) -> None:
+        """Nothing is in memory."""
+
     async def body(self, limit: int) -> bytes:
         """Return the whole body; asked for where it is small."""
         async with aclosing(self._pieces()) as pieces:

@@ -74,6 +74,9 @@ class Asking(Protocol):
     def gathered(self) -> bool:
         """Whether the whole body is there already."""
 
+    def body_at_hand(self, limit: int) -> bytes | None:
+        """Return the whole body, of so many bytes at most; None if it has to be waited for."""
+
     async def body(self, limit: int) -> bytes:
         """Return the whole body, of so many bytes at most."""
 
@@ -114,36 +117,18 @@ class Invoked:
 
 @dataclass(slots=True, eq=False)
 class _Means:
-    """What all instances are asked with; see :class:`Invocations`."""
+    """What all instances are asked with; see :class:`Invocations`.
+
+    Attributes:
+        loop: the running one, once it has been asked for: 3.11 asks the system each time.
+    """
 
     router: Router
     connections: ContainerConnections
     under_way: RequestsUnderWay
     metrics: RequestMetrics
     arns: Arns
-
-
-@dataclass(slots=True, eq=False)
-class _Asked:
-    """What is asked; see :meth:`Invocations.answered`.
-
-    Attributes:
-        headers: those that go along to each container, checked.
-        target: the path at which each is asked; None for the container's own.
-        most_bytes: of the request's body.
-    """
-
-    endpoint: str
-    variant: str
-    session: StickySession
-    as_stream: bool
-    headers: Mapping[str, str]
-    target: str | None
-    most_bytes: int
-
-    def at(self, place: Place) -> str:
-        """The path at which a container is asked."""
-        return place.surface.requests if self.target is None else self.target
+    loop: asyncio.AbstractEventLoop | None = None
 
 
 class Invocations:
@@ -211,9 +196,19 @@ class Invocations:
         """
         if most_bytes is None:
             most_bytes = self.most_bytes if admitted is None else admitted.most_bytes
-        of_session = session_key(identity, session) if session else NO_SESSION
-        asked = _Asked(endpoint, variant, of_session, as_stream, headers, target, most_bytes)
-        return Invocation(self._means, exchange, identity, asked, admitted)
+        return Invocation(
+            self._means,
+            exchange,
+            identity,
+            endpoint,
+            headers,
+            variant,
+            session_key(identity, session) if session else NO_SESSION,
+            admitted,
+            target,
+            most_bytes,
+            as_stream=as_stream,
+        )
 
     def forget_session(self, identity: Identity, endpoint: str, session: str) -> None:
         """Let a session of a sender's that is over go to any instance."""
@@ -229,24 +224,36 @@ class Invocation:
         means: what it is asked with.
         exchange: whose body it is.
         identity: who sends it.
-        asked: what is asked.
-        admitted: as of :meth:`Invocations.answered`.
+        endpoint: as of :meth:`Invocations.answered`, and so are the others.
+        headers: those that go along to each container, checked.
+        variant: empty for any.
+        session: what it belongs to.
+        admitted: None for a request that counts as one under way.
+        target: the path at which each container is asked; None for the container's own.
+        most_bytes: of the request's body.
+        as_stream: whether the caller keeps it as a stream.
     """
 
     __slots__ = (
         "_admitted",
-        "_asked",
+        "_as_stream",
         "_began",
+        "_endpoint",
         "_exchange",
         "_exchanges",
+        "_headers",
         "_identity",
         "_lease",
         "_lifetime",
         "_longest",
         "_means",
+        "_most_bytes",
         "_now",
         "_sender",
+        "_session",
+        "_target",
         "_task",
+        "_variant",
     )
 
     def __init__(
@@ -254,14 +261,27 @@ class Invocation:
         means: _Means,
         exchange: Asking,
         identity: Identity,
-        asked: _Asked,
+        endpoint: str,
+        headers: Mapping[str, str],
+        variant: str,
+        session: StickySession,
         admitted: AdmittedAlready | None,
+        target: str | None,
+        most_bytes: int,
+        *,
+        as_stream: bool,
     ) -> None:
         self._means = means
         self._exchange = exchange
         self._identity = identity
-        self._asked = asked
+        self._endpoint = endpoint
+        self._headers = headers
+        self._variant = variant
+        self._session = session
         self._admitted = admitted
+        self._target = target
+        self._most_bytes = most_bytes
+        self._as_stream = as_stream
         self._now = AskedNow()
         #: Those of the containers that have been asked, in their order.
         self._exchanges: list[ContainerExchange] = []
@@ -277,7 +297,7 @@ class Invocation:
 
     async def __aenter__(self) -> Invoked:
         self._begin()
-        now, asked = self._now, self._asked
+        now = self._now
         try:
             answer = await self._first_asked()
             head = await answer.head()
@@ -285,10 +305,10 @@ class Invocation:
                 await _refuse(answer, head, now)
             while now.further:
                 answer, head = await self._next_answer(answer, head)
-            if asked.session.id:
+            if self._session.id:
                 self._lease.answered()
             self._exchange.let_go_of_body()  # the connection has it
-            if asked.as_stream:
+            if self._as_stream:
                 self._lifetime.lift()
         except BaseException as error:
             await self._over(error)
@@ -309,19 +329,22 @@ class Invocation:
 
     def _begin(self) -> None:
         """Take a place among the requests under way, and one on an instance."""
-        means, asked, admitted = self._means, self._asked, self._admitted
-        task = asyncio.current_task()
+        means, admitted = self._means, self._admitted
+        loop = means.loop
+        if loop is None:
+            loop = means.loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None, "a request is answered in a task"
         self._task = task
         self._began = time.monotonic()
-        endpoint, as_stream = asked.endpoint, asked.as_stream
+        endpoint, as_stream = self._endpoint, self._as_stream
         if admitted is None and not as_stream:
             visitor, principal = self._exchange.visitor, self._identity.principal
             anybody = principal is None and not visitor.trusted
             peer = peer_of(self._exchange.peer) if anybody else ""
             self._sender = means.under_way.admit(task, principal, peer)
         try:
-            lease = means.router.lease(endpoint, asked.variant, asked.session, is_stream=as_stream)
+            lease = means.router.lease(endpoint, self._variant, self._session, is_stream=as_stream)
         except BaseException as error:
             if self._sender is not None:
                 means.under_way.ended(task, self._sender, error)
@@ -333,52 +356,58 @@ class Invocation:
         self._exchange.noted["endpoint"] = endpoint
         longest = lease.place.policy.request_lifetime if admitted is None else admitted.within
         self._longest = longest
-        self._lifetime = TimeLimit(longest, means.connections.timers.call_later)
+        self._lifetime = TimeLimit(longest, means.connections.timers)
         self._lifetime.begin(task)
 
     # --- Containers ------------------------------------------------------------------------------
 
     async def _first_asked(self) -> ContainerAnswer:
         """Ask the instance, its first container; another one if this takes no connection."""
-        lease, now, asked, exchange = self._lease, self._now, self._asked, self._exchange
-        headers, most_bytes = asked.headers, asked.most_bytes
-        target = headers.get(TARGET_CONTAINER, "")
-        place, *now.further = containers_asked(lease.place, target)
+        lease, now, exchange = self._lease, self._now, self._exchange
+        headers, most_bytes = self._headers, self._most_bytes
+        named = headers.get(TARGET_CONTAINER, "")
+        place, *now.further = containers_asked(lease.place, named)
         if now.further:
             headers = first_headers(headers)
         lines = f"{lines_of(headers)}{REQUEST_ID}: {exchange.request_id}\r\n"
         length = exchange.stated_length
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
         if at_once or exchange.gathered:  # or too large, which is said before a container hears
-            body = await exchange.body(most_bytes)
-            request = ContainerRequest(asked.at(place), lines, body)
+            body = exchange.body_at_hand(most_bytes)
+            if body is None:
+                body = await exchange.body(most_bytes)
+            request = ContainerRequest(self._at(place), lines, body)
         else:
             chunks = exchange.chunks(most_bytes)
-            request = ContainerRequest(asked.at(place), lines, chunks, length)
+            request = ContainerRequest(self._at(place), lines, chunks, length)
         try:
             return self._ask_at_once(place, request) or await self._ask(place, request)
         except ContainerUnreachable:
             if not lease.move():
                 raise
-            place, *now.further = containers_asked(lease.place, target)
-            request = replace(request, target=asked.at(place))
+            place, *now.further = containers_asked(lease.place, named)
+            request = replace(request, target=self._at(place))
             return self._ask_at_once(place, request) or await self._ask(place, request)
+
+    def _at(self, place: Place) -> str:
+        """The path at which a container is asked."""
+        return place.surface.requests if self._target is None else self._target
 
     async def _next_answer(
         self, answer: ContainerAnswer, head: AnswerHead
     ) -> tuple[ContainerAnswer, AnswerHead]:
         """Ask the next container of the instance, with what the one before has answered."""
-        exchange, now, sent = self._exchange, self._now, self._asked
+        exchange, now = self._exchange, self._now
         before = now.place or self._lease.place
         place, *now.further = now.further
-        handed = next_headers(sent.headers, head, is_last=not now.further)
+        handed = next_headers(self._headers, head, is_last=not now.further)
         along = f"{lines_of(handed)}{REQUEST_ID}: {exchange.request_id}\r\n"
         first = await answer.read()
         if answer.ended:
-            request = ContainerRequest(sent.at(place), along, first)
+            request = ContainerRequest(self._at(place), along, first)
         else:
             body = handed_on(first, answer, before, now)
-            request = ContainerRequest(sent.at(place), along, body, head.length)
+            request = ContainerRequest(self._at(place), along, body, head.length)
         try:
             answer = self._ask_at_once(place, request) or await self._ask(place, request)
         except ContainerUnreachable:  # no other instance has what this one has answered so far
@@ -416,7 +445,7 @@ class Invocation:
             else:  # whose files may be renewed
                 there = Destination(place.container, instance, timeout, place.tls.context())
         silence = place.policy.invocation_timeout if admitted is None else admitted.within
-        is_relayed = self._asked.as_stream and not self._now.further
+        is_relayed = self._as_stream and not self._now.further
         return there, request, silence, MAX_PART_BYTES if is_relayed else WHOLE_CHUNK_BYTES
 
     def _begun(self, asked: ContainerExchange) -> ContainerAnswer:
@@ -457,7 +486,7 @@ class Invocation:
         ended = time.monotonic()
         sent = None if first is None else first.began_at
         took, model = ended - self._began, None if sent is None else ended - sent
-        means.metrics.ended(self._asked.endpoint, lease.variant, status, took, model)
+        means.metrics.ended(self._endpoint, lease.variant, status, took, model)
         lease.give_back()
         if self._sender is not None:
             means.under_way.ended(self._task, self._sender, known)

@@ -85,7 +85,12 @@ class InvokeEndpoint:
             said: Mapping[str, str] = _SAID.of(invoked.head)
             if NEW_SESSION in said or CLOSED_SESSION in said:
                 said = self._keep_sessions(identity, endpoint, invoked, said)
-            await pass_on(exchange, invoked, _response_headers(invoked, said))
+            back = _response_headers(invoked, said)
+            whole = invoked.answer.rest()  # as most answers come
+            if whole is None:
+                await pass_on(exchange, invoked, back)
+            else:
+                exchange.respond(200, whole, back)
 
     def _keep_sessions(
         self, identity: Identity, endpoint: str, invoked: Invoked, said: Mapping[str, str]

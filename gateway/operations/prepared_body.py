@@ -26,6 +26,10 @@ class PreparedBody:
         self._exchange = exchange
         self._data = data
 
+    def body_at_hand(self, limit: int) -> bytes:
+        """The body; what the client has sent was held to the limit."""
+        return self._data
+
     async def body(self, limit: int) -> bytes:
         """The body; what the client has sent was held to the limit."""
         return self._data

@@ -30,6 +30,7 @@ class ContainerConnection(asyncio.Protocol):
 
     Attributes:
         answer: the exchange that it has.
+        loop: the running one.
         idle_until: when the wait for the next one is over, by the clock of who keeps it.
         idle: looks at that, then or before.
         parser: what has read its answers; None while it reads one, and before.
@@ -37,6 +38,7 @@ class ContainerConnection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.answer: ContainerAnswer | None = None
+        self.loop = asyncio.get_running_loop()
         self.idle_until = 0.0
         self.idle: Timer | None = None
         self.parser: AnswerParser | None = None
@@ -78,7 +80,7 @@ class ContainerConnection(asyncio.Protocol):
     async def room(self) -> None:
         if not self._full or self._ended:
             return
-        self._room = asyncio.get_running_loop().create_future()
+        self._room = self.loop.create_future()
         try:
             await self._room
         finally:
@@ -138,16 +140,14 @@ class _Kept:
 
     Attributes:
         destination: where the container is.
-        authority: what ``Host`` says to it.
         waiting: the connections, the one that was used last at the end.
         asked: how many exchanges are under way.
     """
 
-    __slots__ = ("asked", "authority", "destination", "waiting")
+    __slots__ = ("asked", "destination", "waiting")
 
     def __init__(self, destination: Destination) -> None:
         self.destination = destination
-        self.authority = destination.authority
         self.waiting: list[ContainerConnection] = []
         self.asked = 0
 
@@ -237,7 +237,7 @@ class ContainerConnections:
         self.idle = 0
         self._clock = clock or LoopClock()
         self.timers = ManyTimers(self._clock)
-        self._kept: dict[Destination, _Kept] = {}
+        self._kept: dict[str, _Kept] = {}
         self._closed = False
 
     async def ask(
@@ -265,9 +265,9 @@ class ContainerConnections:
         if at_once is not None:
             return at_once
         head = request.head(destination.authority)
-        kept = self._kept.get(destination)
+        kept = self._kept.get(destination.key)
         if kept is None:
-            kept = self._kept[destination] = _Kept(destination)
+            kept = self._kept[destination.key] = _Kept(destination)
         kept.asked += 1
         try:
             connection = await self._dialled(destination)
@@ -288,10 +288,10 @@ class ContainerConnections:
         Raises:
             InputValidationError: the request cannot be sent as it is.
         """
-        kept = self._kept.get(destination)
+        kept = self._kept.get(destination.key)
         if kept is None or not kept.waiting:
             return None
-        head = request.head(kept.authority)
+        head = request.head(kept.destination.authority)
         connection = self._usable(kept)
         if connection is None:
             self._forget_unused(kept)
@@ -369,7 +369,7 @@ class ContainerConnections:
 
     def _forget_unused(self, kept: _Kept) -> None:
         if not kept.waiting and not kept.asked:
-            self._kept.pop(kept.destination, None)
+            self._kept.pop(kept.destination.key, None)
 
     def _look_after(self, seconds: float, kept: _Kept, connection: ContainerConnection) -> None:
         connection.idle = self._clock.call_later(seconds, self._look, kept, connection)

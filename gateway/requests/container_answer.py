@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
-from partway.gateway.clock import Clock, Timer
 from partway.gateway.limits import INVOCATION_TIMEOUT
+from partway.gateway.many_timers import Line, ManyTimers
 from partway.gateway.requests.answers import AnswerBroken, AnswerHead, AnswerParser, AnswerPiece
 from partway.gateway.requests.container_requests import ContainerRequest
 from partway.gateway.requests.limits import ANSWER_TURN_BYTES, WHOLE_CHUNK_BYTES
@@ -26,7 +26,13 @@ _NO_BYTES: Final = memoryview(b"")
 
 
 class RequestWire(Protocol):
-    """The connection that an exchange is on, as the exchange has it."""
+    """The connection that an exchange is on, as the exchange has it.
+
+    Attributes:
+        loop: the running one.
+    """
+
+    loop: asyncio.AbstractEventLoop
 
     def write(self, data: bytes) -> None:
         """Send bytes; dropped once the connection is gone."""
@@ -55,7 +61,7 @@ class ContainerAnswer:
 
     Args:
         wire: the connection that the exchange is on.
-        clock: measures the times; most of its timers are cancelled.
+        timers: measure the times.
         timeout: seconds from the request's end to the answer's head, and of silence in its body.
         whole_chunk: bytes up to which a chunk of the body is one piece.
         parser: reads the answer, if it has read others on the connection.
@@ -68,17 +74,17 @@ class ContainerAnswer:
     """
 
     __slots__ = (
-        "_clock",
         "_error",
-        "_loop",
+        "_line",
         "_news",
         "_paused",
         "_taken_at_once",
         "_timeout",
-        "_timer",
+        "_timers",
         "_unparsed",
         "_wire",
         "began_at",
+        "due",
         "parser",
         "sender",
         "sent_at",
@@ -87,7 +93,7 @@ class ContainerAnswer:
     def __init__(
         self,
         wire: RequestWire,
-        clock: Clock,
+        timers: ManyTimers,
         timeout: float = INVOCATION_TIMEOUT,
         whole_chunk: int = WHOLE_CHUNK_BYTES,
         parser: AnswerParser | None = None,
@@ -95,7 +101,7 @@ class ContainerAnswer:
         self.began_at: float | None = None
         self.sent_at: float | None = None
         self._wire = wire
-        self._clock = clock
+        self._timers = timers
         self._timeout = timeout
         self.parser = parser or AnswerParser(whole_chunk)
         self._unparsed = _NO_BYTES
@@ -104,9 +110,10 @@ class ContainerAnswer:
         self._news: asyncio.Future[None] | None = None
         self.sender: asyncio.Task[None] | None = None
         self._taken_at_once = 0
-        self._loop = asyncio.get_running_loop()
-        #: Runs while the head is waited for, and while somebody waits for more of the body.
-        self._timer: Timer | None = None
+        #: Where it stands while the head is waited for, and while somebody waits for more of the
+        #: body.
+        self._line: Line | None = None
+        self.due: float
 
     # --- The request -----------------------------------------------------------------------------
 
@@ -139,7 +146,7 @@ class ContainerAnswer:
                     elif sent > length:
                         break
                     self._wire.write(piece)
-                    async with time_limit(self._clock, self._timeout):
+                    async with time_limit(self._timers, self._timeout):
                         await self._wire.room()
             if length is None:
                 self._wire.write(b"0\r\n\r\n")
@@ -155,9 +162,10 @@ class ContainerAnswer:
             self._sent()
 
     def _sent(self) -> None:
-        self.sent_at = self._clock.time()
+        timers = self._timers
+        self.sent_at = timers.time()
         if self.parser.head is None:
-            self._timer = self._clock.call_later(self._timeout, self._late)
+            self._line = timers.stand(self, self._timeout)
         if self._news is not None:
             self._wake()
 
@@ -174,7 +182,7 @@ class ContainerAnswer:
         while (head := self.parser.head) is None:
             if self._error is not None:
                 raise self._error
-            self._news = self._loop.create_future()
+            self._news = self._wire.loop.create_future()
             try:
                 await self._news  # as long as the body comes, that has limits of its own
             finally:
@@ -199,7 +207,7 @@ class ContainerAnswer:
             if self._error is not None:
                 raise self._error
             self._taken_at_once = 0
-            self._timer = self._clock.call_later(self._timeout, self._late)
+            self._line = self._timers.stand(self, self._timeout)
             try:
                 await self._wait()
             finally:
@@ -247,7 +255,7 @@ class ContainerAnswer:
         """
         said = b""
         with suppress(ContainerError, TimeoutError):  # its status says already that it failed
-            async with time_limit(self._clock, seconds):
+            async with time_limit(self._timers, seconds):
                 while len(said) < most and (more := await self.read()):
                     said += more
         return said[:most]
@@ -272,7 +280,7 @@ class ContainerAnswer:
 
     async def _wait(self) -> None:
         """Wait for news."""
-        self._news = self._loop.create_future()
+        self._news = self._wire.loop.create_future()
         try:
             await self._news
         finally:
@@ -280,12 +288,13 @@ class ContainerAnswer:
 
     def _heard(self) -> None:
         """Take it that the container has said what it was waited for."""
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
+        line, self._line = self._line, None
+        if line is not None:
+            line.pop(self, None)
 
-    def _late(self) -> None:
-        self._timer = None
+    def time_over(self) -> None:
+        """The container has not said in time what it was waited for."""
+        self._line = None
         what = "its answer" if self.parser.head is None else "the rest of its answer"
         self.fail(ContainerLate(f"the container did not begin {what} within {self._timeout:g} s"))
 
@@ -308,9 +317,9 @@ class ContainerAnswer:
         else:
             self._unparsed = memoryview(bytes(self._unparsed) + data if self._unparsed else data)
             self._parse()
-        if parser.head is not None and (timer := self._timer) is not None:
-            self._timer = None
-            timer.cancel()
+        if parser.head is not None and (line := self._line) is not None:
+            self._line = None
+            line.pop(self, None)
         if self._news is not None:
             self._wake()
 
@@ -379,7 +388,7 @@ class ContainerAnswer:
             Whether all of it, request and answer, came to its end in good order, so that the
             connection may have another; if not, it has been broken off.
         """
-        if self._timer is not None:
+        if self._line is not None:
             self._heard()
         parser = self.parser
         is_whole = parser.complete and self._error is None and self.sent_at is not None

@@ -6,7 +6,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from partway.gateway.dialling import HTTPS_PORT, Address
 from partway.gateway.limits import CONTAINER_CONNECT_TIMEOUT
@@ -17,26 +17,39 @@ from partway.protocol.errors import InputValidationError
 HEADER_VALUE: Final = re.compile(r"[\t -~]*")
 
 
-class Destination(NamedTuple):
-    """Where a request goes; two that are equal may have it on the same connection.
+class Destination:
+    """Where a request goes; those that have the same key may have it on the same connection.
 
-    Attributes:
+    Args:
         container: where the container listens.
         instance: tells it from others that listened there before.
         connect_timeout: seconds for a connection to be accepted.
         tls: the client's side of TLS; None for cleartext.
+
+    Attributes:
+        container: the same.
+        connect_timeout: the same.
+        tls: the same.
+        key: all of these, as one text that is looked up quickly.
+        authority: what ``Host`` says; https's port is left out, as clients do (RFC 9110 §4.2.3).
     """
 
-    container: Address
-    instance: str = ""
-    connect_timeout: float = CONTAINER_CONNECT_TIMEOUT
-    tls: ssl.SSLContext | None = None
+    __slots__ = ("authority", "connect_timeout", "container", "key", "tls")
 
-    @property
-    def authority(self) -> str:
-        """What ``Host`` says; https's port is left out, as clients do (RFC 9110 §4.2.3)."""
-        authority = str(self.container)
-        return authority if self.tls is None else authority.removesuffix(f":{HTTPS_PORT}")
+    def __init__(
+        self,
+        container: Address,
+        instance: str = "",
+        connect_timeout: float = CONTAINER_CONNECT_TIMEOUT,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.container = container
+        self.connect_timeout = connect_timeout
+        self.tls = tls
+        authority = str(container)
+        # Of a context that is in use nobody else has the number.
+        self.key = f"{authority} {connect_timeout} {id(tls) if tls else ''} {instance}"
+        self.authority = authority if tls is None else authority.removesuffix(f":{HTTPS_PORT}")
 
 
 @dataclass(slots=True)

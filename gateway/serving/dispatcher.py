@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Container, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from multidict import istr
 
@@ -35,6 +35,7 @@ from partway.gateway.serving.routes import Access, Leave, Route, find
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerError, InternalServerError
 from partway.protocol.limits import LOGGED_CHARACTERS, MAX_ENDPOINT_NAME
+from partway.protocol.sigv4 import SignableRequest
 
 log = logging.getLogger("partway.gateway")
 
@@ -44,6 +45,10 @@ _REMEMBERED_ROUTES: Final = 1024
 _LONGEST_REMEMBERED: Final = 256
 _REMEMBERED_OWNERS: Final = 1024
 
+#: What an authenticator is asked: about which request, by which action, with what, of which
+#: payload, of whose operation.
+_Asking: TypeAlias = tuple[SignableRequest, str, str, SignedPayload, str]
+
 _TARGET: Final = istr("X-Amz-Target")
 _TARGET_OF: Final = Fact(lambda headers: headers.get(_TARGET, ""))
 _ORIGIN: Final = istr("Origin")
@@ -51,6 +56,7 @@ _HAS_ORIGIN: Final = Fact(lambda headers: _ORIGIN in headers)
 _UNWATCHED: Final = nullcontext()
 #: To look a member up in an enumeration takes as long as ten lines of this.
 _ANYONE: Final = Access.ANYONE
+_OF_OPERATION: Final = Leave.OF_OPERATION
 
 
 class Dispatcher:
@@ -108,7 +114,9 @@ class Dispatcher:
             with audited(route, exchange) if route.watched else _UNWATCHED as asked:
                 if route.access is not _ANYONE:
                     if self._asks:
-                        identity = await self._authenticated(exchange, route, named)
+                        asking = self._asking(exchange, route, named)
+                        at_once = self._authenticator.authenticate_at_once
+                        identity = at_once(*asking) or await self._authenticated(asking, route)
                     if route.control or _HAS_ORIGIN.of(exchange):
                         self._check_origin(exchange, route, identity)
                     recognised = True
@@ -157,17 +165,21 @@ class Dispatcher:
             route.requires(exchange)
         return route, named
 
-    async def _authenticated(
-        self, exchange: Exchange, route: Route, named: Mapping[str, str]
-    ) -> Identity:
+    def _authenticated(self, asking: _Asking, route: Route) -> Awaitable[Identity]:
         """Find out who asks by the request, refusing who may not."""
-        return await self._authenticator.authenticate(
-            exchange.signable,
-            *self._needed(route, named),
-            _PayloadOf(exchange, route.payload),
-            bearer_allowed=route.access is Access.SIGNED_OR_BEARER,
-            service=route.service,
+        return self._authenticator.authenticate(
+            *asking, bearer_allowed=route.access is Access.SIGNED_OR_BEARER
         )
+
+    def _asking(self, exchange: Exchange, route: Route, named: Mapping[str, str]) -> _Asking:
+        """What :meth:`Authenticator.authenticate` is asked about a request."""
+        action = resource = ""  # which the operation asks for itself
+        if route.leave is not _OF_OPERATION:
+            action = route.action
+            # What is longer is no endpoint's name, and is not looked for in patterns to its end.
+            resource = self._arns.of("endpoint", named["endpoint"][: MAX_ENDPOINT_NAME + 1])
+        payload = _PayloadOf(exchange, route.payload)
+        return exchange.signable, action, resource, payload, route.service
 
     def _check_origin(self, exchange: Exchange, route: Route, identity: Identity) -> None:
         """Refuse who may not ask from where they do: from this place, or by this page (3-4)."""
@@ -179,13 +191,6 @@ class Dispatcher:
     def _owners_of(self, peer: str) -> tuple[str, ...]:
         """Whose share an address's bodies are of; nobody's where it stands for many."""
         return () if peer in self._proxies else (f"address {peer_of(peer)}",)
-
-    def _needed(self, route: Route, named: Mapping[str, str]) -> tuple[str, str]:
-        """Action and resource that the sender must have leave for; empty if the operation asks."""
-        if route.leave is Leave.OF_OPERATION:
-            return "", ""
-        # What is longer is no endpoint's name, and is not looked for in patterns to its end.
-        return route.action, self._arns.of("endpoint", named["endpoint"][: MAX_ENDPOINT_NAME + 1])
 
     def _refuse(
         self,
@@ -211,15 +216,25 @@ class Dispatcher:
 class _PayloadOf(SignedPayload):
     """What a signature covers of an exchange's body."""
 
+    __slots__ = ("_exchange", "_is_owned", "_rule", "of_body")
+
     def __init__(self, exchange: Exchange, rule: PayloadRule) -> None:
+        self.of_body = rule.of_body
         self._exchange = exchange
         self._rule = rule
+        #: Whether the body is counted as of the key's by now.
+        self._is_owned = False
 
     def hash_beforehand(self) -> str | None:
         return self._rule.hash_beforehand(self._exchange)
 
-    def hash(self, access_key_id: str) -> Coroutine[Any, Any, str]:
-        self._exchange.holding.also_of(f"access key {access_key_id}")
+    def hash_at_hand(self, access_key_id: str) -> str | None:
+        if not self._is_owned:
+            self._is_owned = True
+            self._exchange.holding.also_of(f"access key {access_key_id}")
+        return self._rule.hash_at_hand(self._exchange)
+
+    def hash(self) -> Coroutine[Any, Any, str]:
         return self._rule.signed_hash(self._exchange)
 
 

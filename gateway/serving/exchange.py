@@ -157,31 +157,50 @@ class Exchange(ABC):
             InputValidationError: the body is not valid HTTP.
             ClientLeft: the client left in the middle of the body.
         """
-        if self._gathered is None:
-            if _EXPECTS.of(self):
-                self._check_length(limit)
-                self._continue_once()
-            if (all_of_it := self._whole_at_hand()) is not None:  # as of most requests
-                if len(all_of_it) > limit:
-                    raise _too_large(limit)
-                self.holding.draw(len(all_of_it))
-                self._gathered = all_of_it
-                return all_of_it
-            self._check_length(limit)
-            # A list of what dribbles in would take a multiple of its bytes; what a bytearray has
-            # would be copied once more.
-            whole = BytesIO()
-            if not self._gather_at_hand(whole, limit):
-                try:
-                    async with asyncio.timeout(within):
-                        while chunk := await self._read():
-                            self._gather(whole, chunk, limit)
-                except TimeoutError:
-                    raise _late(f"not whole within {within:g} s") from None
-            self._gathered = whole.getvalue()
-        elif len(self._gathered) > limit:
-            raise _too_large(limit)
+        at_hand = self.body_at_hand(limit)
+        if at_hand is not None:
+            return at_hand
+        self._check_length(limit)
+        self._continue_once()
+        # A list of what dribbles in would take a multiple of its bytes; what a bytearray has would
+        # be copied once more.
+        whole = BytesIO()
+        if not self._gather_at_hand(whole, limit):
+            try:
+                async with asyncio.timeout(within):
+                    while chunk := await self._read():
+                        self._gather(whole, chunk, limit)
+            except TimeoutError:
+                raise _late(f"not whole within {within:g} s") from None
+        self._gathered = whole.getvalue()
         return self._gathered
+
+    def body_at_hand(self, limit: int) -> bytes | None:
+        """Return the whole body of the request if it has come, as most do with their heads.
+
+        None if it has to be waited for.
+
+        Args:
+            limit: most bytes that the body may have.
+
+        Raises:
+            RequestTooLarge: the body has more bytes.
+            ServiceUnavailable: the gateway has no room for it.
+        """
+        body = self._gathered
+        if body is None:
+            if _EXPECTS.of(self):
+                return None
+            body = self._whole_at_hand()
+            if body is None:
+                return None
+            if len(body) > limit:
+                raise _too_large(limit)
+            self.holding.draw(len(body))
+            self._gathered = body
+        elif len(body) > limit:
+            raise _too_large(limit)
+        return body
 
     @property
     def gathered(self) -> bool:

@@ -8,7 +8,7 @@ means has been read once.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from partway.gateway.serving.facts import ANEW
 from partway.gateway.serving.http1_request import HEADER_HELD_BYTES, Http1Head
@@ -19,29 +19,20 @@ _NAME_ENDS: Final = re.compile(rb":[\t ]*")
 #: Where a length stands among headers, which says how a request is read on.
 _LENGTH: Final = "content-length"
 
-#: What may stand in place of what was there: visible ASCII, blanks between (RFC 9110 §5.5); a
-#: number that no integer of 64 bits is too small for; a path that means the same to everybody.
-_VALUE: Final = re.compile(rb"[!-~](?:[\t -~]*[!-~])?")
-_NUMBER: Final = re.compile(rb"[0-9]{1,15}")
+#: A path that means the same to everybody.
 _PATH: Final = re.compile(rb"/[A-Za-z0-9._~/:%-]*")
 
+#: Every number of so many digits is one that llhttp takes.
+_LENGTH_DIGITS: Final = 15
 
-class _Place(NamedTuple):
-    """A line of a head whose value another one may have in its place.
 
-    Attributes:
-        name: the header's, in lower case.
-        begins: the line up to its value.
-        value: what the value must be.
-    """
-
-    name: str
-    begins: bytes
-    value: re.Pattern[bytes]
+#: A line whose value another head may have in its place: which, the header's name in lower case,
+#: and the line up to its value.
+_Place: TypeAlias = tuple[int, str, bytes]
 
 
 class AlikeHeads:
-    """Heads that are alike: the first of them, and where others differ.
+    """Heads that are alike: where they differ, and the last of them, which the next is held to.
 
     Args:
         head: the first, no two of whose headers have the same name.
@@ -51,56 +42,67 @@ class AlikeHeads:
         held: bytes of memory that this holds, about.
     """
 
-    __slots__ = ("_asks", "_places", "_says", "held")
+    __slots__ = ("_asks", "_lines", "_places", "_says", "_size", "held")
 
     def __init__(self, head: Http1Head, data: bytes) -> None:
-        lines = data.split(_LINE_ENDS)
+        self._lines = lines = data.split(_LINE_ENDS)
+        self._size = len(data)
         target = head.target.encode("utf-8", "surrogateescape")
         asks, _, says = lines[0].partition(target)
         is_path = asks == b"%b " % head.method.encode() and _PATH.fullmatch(target) is not None
         #: What stands around the target; None where another target might be read differently.
         self._asks: bytes | None = asks if is_path else None
         self._says = says
-        self._places: dict[int, _Place] = {}
+        self._places: list[_Place] = []
         for number, line in enumerate(lines[1:], 1):
             value = _NAME_ENDS.search(line)
             if value is None:  # it goes on in the next: llhttp refuses that today
                 continue
             name = line[: value.start()].decode("ascii").lower()
             if name in ANEW or name == _LENGTH:
-                pattern = _NUMBER if name == _LENGTH else _VALUE
-                self._places[number] = _Place(name, line[: value.end()], pattern)
-        self.held = HEADER_HELD_BYTES * (1 + len(self._places))
+                self._places.append((number, name, line[: value.end()]))
+        self.held = 2 * len(data) + HEADER_HELD_BYTES * (1 + len(self._places))
 
-    def read(self, known: Http1Head, before: bytes, data: bytes) -> Http1Head | None:
+    def read(self, known: Http1Head, data: bytes, behind: int) -> Http1Head | None:
         """Read a head that is like the one before it; None where it is not.
 
         Args:
-            known: the one before.
-            before: its bytes, without the empty line.
-            data: the other's.
+            known: the one before, which was returned last, or is the first.
+            data: the other's bytes, without the empty line.
+            behind: bytes that have come behind it, which must be of its body.
         """
-        lines, others = data.split(_LINE_ENDS), before.split(_LINE_ENDS)
-        if len(lines) != len(others):
+        lines, before = data.split(_LINE_ENDS), self._lines
+        if len(lines) != len(before):
             return None
-        places, changed, length, target = self._places, {}, known.length, None
-        for number, line in enumerate(lines):
-            if line == others[number]:
-                continue
-            place = places.get(number)
-            if place is None:
-                if number or (target := self._target(line)) is None:
-                    return None
-                continue
-            name, begins, pattern = place
-            value = line[len(begins) :]
-            if not line.startswith(begins) or pattern.fullmatch(value) is None:
+        expected = before.copy()
+        length, target = known.length, known.target
+        if lines[0] != before[0]:
+            other = self._target(lines[0])
+            if other is None:
                 return None
-            changed[name] = text = value.decode("ascii")
-            if name == _LENGTH:
-                length = int(text)
-        size = known.size + len(data) - len(before)
-        return known.changed(known.target if target is None else target, changed, length, size)
+            expected[0], target = lines[0], other
+        anew = {}
+        for number, name, begins in self._places:
+            line = lines[number]
+            if line != before[number]:
+                # Visible ASCII, blanks between (RFC 9110 §5.5).
+                if not line.startswith(begins) or not line.isascii():
+                    return None
+                value = line[len(begins) :].decode("ascii")
+                if not value.isprintable() or value.strip(" ") != value or not value:
+                    return None
+                expected[number] = line
+                anew[name] = value
+        if _LENGTH in anew:
+            stated = anew[_LENGTH]
+            if not stated.isdigit() or len(stated) > _LENGTH_DIGITS:
+                return None
+            length = int(stated)
+        if lines != expected or length is None or behind > length:
+            return None
+        size = known.size + len(data) - self._size
+        self._lines, self._size = lines, len(data)
+        return known.changed(target, anew, length, size)
 
     def _target(self, line: bytes) -> str | None:
         """The target of a request's first line, if that is all that it has of its own."""

@@ -328,7 +328,13 @@ class Http1Connection(asyncio.Protocol):
                         break
                     if server.ending:
                         break
-                    await self._next()
+                    self._current = None
+                    self._await_head()
+                    self._idle = self._loop.create_future()
+                    try:
+                        await self._idle
+                    finally:
+                        self._idle = None
                     continue
                 request = self._current = requests.popleft()
                 if self._paused:
@@ -345,16 +351,6 @@ class Http1Connection(asyncio.Protocol):
         finally:
             self._current = self._task = None
         self._end()
-
-    async def _next(self) -> None:
-        """Wait for the next request."""
-        self._current = None
-        self._await_head()
-        self._idle = self._loop.create_future()
-        try:
-            await self._idle
-        finally:
-            self._idle = None
 
     async def _skipped(self, request: Http1Request) -> bool:
         """Drop the rest of a body that nobody wants; whether that has come to its end in time."""

@@ -223,17 +223,18 @@ class RequestParser:
             end = data.find(_HEAD_ENDS) + len(_HEAD_ENDS)
             if not len(_HEAD_ENDS) <= end <= self._remembers:
                 return False
-            before, lines = known[: -len(_HEAD_ENDS)], data[: end - len(_HEAD_ENDS)]
-            alike = self._alike
+            lines, alike = data[: end - len(_HEAD_ENDS)], self._alike
             if alike is None:
+                before = known[: -len(_HEAD_ENDS)]
                 if head.headers is None or before.count(b"\n") != lines.count(b"\n"):
                     return False
                 alike = self._alike = AlikeHeads(head, before)
-            other = alike.read(head, before, lines)
-            if other is None or other.length is None or len(data) - end > other.length:
+            other = alike.read(head, lines, len(data) - end)
+            if other is None:
                 return False
-            self._known, self._same = data[:end], other
-            head, length = other, other.length
+            self._known = data[:end]
+            self._same = head = other
+            length = head.length or 0
         request = self.last = Http1Request(head)
         self.requests.append(request)
         self._in_vain = 0

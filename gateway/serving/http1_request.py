@@ -162,7 +162,8 @@ class Http1Request:
         self.dropped = False
         self.news: asyncio.Future[None] | None = None
         self._first = b""
-        self._more = bytearray()  # a list of what dribbles in would take a multiple of its bytes
+        #: A list of what dribbles in would take a multiple of its bytes.
+        self._more: bytearray | None = None
 
     @classmethod
     def unread(cls) -> Http1Request:
@@ -176,18 +177,20 @@ class Http1Request:
         self.received += len(data)
         if self.dropped:
             return
-        if self.held:
-            self._more += data
-        else:
+        if not self.held:
             self._first = data
+        elif self._more is None:
+            self._more = bytearray(data)
+        else:
+            self._more += data
         self.held += len(data)
 
     def take(self) -> bytes:
         """Return what has come and was not taken."""
         data, self._first, self.held = self._first, b"", 0
-        if self._more:
+        if self._more is not None:
             data += self._more
-            self._more = bytearray()
+            self._more = None
         return data
 
     def drop(self) -> None:

@@ -28,9 +28,11 @@ class PayloadRule(ABC):
 
     Attributes:
         prepares: whether :meth:`prepare` has anything to do.
+        of_body: whether a signature covers a body, and not events.
     """
 
     prepares: ClassVar[bool] = False
+    of_body: ClassVar[bool] = True
 
     @abstractmethod
     def hash_beforehand(self, exchange: Exchange) -> str | None:
@@ -43,14 +45,25 @@ class PayloadRule(ABC):
         """
 
     @abstractmethod
-    async def signed_hash(self, exchange: Exchange) -> str:
+    def hash_at_hand(self, exchange: Exchange) -> str | None:
         """Return the payload hash that a signature has to cover (clause 2.4-1).
 
-        Called for signed requests only, once the owner of the key is known.
+        None if the body has to be waited for. Called for signed requests only, once the owner of
+        the key is known.
 
         Raises:
             ApiError: the body is not what its header says, or cannot be read.
         """
+
+    async def signed_hash(self, exchange: Exchange) -> str:
+        """Return what :meth:`hash_at_hand` does, and wait for it.
+
+        Raises:
+            ApiError: as there.
+        """
+        known = self.hash_at_hand(exchange)
+        assert known is not None, "who waits for a body says how"
+        return known
 
     async def prepare(self, exchange: Exchange) -> None:  # noqa: B027 most have nothing to do
         """Do what has to be done before the operation hears of the request.
@@ -67,8 +80,7 @@ class NoPayload(PayloadRule):
     def hash_beforehand(self, exchange: Exchange) -> str:
         return payload_hash_of_body(_with_stated_hash(exchange), b"")
 
-    async def signed_hash(self, exchange: Exchange) -> str:
-        return self.hash_beforehand(exchange)
+    hash_at_hand = hash_beforehand
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,10 @@ class _Limited(PayloadRule):
     def hash_beforehand(self, exchange: Exchange) -> str | None:
         headers = _with_stated_hash(exchange)
         return stated_payload_hash(headers) if headers else None
+
+    def hash_at_hand(self, exchange: Exchange) -> str | None:
+        body = exchange.body_at_hand(self.limit)
+        return None if body is None else payload_hash_of_body(_with_stated_hash(exchange), body)
 
     async def signed_hash(self, exchange: Exchange) -> str:
         body = await exchange.body(self.limit, self.within)
@@ -118,11 +134,12 @@ class DuplexPayload(PayloadRule):
     A signed request signs each event by itself, and says so.
     """
 
+    of_body: ClassVar[bool] = False
+
     def hash_beforehand(self, exchange: Exchange) -> str:
         return payload_hash_of_stream(_with_stated_hash(exchange))
 
-    async def signed_hash(self, exchange: Exchange) -> str:
-        return self.hash_beforehand(exchange)
+    hash_at_hand = hash_beforehand
 
 
 def _with_stated_hash(exchange: Exchange) -> tuple[tuple[str, str], ...]:

@@ -68,6 +68,7 @@ class Route:
         granted_with: the operation that a sender must have leave for, where that is another one.
         requires: raises an error where a request is not one of the operation's clients; it is asked
             first, and the error is told as to anybody, not in ``errors``. None if all are.
+        action: what IAM calls it, such as ``sagemaker:InvokeEndpoint``.
         watched: whether it is seen to that leave is asked for, or that what was changed is logged.
 
     Raises:
@@ -90,11 +91,13 @@ class Route:
     changes: bool = False
     granted_with: str = ""
     requires: Requirement | None = None
+    action: str = field(init=False)
     watched: bool = field(init=False)
 
     def __post_init__(self) -> None:
         is_watched = self.changes or self.leave is Leave.OF_OPERATION
         object.__setattr__(self, "watched", is_watched)
+        object.__setattr__(self, "action", f"{self.service}:{self.granted_with or self.name}")
         if self.changes and not self.control:
             raise ValueError(f"the route of {self.name} changes something: it must have control")
         if self.access is Access.ANYONE or self.leave is Leave.OF_OPERATION:
@@ -104,11 +107,6 @@ class Route:
                 f"the route of {self.name} must name an endpoint in its path, or have "
                 "Leave.OF_OPERATION: else nobody checks who may call it"
             )
-
-    @property
-    def action(self) -> str:
-        """What IAM calls it, such as ``sagemaker:InvokeEndpoint``."""
-        return f"{self.service}:{self.granted_with or self.name}"
 
 
 def find(

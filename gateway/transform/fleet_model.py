@@ -270,6 +270,10 @@ class _SeveralAsked:
         """Whether the whole body is there."""
         return isinstance(self._body, bytes)
 
+    def body_at_hand(self, limit: int) -> bytes | None:
+        """Return the whole body, if it is there."""
+        return self._body if isinstance(self._body, bytes) else None
+
     async def body(self, limit: int) -> bytes:
         """Return the whole body."""
         assert isinstance(self._body, bytes), "it is gathered"

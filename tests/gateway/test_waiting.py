@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from partway.gateway.clock import LoopClock
+from partway.gateway.many_timers import ManyTimers
 from partway.gateway.waiting import (
     TimeLimit,
     before,
@@ -262,8 +264,12 @@ async def test_whoever_stops_waiting_for_work_stops_it():
 # --- TimeLimit -----------------------------------------------------------------------------------
 
 
+def limited(seconds):
+    return TimeLimit(seconds, ManyTimers(LoopClock()))
+
+
 async def test_a_block_that_takes_longer_is_broken_off():
-    limit = TimeLimit(0.01)
+    limit = limited(0.01)
     with pytest.raises(TimeoutError), limit:
         await asyncio.Event().wait()
     assert limit.expired
@@ -271,14 +277,14 @@ async def test_a_block_that_takes_longer_is_broken_off():
 
 
 async def test_a_block_that_is_done_in_time_leaves_no_timer():
-    with TimeLimit(0.01) as limit:
+    with limited(0.01) as limit:
         await asyncio.sleep(0)
     await asyncio.sleep(0.03)
     assert not limit.expired
 
 
 async def test_a_limit_that_is_lifted_is_none():
-    with TimeLimit(0.01) as limit:
+    with limited(0.01) as limit:
         limit.lift()
         await asyncio.sleep(0.03)
     assert not limit.expired
@@ -286,7 +292,7 @@ async def test_a_limit_that_is_lifted_is_none():
 
 async def test_who_is_cancelled_by_others_stays_so():
     async def work():
-        with TimeLimit(60.0):
+        with limited(60.0):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
@@ -297,7 +303,7 @@ async def test_who_is_cancelled_by_others_stays_so():
 
 
 async def test_an_error_of_the_block_is_its_own():
-    with pytest.raises(KeyError), TimeLimit(5.0):
+    with pytest.raises(KeyError), limited(5.0):
         raise KeyError
 
 

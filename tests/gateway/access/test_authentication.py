@@ -71,6 +71,8 @@ BOTH = pytest.mark.parametrize("bearer_allowed", [True, False])
 class Payload(SignedPayload):
     """A payload with a hash that is known beforehand, or of which only the body tells."""
 
+    of_body = True
+
     def __init__(self, of_body, beforehand):
         self._of_body = of_body
         self._beforehand = beforehand
@@ -78,8 +80,11 @@ class Payload(SignedPayload):
     def hash_beforehand(self):
         return self._beforehand
 
-    async def hash(self, access_key_id):
+    def hash_at_hand(self, access_key_id):
         assert access_key_id.startswith(("AKID", "ASIA"))
+        return None if self._beforehand is None else self._of_body()
+
+    async def hash(self):
         return self._of_body()
 
 

@@ -238,7 +238,7 @@ async def test_a_connection_that_the_container_has_closed_is_never_used(connecti
 
     async with ScriptedContainer(script) as container:
         await ask(connections, container)
-        (idle,) = connections._kept[container.destination].waiting
+        (idle,) = connections._kept[container.destination.key].waiting
         closed.set()
         await eventually(lambda: not idle.is_usable())
         assert await ask(connections, container) == b"ok"

@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+from partway.gateway.many_timers import ManyTimers
 from partway.gateway.requests.answers import AnswerPiece
 from partway.gateway.requests.connections import ContainerConnections
 from partway.gateway.requests.container_answer import ContainerAnswer
@@ -43,6 +44,7 @@ class NotingWire:
     """A connection that notes what is written at a time."""
 
     def __init__(self):
+        self.loop = asyncio.get_running_loop()
         self.writes = []
 
     def write(self, data):
@@ -66,7 +68,7 @@ async def silent(call):
 @pytest.mark.parametrize(("length", "is_copied"), [(JOIN_UP_TO, True), (JOIN_UP_TO + 1, False)])
 async def test_a_whole_body_leaves_with_its_head(clock, length, is_copied):
     wire, body = NotingWire(), bytes(length)
-    answer = ContainerAnswer(wire, clock)
+    answer = ContainerAnswer(wire, ManyTimers(clock))
     answer.send(b"head", asked(body))
     answer.end()
     assert wire.writes == [(b"head" + body,) if is_copied else (b"head", body)]
@@ -208,7 +210,7 @@ async def test_what_is_heard_in_time_leaves_no_timer(connections, clock):
     async with ScriptedContainer(script) as container:
         async with await connections.ask(container.destination, asked()) as answer:
             assert await soon(whole(answer)) == b"ok"
-        assert all(not line.waiting for line in connections.timers._lines.values())
+        assert not any(connections.timers._lines.values())
         clock.advance(60)
         assert clock.armed == []
 

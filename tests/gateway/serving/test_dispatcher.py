@@ -42,14 +42,15 @@ class Noting(Authenticator):
         self.error = error
         self.identity = identity
 
-    async def authenticate(self, request, action, resource, payload, *, bearer_allowed, service):
+    async def authenticate(self, request, action, resource, payload, service, *, bearer_allowed):
         assert service == "sagemaker"
         self.steps.append(("who", request.path, action, resource, bearer_allowed))
         if self.error is not None:
             raise self.error
         if self.reads_for:
             assert payload.hash_beforehand() is None
-            await payload.hash(self.reads_for)
+            assert payload.hash_at_hand(self.reads_for) is None
+            await payload.hash()
         return self.identity
 
     def may(self, name, action, resource):

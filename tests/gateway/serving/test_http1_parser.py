@@ -508,6 +508,12 @@ def outcome(pieces, remembers):
     return requests, along, refused, parser.over, parser.tail
 
 
+def test_a_head_that_llhttp_read_after_all_leaves_what_is_known_as_it_was():
+    first, second = signed(id=b"1"), signed(id=b"2")
+    pieces = [first, second + first, signed(id=b"2", date=b"20261126T120005Z")]
+    assert outcome(pieces, REMEMBERED_HEAD_BYTES) == outcome(pieces, 0)
+
+
 @pytest.mark.parametrize("other", [*ALIKE, *UNLIKE])
 @pytest.mark.parametrize("first", ALIKE)
 def test_a_head_says_what_llhttp_reads_in_it_whatever_came_before(first, other):
