@@ -120,7 +120,7 @@ class Dispatcher:
                     if route.control or _HAS_ORIGIN.of(exchange):
                         self._check_origin(exchange, route, identity)
                     recognised = True
-                    exchange.visit.recognised()
+                    exchange.recognised()
                 sender = identity if asked is None else asked.noting(identity)
                 visitor.begun()
                 try:

@@ -21,6 +21,7 @@ from partway.gateway.serving.duplex import Duplex
 from partway.gateway.serving.error_dialects import ErrorDialect, aws_rest_json
 from partway.gateway.serving.facts import Fact, Facts
 from partway.gateway.serving.gathered_bytes import UNCOUNTED
+from partway.gateway.serving.strangers import Visit
 from partway.protocol.connection import FrameConnection
 from partway.protocol.errors import ApiError, RequestTimeout, RequestTooLarge
 from partway.protocol.sigv4 import SignableRequest
@@ -64,7 +65,6 @@ class Exchange(ABC):
         head_size: bytes of its head, as RFC 9113 §6.5.2 counts, if they and its headers have been
             counted, and are within their limits.
         facts: what follows from its headers alone, as far as somebody has asked; see :class:`Fact`.
-        visit: what the request costs as long as it is not known who sends it.
         noted: what the operation has found out and the operator's log says of the exchange besides,
             should it be refused or left; nothing of it is for the client.
         holding: what its gathered body is drawn from; it has no end unless another one is put here
@@ -72,9 +72,9 @@ class Exchange(ABC):
     """
 
     __slots__ = (
-        *("_bodiless", "_continued", "_gathered", "_headers", "_raw_headers", "_unended"),
+        *("_bodiless", "_continued", "_gathered", "_headers", "_raw_headers", "_unended", "_visit"),
         *("encrypted", "facts", "head_size", "holding", "method", "noted", "path", "peer", "query"),
-        *("request_id", "version", "visit", "visitor"),
+        *("request_id", "version", "visitor"),
     )
 
     def __init__(
@@ -103,7 +103,8 @@ class Exchange(ABC):
         self.request_id = _new_id()
         self.visitor = visitor or uncounted()
         self.encrypted = encrypted
-        self.visit = self.visitor.account.asked()
+        account = self.visitor.account
+        self._visit = None if account.known else account.asked()
         self.noted: dict[str, str] = {}
         self.holding = UNCOUNTED
         #: The request's whole body, once it has been gathered.
@@ -140,6 +141,21 @@ class Exchange(ABC):
     def signable(self) -> SignableRequest:
         """The head as a signature covers it."""
         return SignableRequest(self.method, self.path, self.query, tuple(self.raw_headers))
+
+    @property
+    def visit(self) -> Visit:
+        """What the request costs as long as it is not known who sends it."""
+        visit = self._visit
+        if visit is None:
+            visit = self._visit = self.visitor.account.asked()
+        return visit
+
+    def recognised(self) -> None:
+        """Note that it is known who sends the request, and that they may."""
+        if self._visit is None:
+            self.visitor.account.recognised()
+        else:
+            self._visit.recognised()
 
     # --- The request's body ----------------------------------------------------------------------
 

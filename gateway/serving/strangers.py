@@ -126,6 +126,11 @@ class Account:
         """Note that a request's head has come."""
         return Visit(self)
 
+    def recognised(self) -> None:
+        """Note that it is known who has sent a request, and that they may."""
+        self.known = True
+        self.measured = False
+
     @property
     def overdrawn(self) -> bool:
         """Whether the connection is to take no more requests (rule 4)."""
@@ -209,8 +214,7 @@ class Visit:
 
     def recognised(self) -> None:
         """Note that it is known who sends the request, and that they may."""
-        self._account.known = True
-        self._account.measured = False
+        self._account.recognised()
         drawn, self._drawn = self._drawn, 0.0
         if drawn:
             self._account.draw(-drawn)

@@ -400,9 +400,9 @@ class Counted:
 
 async def costs(steps, *headers, **exchange):
     exchange = Recorded(*headers, method="POST", **{"path": "/at/a", **exchange})
-    exchange.visit = Counted()
+    exchange._visit = Counted()
     await steps.dispatch(exchange)
-    return exchange.visit.said
+    return exchange._visit.said
 
 
 async def fail(error):
@@ -416,9 +416,9 @@ async def test_what_is_not_measured_costs_no_seconds(monkeypatch):
     monkeypatch.setattr(time, "thread_time", read)
     exchange = Recorded(method="POST", path="/nowhere")
     exchange.visitor.account.measured = False
-    exchange.visit = Counted()
+    exchange._visit = Counted()
     await Steps().dispatch(exchange)
-    assert exchange.visit.said == ["cost"]
+    assert exchange._visit.said == ["cost"]
 
 
 async def test_a_request_of_somebody_known_costs_nothing():

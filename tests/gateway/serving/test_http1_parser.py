@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from partway.gateway.limits import HTTP1_BYTES_PER_TURN
 from partway.gateway.serving.http1_parser import REMEMBERED_HEAD_BYTES, RequestBroken, RequestParser
 from partway.protocol.limits import KIB, MAX_HEAD_BYTES, MAX_HEADERS
+from tests.gateway.serving.parsed_heads import ALIKE, UNLIKE, fed, heads, outcome
 
 PLAIN = b"POST /a?b=c HTTP/1.1\r\nHost: a\r\nX-One: 1 \t\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
@@ -20,14 +21,6 @@ CHUNKED = (
 )
 BARE = b"GET /d HTTP/1.0\r\n\r\n"
 H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
-
-
-def fed(*pieces):
-    """A parser that was given these."""
-    parser = RequestParser()
-    for piece in pieces:
-        parser.feed(piece)
-    return parser
 
 
 def seen(parser):
@@ -298,10 +291,6 @@ def test_an_upgrade_with_a_body_has_it_first_and_nothing_behind_it():
 # --- Heads that come again -----------------------------------------------------------------------
 
 
-def heads(parser):
-    return [each.head for each in parser.requests]
-
-
 @pytest.mark.parametrize("cut", [len(PLAIN) - 5, len(PLAIN) - 2, len(PLAIN)])
 def test_a_head_that_comes_again_is_not_read_again(cut):
     again = PLAIN[:-5] + b"other"
@@ -380,91 +369,6 @@ def test_the_bytes_of_a_head_are_one_where_a_request_begins(pieces, expected):
     assert [each.take() for each in fed(*pieces).requests] == expected
 
 
-def signed(target=b"/endpoints/a/invocations", **more):
-    """A request as a client signs it."""
-    body = more.get("body", b"hello")
-    lines = [
-        b"POST %b HTTP/1.1" % target,
-        b"Host: a",
-        more.get("date_is", b"X-Amz-Date: ") + more.get("date", b"20261126T120000Z"),
-        b"Authorization: AWS4-HMAC-SHA256 Credential=a/b, Signature="
-        + more.get("signature", b"0" * 64),
-        b"amz-sdk-invocation-id: " + more.get("id", b"1-2-3"),
-        b"Content-Length: %d" % more.get("length", len(body)),
-        b"X-One: " + more.get("one", b"1"),
-    ]
-    return b"\r\n".join(lines) + b"\r\n\r\n" + body
-
-
-#: Each like the first: it differs in what a client says anew, in its target and its length.
-ALIKE = [
-    signed(),
-    signed(signature=b"1" * 64, id=b"another one", date=b"20261126T120001Z"),
-    signed(body=b"a longer one", id=b"1"),
-    signed(target=b"/endpoints/b-1/invocations", body=b""),
-    signed(target=b"/base/endpoints/%61/invocations"),
-]
-#: Each unlike it, or like it and wrong.
-UNLIKE = [
-    signed(one=b"2"),
-    signed(date_is=b"x-amz-date: "),
-    signed(date_is=b"X-Amz-Date:"),
-    signed(target=b"/endpoints/a/invocations?b=c"),
-    signed(target=b"*"),
-    signed(target=b"/a HTTP/1.1\r\nX: /b"),
-    signed(target=b"/ b"),
-    signed(target=b""),
-    signed(target=b"/\xff"),
-    signed(id=b""),
-    signed(id=b" 1"),
-    signed(id=b"1 "),
-    signed(id=b"1\r\nX: 2"),
-    signed(id=b"1\nX: 2"),
-    signed(id=b"1\rX: 2"),
-    signed(id=b"1\r\n 2"),
-    signed(id=b"\x00"),
-    signed(id=b"\xfe"),
-    signed(signature=b"\t"),
-    signed(length=1234567890123456),
-    signed(length=4),
-    signed(length=6),
-    signed().replace(b"Length: 5", b"Length: +5"),
-    signed().replace(b"Length: 5", b"Length: 05"),
-    signed().replace(b"Length: 5", b"Length: 5 "),
-    signed().replace(b"Length: 5", b"Length: 5, 5"),
-    signed().replace(b"Length: 5", b"Length: "),
-    signed().replace(b"POST", b"PUT"),
-    signed().replace(b"HTTP/1.1", b"HTTP/1.0"),
-    signed().replace(b"X-One", b"Content-Length"),
-    signed().replace(b"X-One: 1", b"Transfer-Encoding: chunked"),
-]
-
-
-@pytest.mark.parametrize("other", ALIKE[1:])
-def test_a_head_that_is_like_the_last_is_not_read_by_llhttp(other):
-    parser = fed(ALIKE[0])
-    parser._parser = None
-    parser.feed(other)
-    first, second = heads(parser)
-    assert second.facts is first.facts
-    assert second.first is first
-
-
-@pytest.mark.parametrize("remembers", [0, REMEMBERED_HEAD_BYTES])
-def test_what_a_head_says_that_is_like_the_last_is_its_own(remembers):
-    parser = RequestParser(remembers)
-    for each in ALIKE:
-        parser.feed(each)
-    ids = [b"1-2-3", b"another one", b"1", b"1-2-3", b"1-2-3"]
-    assert [each.headers["Amz-Sdk-Invocation-Id"].encode() for each in heads(parser)] == ids
-    assert [each.length for each in heads(parser)] == [5, 5, 12, 0, 5]
-    assert [each.path for each in heads(parser)] == [
-        *["/endpoints/a/invocations"] * 3,
-        "/endpoints/b-1/invocations",
-        "/base/endpoints/%61/invocations",
-    ]
-
-
 #: What a client may send, each by itself right, or wrong, or hiding a request in a body.
 SENT = [
     *(PLAIN, PLAIN[:-5] + b"again", LOWER, CHUNKED, BARE),
@@ -481,58 +385,6 @@ SENT = [
     *(b"\r\n", b"\r", b"\n", b"no request\r\n\r\n", PLAIN[:20], b"\r\n\r\n", b"0\r\n\r\n"),
     *(*ALIKE, *UNLIKE),
 ]
-
-
-def outcome(pieces, remembers):
-    """All that a parser says of these pieces."""
-    parser = RequestParser(remembers)
-    refused, along = None, []
-    try:
-        for piece in pieces:
-            rest = piece
-            while rest:
-                size = parser.turn(rest)
-                turn, rest = rest[:size], rest[size:]
-                parser.feed(turn)
-                along.append((len(parser.requests), parser.turn(b""), parser.over))
-    except RequestBroken as broken:
-        refused = (str(broken), broken.error.status, str(broken.error))
-    requests = [
-        (
-            *(each.head.method, each.head.target, list(each.head.raw_headers)),
-            *(each.head.headers, each.head.version, each.head.length, each.head.size),
-            *(each.head.keeps, each.head.upgrades, each.received, each.take(), each.complete),
-        )
-        for each in parser.requests
-    ]
-    return requests, along, refused, parser.over, parser.tail
-
-
-def test_a_head_that_llhttp_read_after_all_leaves_what_is_known_as_it_was():
-    first, second = signed(id=b"1"), signed(id=b"2")
-    pieces = [first, second + first, signed(id=b"2", date=b"20261126T120005Z")]
-    assert outcome(pieces, REMEMBERED_HEAD_BYTES) == outcome(pieces, 0)
-
-
-@pytest.mark.parametrize("other", [*ALIKE, *UNLIKE])
-@pytest.mark.parametrize("first", ALIKE)
-def test_a_head_says_what_llhttp_reads_in_it_whatever_came_before(first, other):
-    pieces = [first, other, ALIKE[1]]
-    assert outcome(pieces, REMEMBERED_HEAD_BYTES) == outcome(pieces, 0)
-
-
-_OTHER = st.sampled_from(
-    [b" ", b"\t", b"\r", b"\n", b"\r\n", b":", b"/", b"?", b"a", b"5", b"\xff"]
-)
-
-
-@given(st.sampled_from(ALIKE), st.sampled_from(ALIKE), st.data())
-def test_another_byte_anywhere_in_a_head_is_read_as_llhttp_reads_it(first, second, data):
-    at = data.draw(st.integers(0, len(second)))
-    until = data.draw(st.integers(at, min(at + 2, len(second))))
-    other = second[:at] + data.draw(_OTHER) + second[until:]
-    pieces = [first, other, ALIKE[1]]
-    assert outcome(pieces, REMEMBERED_HEAD_BYTES) == outcome(pieces, 0)
 
 
 @given(st.data())
