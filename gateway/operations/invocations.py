@@ -366,9 +366,11 @@ class Invocation:
         lease, now, exchange = self._lease, self._now, self._exchange
         headers, most_bytes = self._headers, self._most_bytes
         named = headers.get(TARGET_CONTAINER, "")
-        place, *now.further = containers_asked(lease.place, named)
-        if now.further:
-            headers = first_headers(headers)
+        place = lease.place
+        if named or place.containers:
+            place, *now.further = containers_asked(place, named)
+            if now.further:
+                headers = first_headers(headers)
         lines = f"{lines_of(headers)}{REQUEST_ID}: {exchange.request_id}\r\n"
         length = exchange.stated_length
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
@@ -436,7 +438,7 @@ class Invocation:
     ) -> tuple[Destination, ContainerRequest, float, int]:
         """What :meth:`ContainerConnections.ask` is given."""
         lease, admitted = self._lease, self._admitted
-        key = Destination, place.hostname
+        key: object = (Destination, place.hostname) if place.hostname else Destination
         there: Destination | None = lease.facts.get(key)
         if there is None:
             instance, timeout = lease.instance.id, place.policy.connect_timeout
