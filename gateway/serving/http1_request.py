@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from partway.gateway.serving.facts import Facts
+from partway.protocol.limits import LONG_READ
 
 #: What a header holds of memory beside its bytes, in a list and by its name: measured, on CPython
 #: 3.11.
@@ -87,7 +88,8 @@ class Http1Request:
     """
 
     __slots__ = (
-        *("_first", "_more", "broken", "complete", "dropped", "head", "held", "news", "received"),
+        *("_first", "_long", "_more", "broken", "complete", "dropped", "head", "held", "news"),
+        "received",
     )
 
     def __init__(self, head: Http1Head) -> None:
@@ -99,7 +101,10 @@ class Http1Request:
         self.dropped = False
         self.news: asyncio.Future[None] | None = None
         self._first = b""
-        self._more = bytearray()  # a list of what dribbles in would take a multiple of its bytes
+        #: What is long, as it came, and what is behind it: a list of what dribbles in would take a
+        #: multiple of its bytes.
+        self._long: list[bytes] = []
+        self._more = bytearray()
 
     @classmethod
     def unread(cls) -> Http1Request:
@@ -113,17 +118,20 @@ class Http1Request:
         self.received += len(data)
         if self.dropped:
             return
-        if self.held:
-            self._more += data
-        else:
+        if not self.held:
             self._first = data
+        elif len(data) > LONG_READ and not self._more:
+            self._long.append(data)
+        else:
+            self._more += data
         self.held += len(data)
 
     def take(self) -> bytes:
         """Return what has come and was not taken."""
         data, self._first, self.held = self._first, b"", 0
-        if self._more:
-            data += self._more
+        if self._long or self._more:
+            data = b"".join((data, *self._long, self._more))
+            self._long = []
             self._more = bytearray()
         return data
 
