@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from types import TracebackType
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
@@ -34,6 +34,7 @@ from partway.gateway.operations.containers_asked import (
 )
 from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
 from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.requests.connections import ContainerConnections, ContainerExchange
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination, lines_of
@@ -48,6 +49,7 @@ from partway.protocol.errors import (
     ApiError,
     ContainerError,
     ContainerUnreachable,
+    InputValidationError,
     UnknownEndpoint,
 )
 from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
@@ -95,6 +97,18 @@ class AdmittedAlready:
     within: float
 
 
+class UnreadBody(NamedTuple):
+    """A body of predict that nobody has read.
+
+    Attributes:
+        body: as its client has sent it.
+        lines: what says so in the head of its request.
+    """
+
+    body: bytes
+    lines: str
+
+
 @dataclass(slots=True, eq=False)
 class Invoked:
     """An instance's answer of 2xx, whose body is still to come.
@@ -129,6 +143,7 @@ class _Asked:
         headers: those that go along to each container, checked.
         target: the path at which each is asked; None for the container's own.
         most_bytes: of the request's body.
+        unread: the body as it has come, for a container that reads it itself; None for any other.
     """
 
     endpoint: str
@@ -138,6 +153,7 @@ class _Asked:
     headers: Mapping[str, str]
     target: str | None
     most_bytes: int
+    unread: UnreadBody | None
 
     def at(self, place: Place) -> str:
         """The path at which a container is asked."""
@@ -183,6 +199,7 @@ class Invocations:
         admitted: AdmittedAlready | None = None,
         target: str | None = None,
         most_bytes: int | None = None,
+        unread: UnreadBody | None = None,
     ) -> Invocation:
         """Ask an instance, and have its answer for as long as the block lasts.
 
@@ -199,6 +216,8 @@ class Invocations:
                 own.
             target: the path at which its containers are asked; None for where each takes requests.
             most_bytes: of the request's body; None for those of all requests.
+            unread: what goes in the body's place to a container that has said on its connection
+                that it reads such bodies itself; the exchange is not asked for its body then.
 
         Returns:
             The block, which raises what has gone wrong as clients know it:
@@ -210,7 +229,9 @@ class Invocations:
         if most_bytes is None:
             most_bytes = self.most_bytes if admitted is None else admitted.most_bytes
         of_session = session_key(identity, session) if session else NO_SESSION
-        asked = _Asked(endpoint, variant, of_session, as_stream, headers, target, most_bytes)
+        asked = _Asked(
+            *(endpoint, variant, of_session, as_stream, headers, target, most_bytes, unread)
+        )
         return Invocation(self._means, exchange, identity, asked, admitted)
 
     def forget_session(self, identity: Identity, endpoint: str, session: str) -> None:
@@ -280,6 +301,8 @@ class Invocation:
             answer = await self._first_asked()
             head = await answer.head()
             if not 200 <= head.status < 300:  # 3xx is not followed
+                if asked.unread is not None and FOUND.of(head) == 0:
+                    await _refuse_instances(answer)
                 await _refuse(answer, head, now)
             while now.further:
                 answer, head = await self._next_answer(answer, head)
@@ -345,6 +368,11 @@ class Invocation:
         if now.further:
             headers = first_headers(headers)
         lines = f"{lines_of(headers)}{REQUEST_ID}: {exchange.request_id}\r\n"
+        if (unread := asked.unread) is not None and not now.further:
+            lines_too = lines + unread.lines
+            request = ContainerRequest(asked.at(place), lines_too, unread.body, unread=True)
+            if (answer := self._ask_at_once(place, request)) is not None:
+                return answer
         length = stated_length(exchange.headers)
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
         if at_once or exchange.gathered:  # or too large, which is said before a container hears
@@ -481,6 +509,12 @@ class Invocation:
 def session_key(identity: Identity, session: str) -> StickySession:
     """The name by which a session of a sender's is known here; without an id it is no session."""
     return StickySession(identity.principal or "", session) if session else NO_SESSION
+
+
+async def _refuse_instances(answer: ContainerAnswer) -> NoReturn:
+    """Raise what a container says is wrong with a body that has gone to it unread."""
+    said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
+    raise InputValidationError(said.decode("utf-8", "replace").rstrip("\n"), "InvalidInstances")
 
 
 async def _refuse(answer: ContainerAnswer, head: AnswerHead, now: AskedNow) -> NoReturn:
