@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -115,8 +115,8 @@ def read_request(
     if signature is None and not wrap and (numbers := read_numbers(body)) is not None:
         return numbers
     text = body.removeprefix(_BOM)
-    members = _members(text, REQUEST)
-    return _read(text, members, wrap=wrap, signature=signature, columns=columns)[0]
+    looks = _looked_at(text)
+    return _read(text, looks, wrap=wrap, signature=signature, columns=columns)[0]
 
 
 def read_instances(
@@ -138,33 +138,62 @@ def read_instances(
         PredictionFault: as of :func:`read_request`.
     """
     text = body.removeprefix(_BOM)
-    brackets = _count_brackets(text)
-    if _effort(text, brackets) > effort:
+    looks = _looked_at(text)
+    if looks.effort(text) > effort:
         return None
-    request, instances = _read(
-        text, _members(text, REQUEST, brackets), wrap=False, signature=None, columns=columns
-    )
+    request, instances = _read(text, looks, wrap=False, signature=None, columns=columns)
     if request.body != text:
         instances = _members(request.body, REQUEST)["instances"]
     return request, instances
 
 
-def _effort(text: bytes, brackets: int) -> int:
-    """What it takes to read a body as Python has it, in bytes of numbers."""
-    if text.find(b'"', _NAMES) >= 0 or text.find(b"{", _NAMES) >= 0:
-        return len(text) * _TEXT_EFFORT
-    return len(text) + brackets * _ARRAY_EFFORT
+class _Looks(NamedTuple):
+    """What a body looks like before it is read.
+
+    Attributes:
+        brackets: how many characters begin an array or an object, or would.
+        strings: how many quotes there are where its names are; None where there are others.
+        objects: whether objects may be behind the names.
+    """
+
+    brackets: int
+    strings: int | None
+    objects: bool
+
+    def effort(self, text: bytes) -> int:
+        """What it takes to read the body as Python has it, in bytes of numbers."""
+        if self.strings is None or self.objects:
+            return len(text) * _TEXT_EFFORT
+        return len(text) + self.brackets * _ARRAY_EFFORT
+
+    def is_flat(self, text: bytes, members: int) -> bool:
+        """Whether no object but the outermost has a member, and that none twice.
+
+        Args:
+            text: the body, which is JSON.
+            members: how many the outermost has, each counted once.
+        """
+        if self.strings == 2 * members:
+            return True  # all strings are its names
+        return byte_count(text, b":") <= members
+
+
+def _looked_at(text: bytes) -> _Looks:
+    strings = None if text.find(b'"', _NAMES) >= 0 else text.count(b'"', 0, _NAMES)
+    brackets = byte_count(text, b"[") + byte_count(text, b"{")
+    return _Looks(brackets, strings, objects=text.find(b"{", _NAMES) >= 0)
 
 
 def _read(
     text: bytes,
-    members: dict[str, Any],
+    looks: _Looks,
     *,
     wrap: bool,
     signature: Signature | None,
     columns: bool,
 ) -> tuple[PredictRequest, list[Any]]:
-    """Read a request's members; returns what its instances were made of too, or one column."""
+    """Read a request's body; returns what its instances were made of too, or one column."""
+    members = _members(text, REQUEST, looks)
     by_columns = columns and "inputs" in members
     table: Mapping[str, list[Any]] | None = None
     if by_columns:
@@ -183,8 +212,7 @@ def _read(
             _check_signature_name(members.get("signature_name"), signature)
         _check_inputs(signature, instances, table, wrap=wrap)
     # Where no object but the outermost has a member none is binary: the text is not searched.
-    is_flat = not by_columns and byte_count(text, b":") <= len(members)
-    if not is_flat and b'"b64"' in text:
+    if (by_columns or not looks.is_flat(text, len(members))) and b'"b64"' in text:
         text = _BINARY.sub(_padded, text)
     if wrap and table is None:
         text = _wrapped(text, instances)
@@ -354,28 +382,24 @@ def _finder(name: str) -> TensorFinder:
     return TensorFinder(name)
 
 
-def _members(text: bytes, wanted: str, brackets: int | None = None) -> dict[str, Any]:
+def _members(text: bytes, wanted: str, looks: _Looks | None = None) -> dict[str, Any]:
     """The members of a body; numbers in it are anything.
 
     Args:
         text: the body.
         wanted: what it must be, in words.
-        brackets: how many of its characters begin an array or an object, if that is known.
+        looks: what it looks like, if that is known.
 
     Raises:
         PredictionFault: it is no object, or no JSON.
     """
-    value = _value(text, _count_brackets(text) if brackets is None else brackets)
+    value = _value(text, looks or _looked_at(text))
     if not isinstance(value, dict):
         raise PredictionFault(f"the body: {kind_of(value)}; it must be an object: {wanted}")
     return value
 
 
-def _count_brackets(text: bytes) -> int:
-    return byte_count(text, b"[") + byte_count(text, b"{")
-
-
-def _value(text: bytes, brackets: int) -> object:
+def _value(text: bytes, looks: _Looks) -> object:
     """The body as Python has it, by the library that is fast, where that sees all that is wrong.
 
     Of a member that is there twice it says nothing: it is believed where there are no more colons
@@ -385,14 +409,16 @@ def _value(text: bytes, brackets: int) -> object:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         value = None  # its numbers are bounded too, so this may be JSON all the same
-    if isinstance(value, dict) and byte_count(text, b":") == _count_members(value, brackets):
-        return value
+    if isinstance(value, dict):
+        members = _count_members(value, looks.brackets)
+        if looks.strings == 2 * len(value) or byte_count(text, b":") == members:
+            return value
     try:
         value = parsed(text, _number)
     except NotJson as error:
         at = "" if error.at is None else f" at character {error.at}"
         raise PredictionFault(f"the body is not JSON: {error.why}{at}") from None
-    _count_members(value, brackets)
+    _count_members(value, looks.brackets)
     return value
 
 
