@@ -369,8 +369,8 @@ class Invocation:
             headers = first_headers(headers)
         lines = f"{lines_of(headers)}{REQUEST_ID}: {exchange.request_id}\r\n"
         if (unread := asked.unread) is not None and not now.further:
-            lines_too = lines + unread.lines
-            request = ContainerRequest(asked.at(place), lines_too, unread.body, unread=True)
+            along = lines + unread.lines
+            request = ContainerRequest(asked.at(place), along, unread.body, unread=True)
             if (answer := self._ask_at_once(place, request)) is not None:
                 return answer
         length = stated_length(exchange.headers)

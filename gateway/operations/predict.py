@@ -221,10 +221,11 @@ class Predict:
 
     def _note(self, endpoint: str, *, reads: bool) -> None:
         """Note whether an endpoint's container has read a body itself."""
-        if reads == (endpoint in self._reading):
-            return
-        self._reading &= self._table().keys()
-        self._reading ^= {endpoint}
+        if not reads:
+            self._reading.discard(endpoint)
+        elif endpoint not in self._reading:
+            self._reading &= self._table().keys()  # others may be no more
+            self._reading.add(endpoint)
 
     async def _request(
         self, endpoint: str, body: bytes, *, columns: bool = False

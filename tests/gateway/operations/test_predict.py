@@ -362,6 +362,17 @@ async def test_there_must_be_a_prediction_for_each_instance_that_a_container_has
     assert "there are 2 predictions for 3 instances" in said["error"]
 
 
+async def test_a_container_that_reads_no_more_is_read_for(asking):
+    client = await asking()
+    body = b'{"instances": [1%b]}' % LONG
+    for lines in (found(1), [], []):
+        client.told.says = answer(b'{"predictions": [1]}', *lines, b"Connection: close")
+        assert (await client.ask(MODEL, body))[0] == 200
+    assert (await client.ask(MODEL, body.replace(b"1", b"NaN")))[0] == 400
+    assert not any("X-Partway-Unread" in head for head in client.told.heads)
+    assert len(client.told.bodies) == 3
+
+
 async def test_a_container_that_does_not_do_what_it_said_has_failed(asking):
     client = await asking()
     body = b'{"instances": [1, 2%b]}' % LONG
