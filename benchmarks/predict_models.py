@@ -12,5 +12,5 @@ class Sums(Model):
 
     async def invoke(self, request: Request) -> Reply:
         """Add up, as a handler on the loop may that takes a millisecond."""
-        instances = orjson.loads(await request.read())["instances"]
+        instances = await request.instances()
         return Reply(orjson.dumps({"predictions": list(map(sum, instances))}), "application/json")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
 
 from aiohttp import web
 
+from partway.container.errors import BodyError
+from partway.container.limits import HEAD_JOINED_UP_TO
 from partway.container.model import Answer, Reply
-from partway.protocol.limits import FRAMES_PER_TURN, JOIN_UP_TO, STALL_TIMEOUT
+from partway.protocol.limits import FRAMES_PER_TURN, STALL_TIMEOUT
 
 #: What responses name as their server, in place of the library that the runtime is built on.
 SERVER = "partway-container"
@@ -17,24 +19,10 @@ _BYTES = "application/octet-stream"
 _TEXT = "text/plain; charset=utf-8"
 
 
-class BodyError(Exception):
-    """A request's body that cannot be taken, by the client's fault.
-
-    Attributes:
-        status: the HTTP status to answer.
-        reason: what was wrong.
-    """
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
-
-
 async def received(
     request: web.BaseRequest, max_body: int, patience: float
 ) -> AsyncGenerator[bytes, None]:
-    """A request's body as it arrives; no item spans two chunks.
+    """A request's body as it arrives; no item spans two chunks, if it comes in chunks.
 
     Args:
         request: whose body has not been read.
@@ -46,14 +34,17 @@ async def received(
             announced (400).
     """
     clock = asyncio.get_running_loop().time
-    content = request.content
+    content, length = request.content, request.content_length
     received = chunks = 0
     left = patience
     while not content.at_eof():
         asked = clock()
         try:
-            async with asyncio.timeout(left):
-                data, _ = await content.readchunk()
+            if length is not None and content.is_eof():
+                data = await content.readany()  # which it need not wait for
+            else:
+                async with asyncio.timeout(left):
+                    data, _ = await content.readchunk()
         except TimeoutError:
             raise BodyError(408, f"the body did not come within {patience:g} s") from None
         except web.RequestPayloadError as error:
@@ -94,12 +85,14 @@ class Answering:
         self._request = request
         self.response: web.StreamResponse | None = None
 
-    async def send(self, answer: Answer, on_head: Callable[[], None]) -> web.StreamResponse:
+    async def send(
+        self, answer: Answer, on_head: Callable[[], Mapping[str, str]]
+    ) -> web.StreamResponse:
         """Send what a model answers, chunk by chunk where it has no length (clause 1.1-5).
 
         Args:
             answer: what the model's ``invoke`` returned.
-            on_head: called before the head leaves; it may raise.
+            on_head: called before the head leaves, for headers of the runtime's; it may raise.
 
         Raises:
             TypeError: the answer, or an item of its body, is neither text nor bytes.
@@ -113,15 +106,16 @@ class Answering:
         else:
             whole = as_bytes(reply.body)
             length = len(whole)
-            items = _once(whole)
+            items = once(whole)
         try:
             first = await anext(items, b"")
             data = as_bytes(first)
             text = isinstance(reply.body, str) or isinstance(first, str)
-            on_head()
-            most = JOIN_UP_TO if length is None else min(JOIN_UP_TO, length)
+            further = on_head()
+            most = HEAD_JOINED_UP_TO if length is None else min(HEAD_JOINED_UP_TO, length)
             with_body = 0 < len(data) <= most
-            await self._begin(reply, length, _TEXT if text else _BYTES, with_body=with_body)
+            kind = _TEXT if text else _BYTES
+            await self._begin(reply, length, kind, further, with_body=with_body)
             try:
                 await self._rest(data, items, length)
             except TimeoutError as error:
@@ -140,10 +134,16 @@ class Answering:
         return ConnectionResetError(why)
 
     async def _begin(
-        self, reply: Reply, length: int | None, content_type: str, *, with_body: bool
+        self,
+        reply: Reply,
+        length: int | None,
+        content_type: str,
+        further: Mapping[str, str],
+        *,
+        with_body: bool,
     ) -> None:
         """Begin the response: its head leaves now, or with a body's first item that comes next."""
-        headers = {"Content-Type": reply.content_type or content_type, **reply.headers}
+        headers = {"Content-Type": reply.content_type or content_type, **reply.headers, **further}
         response = web.StreamResponse(status=reply.status, headers={**headers, "Server": SERVER})
         if length is not None:
             response.content_length = length
@@ -188,5 +188,6 @@ def as_bytes(item: object) -> bytes:
     raise TypeError(f"an answer must be bytes, str or Reply, not {type(item).__name__}")
 
 
-async def _once(whole: bytes) -> AsyncGenerator[bytes, None]:
+async def once(whole: bytes) -> AsyncGenerator[bytes, None]:
+    """A body that is there already."""
     yield whole

@@ -45,6 +45,20 @@ def _revived(kind: type[ModelError], args: tuple[object, ...], state: dict[str, 
     return error
 
 
+class BodyError(Exception):
+    """A request's body that cannot be taken, by the client's fault.
+
+    Attributes:
+        status: the HTTP status to answer.
+        reason: what was wrong.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
 class Busy(ModelError):
     """Too much work waits already: Close 1013, or 503."""
 

@@ -47,6 +47,10 @@ MAX_HELD_BODIES: Final = 10 * MAX_BODY_BYTES
 #: they are some 160 MiB. Without it a record of two bytes could ask for thousands of numbers.
 MAX_ANSWER_NUMBERS: Final = 1 << 23
 
+#: What an answer begins with, up to so many bytes, leaves with its head. To copy them takes 5 µs;
+#: a write of its own takes the system ten times that, and as much again who reads it.
+HEAD_JOINED_UP_TO: Final = 64 * KIB
+
 #: Most time spent waiting for a body. /invocations answers within 60 s (clause 1.1-2), so a body
 #: that takes longer has no answer in time.
 BODY_TIMEOUT: Final = 60.0

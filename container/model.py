@@ -6,10 +6,11 @@ import re
 from collections.abc import AsyncIterable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from multidict import CIMultiDictProxy, MultiMapping
 
+from partway.container.predict_body import PredictBody
 from partway.container.stream import Stream
 from partway.container.workers import Processes, Threads, Workers
 from partway.protocol.limits import INVOCATION_PATH, MAX_INVOCATION_PATH
@@ -43,10 +44,24 @@ class Request:
     content_type: str
     length: int | None
     body: AsyncIterable[bytes]
+    _predict_body: PredictBody = field(default_factory=PredictBody, repr=False, compare=False)
 
     async def read(self) -> bytes:
         """The whole body."""
         return b"".join([chunk async for chunk in self.body])
+
+    async def instances(self) -> list[Any]:
+        """The instances of a request for predictions, ``{"instances": […]}``: one at least.
+
+        They are read by the rules of the gateway, which then passes bodies on unread: what is not
+        JSON or has no instances, a member that is there twice, NaN and arrays without end never
+        come here. ``{"b64": …}`` has base64 that is padded. A whole number of more than 64 bits may
+        be a ``float``: in the body, which has all its digits, it is as it came.
+
+        Raises:
+            BodyError: as of a body that cannot be taken, of which it is one: let it pass.
+        """
+        return await self._predict_body.instances(self.body)
 
 
 @dataclass(frozen=True, slots=True)

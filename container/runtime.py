@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import json
 import logging
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Mapping
 from contextlib import aclosing
 from typing import cast
 
@@ -27,9 +27,16 @@ from partway.container.activity import (
     check_not_a_page,
     is_from_a_page,
 )
-from partway.container.bodies import SERVER, Answering, BodyError, received, refusal, unread
+from partway.container.bodies import SERVER, Answering, once, received, refusal, unread
 from partway.container.bounded_heads import BoundedServer
-from partway.container.errors import ModelError, TooSlow, cause_of, log_failure, reason_of
+from partway.container.errors import (
+    BodyError,
+    ModelError,
+    TooSlow,
+    cause_of,
+    log_failure,
+    reason_of,
+)
 from partway.container.health import Health
 from partway.container.limits import (
     ADMIT_TIMEOUT,
@@ -42,6 +49,7 @@ from partway.container.limits import (
     PLATFORM_SILENCE,
 )
 from partway.container.model import Model, Opening, Reply, Request
+from partway.container.predict_body import PredictBody
 from partway.container.routes import Handler, Routes
 from partway.container.threads import ordinary
 from partway.container.turns import Turns
@@ -61,6 +69,7 @@ from partway.protocol.limits import (
     MAX_HEADERS,
     REQUEST_HEAD_TIMEOUT,
 )
+from partway.protocol.unread_bodies import COLUMNS, REFUSED, instances_headers, unread_form
 
 PING = "/ping"
 INVOCATIONS = "/invocations"
@@ -206,22 +215,33 @@ class Runtime:
             return await self._answer(request, length)
 
     async def _answer(self, request: web.BaseRequest, length: int | None) -> web.StreamResponse:
-        answering = Answering(request)
+        answering, predict_body = Answering(request), PredictBody()
         patience = asyncio.timeout(self._answer_timeout)
+        form = unread_form(request.headers)
+
+        def begins() -> Mapping[str, str]:
+            patience.reschedule(None)
+            if not predict_body.count or request.version < HttpVersion11:
+                return {}
+            return instances_headers(predict_body.count, keeps=request.keep_alive)
+
         try:
             async with (
                 patience,
                 aclosing(received(request, self._max_body, self._body_timeout)) as body,
             ):
+                taken: AsyncIterable[bytes] = body
+                if form is not None:  # a model hears of no body that nobody has read
+                    await predict_body.instances(body, columns=form == COLUMNS)
+                    taken, length = once(predict_body.text), len(predict_body.text)
                 asked = Request(
-                    headers=request.headers,
-                    content_type=request.headers.get("Content-Type", "application/octet-stream"),
-                    length=length,
-                    body=body,
+                    request.headers,
+                    request.headers.get("Content-Type", "application/octet-stream"),
+                    *(length, taken, predict_body),
                 )
                 answer = self._model.invoke(asked)
                 reply = Reply(answer) if isinstance(answer, AsyncIterable) else await answer
-                return await answering.send(reply, lambda: patience.reschedule(None))
+                return await answering.send(reply, begins)
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise  # the client left, or we stop
@@ -232,7 +252,11 @@ class Runtime:
             if isinstance(raised, ConnectionError) and _has_left(request):
                 raise  # aiohttp lets go of the connection
             error = ordinary(raised)
-        return self._give_up(request, answering, error, late=patience.expired())
+        late = patience.expired()
+        if form is not None and predict_body.refusal is not None and not late:
+            headers = instances_headers(REFUSED, keeps=request.keep_alive)
+            return refusal(400, predict_body.refusal, **headers)
+        return self._give_up(request, answering, error, late=late)
 
     def _give_up(
         self, request: web.BaseRequest, answering: Answering, error: Exception, *, late: bool

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.json import Decoder
 
+from partway.protocol.byte_count import byte_count
+
 _SPACE: Final = r"[ \t\r\n]*"
 
 #: An object's member that is an array, behind nothing but the member that TF Serving's clients put
@@ -92,7 +94,8 @@ class TensorFinder:
         reader = _READERS.get(dimensions)
         if not end or reader is None:
             return None
-        arrays = text.count(b"[", begin, end)
+        beside = text.count(b"[", 0, begin) + text.count(b"[", end)
+        arrays = byte_count(text, b"[") - beside
         if end - begin + arrays * ARRAY_EFFORT > effort:
             return None
         try:

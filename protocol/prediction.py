@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
 from partway.protocol.base64_text import decoded, encoded
+from partway.protocol.byte_count import byte_count
 from partway.protocol.columns import as_instances
 from partway.protocol.json_places import array_of, elements_of, kind_of, members_of, place_of
 from partway.protocol.json_text import NotJson, parsed
@@ -46,6 +47,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 #: In valid JSON: a quote behind a brace begins a member's name, and is never inside a string.
 _BINARY: Final = re.compile(rb'(\{\s*"b64"\s*:\s*)"([^"\\]*(?:\\.[^"\\]*)*)"(\s*\})')
 
+_BEGINS: Final = re.compile(rb'(?:\xef\xbb\xbf)?[ \t\r\n]*\{[ \t\r\n]*"instances"[ \t\r\n]*:')
+
 #: Base64 that is as every container reads it: whole groups of four, of the standard alphabet.
 _GROUPS: Final = re.compile(rb"(?:[A-Za-z0-9+/]{4})*")
 
@@ -55,8 +58,19 @@ _MAX_NAME: Final = 60
 #: Digits of a whole number that is read exactly; a longer one fits no type of a tensor.
 _MAX_DIGITS: Final = 24
 
+#: Of a body of numbers no name of a member is behind so many bytes.
+_NAMES: Final = 64
+
+#: An array takes as long to make as so many bytes of numbers; and a byte of a body with strings, if
+#: the library that is fast does not see all that is wrong with it.
+_ARRAY_EFFORT: Final = 64
+_TEXT_EFFORT: Final = 16
+
 #: A body, or what is in it beside a tensor, that is shorter is read in no time.
 _LONG: Final = 4 * KIB
+
+#: What is beside a tensor and shorter than so many bytes is remembered.
+_SHORT: Final = 256
 
 
 class PredictionFault(ValueError):
@@ -101,7 +115,85 @@ def read_request(
     if signature is None and not wrap and (numbers := read_numbers(body)) is not None:
         return numbers
     text = body.removeprefix(_BOM)
-    members = _members(text, REQUEST)
+    looks = _looked_at(text)
+    return _read(text, looks, wrap=wrap, signature=signature, columns=columns)[0]
+
+
+def read_instances(
+    body: bytes, *, columns: bool = False, effort: float = inf
+) -> tuple[PredictRequest, list[Any]] | None:
+    """Read a request's body as :func:`read_request` does, and make its instances of it.
+
+    Args:
+        body: as of :func:`read_request`; for any signature, and not to be wrapped.
+        columns: as of :func:`read_request`.
+        effort: what it may take, in bytes of numbers: a megabyte takes 2 to 4 ms.
+
+    Returns:
+        The request; and its instances as Python has them. What is base64 is padded in both. A
+        whole number that fits 64 bits is an ``int``, any other number a ``float``, or an ``int`` if
+        it is whole. None where it would take more than ``effort``.
+
+    Raises:
+        PredictionFault: as of :func:`read_request`.
+    """
+    text = body.removeprefix(_BOM)
+    looks = _looked_at(text)
+    if looks.effort(text) > effort:
+        return None
+    request, instances = _read(text, looks, wrap=False, signature=None, columns=columns)
+    if request.body != text:
+        instances = _members(request.body, REQUEST)["instances"]
+    return request, instances
+
+
+class _Looks(NamedTuple):
+    """What a body looks like before it is read.
+
+    Attributes:
+        brackets: how many characters begin an array or an object, or would.
+        strings: how many quotes there are where its names are; None where there are others.
+        objects: whether objects may be behind the names.
+    """
+
+    brackets: int
+    strings: int | None
+    objects: bool
+
+    def effort(self, text: bytes) -> int:
+        """What it takes to read the body as Python has it, in bytes of numbers."""
+        if self.strings is None or self.objects:
+            return len(text) * _TEXT_EFFORT
+        return len(text) + self.brackets * _ARRAY_EFFORT
+
+    def is_flat(self, text: bytes, members: int) -> bool:
+        """Whether no object but the outermost has a member, and that none twice.
+
+        Args:
+            text: the body, which is JSON.
+            members: how many the outermost has, each counted once.
+        """
+        if self.strings == 2 * members:
+            return True  # all strings are its names
+        return byte_count(text, b":") <= members
+
+
+def _looked_at(text: bytes) -> _Looks:
+    strings = None if text.find(b'"', _NAMES) >= 0 else text.count(b'"', 0, _NAMES)
+    brackets = byte_count(text, b"[") + byte_count(text, b"{")
+    return _Looks(brackets, strings, objects=text.find(b"{", _NAMES) >= 0)
+
+
+def _read(
+    text: bytes,
+    looks: _Looks,
+    *,
+    wrap: bool,
+    signature: Signature | None,
+    columns: bool,
+) -> tuple[PredictRequest, list[Any]]:
+    """Read a request's body; returns what its instances were made of too, or one column."""
+    members = _members(text, REQUEST, looks)
     by_columns = columns and "inputs" in members
     table: Mapping[str, list[Any]] | None = None
     if by_columns:
@@ -119,11 +211,17 @@ def read_request(
         if columns:
             _check_signature_name(members.get("signature_name"), signature)
         _check_inputs(signature, instances, table, wrap=wrap)
-    if b'"b64"' in text:
+    # Where no object but the outermost has a member none is binary: the text is not searched.
+    if (by_columns or not looks.is_flat(text, len(members))) and b'"b64"' in text:
         text = _BINARY.sub(_padded, text)
     if wrap and table is None:
         text = _wrapped(text, instances)
-    return PredictRequest(text, len(instances), by_columns)
+    return PredictRequest(text, len(instances), by_columns), instances
+
+
+def begins_with_instances(body: bytes) -> bool:
+    """Whether a body, if it is one of predict, begins with instances."""
+    return _BEGINS.match(body) is not None
 
 
 def read_numbers(body: bytes, effort: float = inf) -> PredictRequest | None:
@@ -260,11 +358,21 @@ def _number_tensor(text: bytes, name: str, effort: float = inf) -> NumberTensor 
     others = b"%b[]%b" % (text[: found.begin], text[found.end :])
     if len(others) > _LONG:
         return None  # which may be wrong at its very end, and would be read twice
+    is_right = _is_right_known(others) if len(others) <= _SHORT else _is_right(others)
+    return found if is_right else None
+
+
+def _is_right(others: bytes) -> bool:
+    """Whether what is beside a tensor is right, and has neither columns nor bytes."""
     try:
         members = _members(others, "")
     except PredictionFault:
-        return None
-    return None if "inputs" in members or b'"b64"' in others else found
+        return False
+    return "inputs" not in members and b'"b64"' not in others
+
+
+#: The same of what is short: beside one tensor after the other it is mostly that.
+_is_right_known: Final = functools.lru_cache(maxsize=64)(_is_right)
 
 
 @functools.cache
@@ -274,19 +382,24 @@ def _finder(name: str) -> TensorFinder:
     return TensorFinder(name)
 
 
-def _members(text: bytes, wanted: str) -> dict[str, Any]:
+def _members(text: bytes, wanted: str, looks: _Looks | None = None) -> dict[str, Any]:
     """The members of a body; numbers in it are anything.
+
+    Args:
+        text: the body.
+        wanted: what it must be, in words.
+        looks: what it looks like, if that is known.
 
     Raises:
         PredictionFault: it is no object, or no JSON.
     """
-    value = _value(text)
+    value = _value(text, looks or _looked_at(text))
     if not isinstance(value, dict):
         raise PredictionFault(f"the body: {kind_of(value)}; it must be an object: {wanted}")
     return value
 
 
-def _value(text: bytes) -> object:
+def _value(text: bytes, looks: _Looks) -> object:
     """The body as Python has it, by the library that is fast, where that sees all that is wrong.
 
     Of a member that is there twice it says nothing: it is believed where there are no more colons
@@ -296,14 +409,16 @@ def _value(text: bytes) -> object:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         value = None  # its numbers are bounded too, so this may be JSON all the same
-    if isinstance(value, dict) and text.count(b":") == _count_members(value, text):
-        return value
+    if isinstance(value, dict):
+        members = _count_members(value, looks.brackets)
+        if looks.strings == 2 * len(value) or byte_count(text, b":") == members:
+            return value
     try:
         value = parsed(text, _number)
     except NotJson as error:
         at = "" if error.at is None else f" at character {error.at}"
         raise PredictionFault(f"the body is not JSON: {error.why}{at}") from None
-    _count_members(value, text)
+    _count_members(value, looks.brackets)
     return value
 
 
@@ -313,7 +428,7 @@ def _number(text: str) -> float:
     return int(text) if is_whole else float(text)
 
 
-def _count_members(value: object, text: bytes) -> int:
+def _count_members(value: object, brackets: int) -> int:
     """How many members all objects have together.
 
     Values that are no arrays and no objects are not looked at, where no array and no object can be
@@ -321,28 +436,27 @@ def _count_members(value: object, text: bytes) -> int:
 
     Args:
         value: the body, as it was read.
-        text: the body.
+        brackets: how many characters of the body begin an array or an object, or would.
 
     Raises:
         PredictionFault: they are nested too deep.
     """
-    left = text.count(b"[") + text.count(b"{")
+    left = brackets
     level: list[Any] = [value]
     count = 0
-    for _ in range(MAX_JSON_DEPTH + 1):
-        level = [each for each in level if type(each) in (list, dict)]
-        left -= len(level)
-        level = [each for each in level if each]
+    for depth in range(MAX_JSON_DEPTH + 1):
+        kinds = [*map(type, level)]
+        objects = kinds.count(dict)
+        left -= objects + kinds.count(list)
+        if objects:
+            count += sum(len(each) for each in level if type(each) is dict)
+        if not left and depth < MAX_JSON_DEPTH:
+            return count  # nothing below is an array or an object
+        level = [each for each in level if each and type(each) in (list, dict)]
         if not level:
             return count
-        count += sum(len(each) for each in level if type(each) is dict)
-        # Where none is left nothing below is an array or an object.
-        level = (
-            list(
-                chain.from_iterable(each.values() if type(each) is dict else each for each in level)
-            )
-            if left
-            else []
+        level = list(
+            chain.from_iterable(each.values() if type(each) is dict else each for each in level)
         )
     raise PredictionFault(f"the body is not read: it is nested deeper than {MAX_JSON_DEPTH} levels")
 

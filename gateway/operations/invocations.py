@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from types import TracebackType
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.arns import Arns
@@ -34,6 +34,7 @@ from partway.gateway.operations.containers_asked import (
 )
 from partway.gateway.operations.invocation_headers import TARGET_CONTAINER
 from partway.gateway.requests.answers import AnswerHead
+from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.requests.connections import ContainerConnections, ContainerExchange
 from partway.gateway.requests.container_answer import ContainerAnswer
 from partway.gateway.requests.container_requests import ContainerRequest, Destination, lines_of
@@ -47,6 +48,7 @@ from partway.protocol.errors import (
     ApiError,
     ContainerError,
     ContainerUnreachable,
+    InputValidationError,
     UnknownEndpoint,
 )
 from partway.protocol.limits import KIB, MAX_PART_BYTES, REFUSAL_BODY_BYTES
@@ -98,6 +100,18 @@ class AdmittedAlready:
 
     most_bytes: int
     within: float
+
+
+class UnreadBody(NamedTuple):
+    """A body of predict that nobody has read.
+
+    Attributes:
+        body: as its client has sent it.
+        lines: what says so in the head of its request.
+    """
+
+    body: bytes
+    lines: str
 
 
 @dataclass(slots=True, eq=False)
@@ -170,6 +184,7 @@ class Invocations:
         admitted: AdmittedAlready | None = None,
         target: str | None = None,
         most_bytes: int | None = None,
+        unread: UnreadBody | None = None,
     ) -> Invocation:
         """Ask an instance, and have its answer for as long as the block lasts.
 
@@ -186,6 +201,8 @@ class Invocations:
                 own.
             target: the path at which its containers are asked; None for where each takes requests.
             most_bytes: of the request's body; None for those of all requests.
+            unread: what goes in the body's place to a container that has said on its connection
+                that it reads such bodies itself; the exchange is not asked for its body then.
 
         Returns:
             The block, which raises what has gone wrong as clients know it:
@@ -207,6 +224,7 @@ class Invocations:
             admitted,
             target,
             most_bytes,
+            unread,
             as_stream=as_stream,
         )
 
@@ -231,6 +249,7 @@ class Invocation:
         admitted: None for a request that counts as one under way.
         target: the path at which each container is asked; None for the container's own.
         most_bytes: of the request's body.
+        unread: the body as it has come, for a container that reads it itself; None for any other.
         as_stream: whether the caller keeps it as a stream.
     """
 
@@ -253,6 +272,7 @@ class Invocation:
         "_session",
         "_target",
         "_task",
+        "_unread",
         "_variant",
     )
 
@@ -268,6 +288,7 @@ class Invocation:
         admitted: AdmittedAlready | None,
         target: str | None,
         most_bytes: int,
+        unread: UnreadBody | None,
         *,
         as_stream: bool,
     ) -> None:
@@ -281,6 +302,7 @@ class Invocation:
         self._admitted = admitted
         self._target = target
         self._most_bytes = most_bytes
+        self._unread = unread
         self._as_stream = as_stream
         self._now = AskedNow()
         #: Those of the containers that have been asked, in their order.
@@ -302,6 +324,8 @@ class Invocation:
             answer = await self._first_asked()
             head = await answer.head()
             if not 200 <= head.status < 300:  # 3xx is not followed
+                if self._unread is not None and FOUND.of(head) == 0:
+                    await _refuse_instances(answer)
                 await _refuse(answer, head, now)
             while now.further:
                 answer, head = await self._next_answer(answer, head)
@@ -372,6 +396,11 @@ class Invocation:
             if now.further:
                 headers = first_headers(headers)
         lines = f"{lines_of(headers)}{REQUEST_ID}: {exchange.request_id}\r\n"
+        if (unread := self._unread) is not None and not now.further:
+            along = lines + unread.lines
+            request = ContainerRequest(self._at(place), along, unread.body, unread=True)
+            if (answer := self._ask_at_once(place, request)) is not None:
+                return answer
         length = exchange.stated_length
         at_once = length is not None and not _AT_ONCE < length <= most_bytes
         if at_once or exchange.gathered:  # or too large, which is said before a container hears
@@ -514,6 +543,12 @@ class Invocation:
 def session_key(identity: Identity, session: str) -> StickySession:
     """The name by which a session of a sender's is known here; without an id it is no session."""
     return StickySession(identity.principal or "", session) if session else NO_SESSION
+
+
+async def _refuse_instances(answer: ContainerAnswer) -> NoReturn:
+    """Raise what a container says is wrong with a body that has gone to it unread."""
+    said = await answer.so_far(REFUSAL_BODY_BYTES, REFUSAL_BODY_TIMEOUT)
+    raise InputValidationError(said.decode("utf-8", "replace").rstrip("\n"), "InvalidInstances")
 
 
 async def _refuse(answer: ContainerAnswer, head: AnswerHead, now: AskedNow) -> NoReturn:

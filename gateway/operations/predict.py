@@ -29,8 +29,10 @@ from partway.gateway.operations.predictions import (
     NUMBERS_AT_ONCE,
     Predicted,
     Predictions,
+    UnreadRequest,
     beside,
 )
+from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.requests.prediction import PredictionPolicy
 from partway.gateway.serving.error_dialects import prediction_object, prediction_text
 from partway.gateway.serving.exchange import Exchange
@@ -38,9 +40,11 @@ from partway.gateway.serving.payloads import GatheredPayload
 from partway.gateway.serving.routes import Access, Leave, Route
 from partway.protocol.columns import as_outputs
 from partway.protocol.errors import InputValidationError, NotFound, UnknownEndpoint
+from partway.protocol.limits import KIB
 from partway.protocol.prediction import (
     PredictionFault,
     PredictRequest,
+    begins_with_instances,
     read_answer,
     read_numbers,
     read_request,
@@ -51,6 +55,9 @@ OPERATION: Final = "Predict"
 _T = TypeVar("_T")
 
 _POST: Final = frozenset({"POST"})
+
+#: A shorter body is read in less time than it takes to have it read by another.
+_UNREAD_FROM: Final = 4 * KIB
 
 
 class Predict:
@@ -77,6 +84,8 @@ class Predict:
         self._policy_of = policy_of
         self._arns = arns
         self._most_bytes = most_bytes
+        #: Endpoints whose containers have said of late that they read bodies themselves.
+        self._reading: set[str] = set()
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -141,9 +150,10 @@ class Predict:
         there = self._table()  # an endpoint that is not there is refused where it is asked
         label = checked_label(named, there[endpoint]) if endpoint in there else ""
         request = await self._request(endpoint, await exchange.body(self._most_bytes), columns=True)
-        made = as_outputs if request.columns else _as_they_are
+        by_columns = isinstance(request, PredictRequest) and request.columns
+        made = as_outputs if by_columns else _as_they_are
         found = await self._asked(exchange, identity, endpoint, request, made, label)
-        if request.columns:
+        if by_columns:
             exchange.respond(200, b'{"outputs": %b}' % found.predictions, {**JSON, **NO_PAGE})
         else:
             exchange.respond(200, _body(found), {**JSON, **NO_PAGE})
@@ -194,7 +204,7 @@ class Predict:
         exchange: Exchange,
         identity: Identity,
         endpoint: str,
-        request: PredictRequest,
+        request: PredictRequest | UnreadRequest,
         made: Callable[[bytes], _T],
         variant: str = "",
     ) -> Predicted[_T]:
@@ -203,14 +213,41 @@ class Predict:
         def read(answer: bytes, instances: int) -> _T:
             return made(read_answer(answer, instances, policy.signature))
 
-        return await self._predictions.asked(
+        found = await self._predictions.asked(
             exchange, identity, endpoint, request, policy.route, read, variant
         )
+        self._note(endpoint, reads=FOUND.of(found.invoked.head) is not None)
+        return found
+
+    def _note(self, endpoint: str, *, reads: bool) -> None:
+        """Note whether an endpoint's container has read a body itself."""
+        if not reads:
+            self._reading.discard(endpoint)
+        elif endpoint not in self._reading:
+            self._reading &= self._table().keys()  # others may be no more
+            self._reading.add(endpoint)
 
     async def _request(
         self, endpoint: str, body: bytes, *, columns: bool = False
-    ) -> PredictRequest:
+    ) -> PredictRequest | UnreadRequest:
+        """Read a request's body, unless its container may well do so.
+
+        Where it does not, what is wrong with the body is found once an instance is chosen.
+        """
         policy = self._policy_of(endpoint)
+        if (
+            endpoint in self._reading
+            and len(body) >= _UNREAD_FROM
+            and policy.signature is None
+            and policy.wrap == "none"
+            and begins_with_instances(body)
+        ):
+            return UnreadRequest(body, lambda: self._read(policy, body, columns=columns), columns)
+        return await self._read(policy, body, columns=columns)
+
+    async def _read(
+        self, policy: PredictionPolicy, body: bytes, *, columns: bool
+    ) -> PredictRequest:
         wraps, signature = policy.wrap == "data", policy.signature
         if signature is None and not wraps:
             numbers = read_numbers(body, NUMBERS_AT_ONCE)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from partway.gateway.access.authentication import Identity
 from partway.gateway.operations.container_failures import answer_too_large, model_error
-from partway.gateway.operations.invocations import Invocations, Invoked
+from partway.gateway.operations.invocations import Invocations, Invoked, UnreadBody
 from partway.gateway.operations.prediction_routes import JSON
-from partway.gateway.operations.prepared_body import PreparedBody
+from partway.gateway.operations.prepared_body import PreparedBody, UnreadInstances
+from partway.gateway.requests.bodies_read import FOUND
 from partway.gateway.serving.exchange import Exchange
 from partway.protocol.limits import KIB
 from partway.protocol.prediction import PredictionFault, PredictRequest
+from partway.protocol.unread_bodies import unread_lines
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -29,6 +32,21 @@ _AT_ONCE: Final = 64 * KIB
 #: Numbers, of which none is made, are read at once if it takes no more than so many bytes of them:
 #: a millisecond, and three at worst, in a library that keeps the lock.
 NUMBERS_AT_ONCE: Final = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadRequest:
+    """A request that is read here only for a container that does not read it (clause 1.1-9).
+
+    Attributes:
+        body: as its client has sent it; what it has are instances.
+        read: reads it; it raises what clients are told of one that is no such body.
+        columns: whether TF Serving's columns are read too.
+    """
+
+    body: bytes
+    read: Callable[[], Awaitable[PredictRequest]]
+    columns: bool
 
 
 class Predicted(NamedTuple, Generic[_T]):
@@ -60,7 +78,7 @@ class Predictions:
         exchange: Exchange,
         identity: Identity,
         endpoint: str,
-        request: PredictRequest,
+        request: PredictRequest | UnreadRequest,
         route: str | None,
         read: Callable[[bytes, int], _T],
         variant: str = "",
@@ -80,19 +98,42 @@ class Predictions:
         Raises:
             ContainerError: the container failed, or its answer is none.
             ServiceUnavailable: no instance takes any now, or the gateway is full or draining.
-            InputValidationError: no endpoint has the name.
+            InputValidationError: no endpoint has the name; or an unread request is none.
         """
+        unread = body = None
+        if isinstance(request, UnreadRequest):
+            body = UnreadInstances(exchange, request.body, request.read)
+            unread = UnreadBody(request.body, unread_lines(columns=request.columns))
         async with self._invocations.answered(
-            *(PreparedBody(exchange, request.body), identity, endpoint, _TO_CONTAINER),
+            *(body or PreparedBody(exchange, request.body), identity, endpoint, _TO_CONTAINER),
             target=route,
             variant=variant,
+            unread=unread,
         ) as invoked:
+            if isinstance(request, PredictRequest):
+                instances = request.instances
+            elif body is not None and body.request is not None:
+                instances = body.request.instances
+            else:
+                instances = _read_there(invoked)
             answer = await whole_answer(exchange, invoked, self._most_bytes)
             try:
-                predictions = await beside(len(answer), read, answer, request.instances)
+                predictions = await beside(len(answer), read, answer, instances)
             except PredictionFault as fault:
                 raise model_error(0, f"the container's answer: {fault}", retries=False) from None
             return Predicted(predictions, invoked)
+
+
+def _read_there(invoked: Invoked) -> int:
+    """How many instances a container has read of a body that nobody had read before."""
+    if not (found := FOUND.of(invoked.head)):
+        raise model_error(
+            0,
+            "the container's answer: it does not say how many instances it has read; it must, as "
+            "it does of others on this connection",
+            retries=False,
+        )
+    return found
 
 
 async def whole_answer(exchange: Exchange, invoked: Invoked, most_bytes: int) -> bytes:

@@ -224,12 +224,13 @@ class AnswerParser:
     def _begin_same(self, head: AnswerHead, data: bytes | memoryview) -> bool:
         """Whether the data begins with the head that is known; then the answer begins with it."""
         before, after = self._before, self._after
-        if not isinstance(data, bytes) or not data.startswith(before):
-            return False
         begins = len(before)
-        ends = data.find(after[:1], begins, begins + _LENGTH_DIGITS + 1)
-        digits = data[begins:ends]
-        if ends < 0 or not digits.isdigit() or not data.startswith(after, ends):
+        known = bytes(data[: begins + _LENGTH_DIGITS + len(after)])
+        if not known.startswith(before):
+            return False
+        ends = known.find(after[:1], begins, begins + _LENGTH_DIGITS + 1)
+        digits = known[begins:ends]
+        if ends < 0 or not digits.isdigit() or not known.startswith(after, ends):
             return False
         length = int(digits)
         if length != head.length:

@@ -10,6 +10,7 @@ from typing import Final
 from multidict import CIMultiDict
 
 from partway.gateway.serving.facts import Facts
+from partway.protocol.limits import LONG_READ
 
 #: What a header holds of memory beside its bytes, in a list and by its name: measured, on CPython
 #: 3.11.
@@ -150,7 +151,8 @@ class Http1Request:
     """
 
     __slots__ = (
-        *("_first", "_more", "broken", "complete", "dropped", "head", "held", "news", "received"),
+        *("_first", "_long", "_more", "broken", "complete", "dropped", "head", "held", "news"),
+        "received",
     )
 
     def __init__(self, head: Http1Head) -> None:
@@ -162,7 +164,9 @@ class Http1Request:
         self.dropped = False
         self.news: asyncio.Future[None] | None = None
         self._first = b""
-        #: A list of what dribbles in would take a multiple of its bytes.
+        #: What is long, as it came, and what is behind it: a list of what dribbles in would take a
+        #: multiple of its bytes.
+        self._long: list[bytes] | None = None
         self._more: bytearray | None = None
 
     @classmethod
@@ -179,18 +183,22 @@ class Http1Request:
             return
         if not self.held:
             self._first = data
-        elif self._more is None:
-            self._more = bytearray(data)
-        else:
+        elif self._more is not None:
             self._more += data
+        elif len(data) <= LONG_READ:
+            self._more = bytearray(data)
+        elif self._long is None:
+            self._long = [data]
+        else:
+            self._long.append(data)
         self.held += len(data)
 
     def take(self) -> bytes:
         """Return what has come and was not taken."""
         data, self._first, self.held = self._first, b"", 0
-        if self._more is not None:
-            data += self._more
-            self._more = None
+        if self._long is not None or self._more is not None:
+            data = b"".join((data, *(self._long or ()), self._more or b""))
+            self._long = self._more = None
         return data
 
     def drop(self) -> None:

@@ -14,11 +14,11 @@ from websockets.asyncio.client import connect
 
 from partway.container.errors import Busy, ModelError
 from partway.container.health import Health
+from partway.container.limits import HEAD_JOINED_UP_TO
 from partway.container.model import Model, Opening, Reply, Request
 from partway.container.models.echo import Echo
 from partway.container.runtime import Runtime, _check_kinds, _takes_invocations
 from partway.container.stream import Stream
-from partway.protocol.limits import JOIN_UP_TO
 from tests.container.wire import (
     PATIENCE,
     STREAM,
@@ -268,6 +268,26 @@ async def test_an_announced_body_that_is_too_large_is_refused_before_it_comes() 
     assert b"Connection: close" in head
 
 
+@pytest.mark.parametrize(
+    ("sent", "items"),
+    [
+        (b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n", [b"a", b"bc"]),
+        (b"Content-Length: 3\r\n\r\nabc", [b"abc"]),
+    ],
+    ids=["chunks", "length"],
+)
+async def test_chunks_of_a_body_are_never_joined(sent: bytes, items: list[bytes]) -> None:
+    found = []
+
+    async def read(request: Request) -> bytes:
+        found.extend([item async for item in request.body])
+        return b""
+
+    async with runtime(ScriptedModel(on_invoke=read)) as port:
+        await ask(port, b"POST /invocations HTTP/1.1\r\nHost: c\r\nConnection: close\r\n" + sent)
+    assert found == items
+
+
 async def test_a_chunked_body_that_is_too_large() -> None:
     async with runtime(ScriptedModel(on_invoke=whole), max_body=10) as port:
         answer = await ask(port, CHUNKED + b"b\r\n01234567890\r\n0\r\n\r\n")
@@ -377,8 +397,8 @@ async def _items(*items: bytes) -> AsyncIterator[bytes]:
     ("body", "first"),
     [
         (lambda: b"short", b"short"),
-        (lambda: b"x" * JOIN_UP_TO, b"x" * JOIN_UP_TO),
-        (lambda: b"x" * (JOIN_UP_TO + 1), b""),
+        (lambda: b"x" * HEAD_JOINED_UP_TO, b"x" * HEAD_JOINED_UP_TO),
+        (lambda: b"x" * (HEAD_JOINED_UP_TO + 1), b""),
         (lambda: _items(b"item", b"more"), b"4\r\nitem\r\n"),
         (lambda: _items(b"", b"more"), b""),
     ],

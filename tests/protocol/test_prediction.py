@@ -6,13 +6,20 @@ import base64
 import json
 import re
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from partway.protocol.limits import KIB, MAX_JSON_DEPTH
-from partway.protocol.prediction import PredictionFault, read_answer, read_request
+from partway.protocol.prediction import (
+    PredictionFault,
+    begins_with_instances,
+    read_answer,
+    read_instances,
+    read_request,
+)
 from tests.protocol.test_number_tensors import BODIES, harmed
 
 _SCALARS = (
@@ -114,6 +121,61 @@ def test_a_long_body_is_judged_as_a_short_one(body, count):
     assert said(read_answer, long, count) == said(read_answer, short, count)
 
 
+@given(BODIES | harmed(), st.booleans())
+@example('{"instances": [[1, 2], {"b64": "AP8"}, ":"]}', False)
+@example('{"inputs": [{"b64": "AP8"}]}', True)
+@example('{"inputs": {"a": [1, 2], "b": ["x", {"b64": "AP8"}]}}', True)
+@example('{"instances": [[1]], "inputs": [2]}', True)
+@example('{"instances": [1], "instances": [2]}', False)
+@example('{"instances": [NaN]}', False)
+@example('{"instances": [%s]}' % ("[" * 99 + "]" * 99), False)
+@example('{"instances": [%s]}' % ("[" * 62 + "]" * 62), False)
+def test_who_makes_instances_of_a_body_judges_it_as_who_does_not(text, columns):
+    body = text.encode()
+
+    def read(body, *, columns):
+        request, instances = read_instances(body, columns=columns)
+        assert instances == json.loads(request.body)["instances"]
+        return request
+
+    assert said(read, body, columns=columns) == said(read_request, body, columns=columns)
+
+
+def test_numbers_become_what_python_has_for_them():
+    body = b'\xef\xbb\xbf{"instances": [1, -2, 0.1, 1e400, 18446744073709551615, true, null]}'
+    _, instances = read_instances(body)
+    assert instances == [1, -2, 0.1, inf, 2**64 - 1, True, None]
+    assert [type(each) for each in instances[:3]] == [int, int, float]
+
+
+@pytest.mark.parametrize(
+    ("body", "effort"),
+    [
+        (b'{"instances": [[1, 2], []]}', 27 + 4 * 64),
+        (b'{"instances": [%b1, "a"]}' % (b" " * 64), (23 + 64) * 16),
+        (b'{"instances": [1%b, {}]}' % (b" " * 64), (22 + 64) * 16),
+    ],
+)
+def test_what_would_take_longer_is_not_read(body, effort):
+    assert read_instances(body, effort=effort - 1) is None
+    assert read_instances(body, effort=effort)[0] == read_request(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "begins"),
+    [
+        (b'{"instances":[1]}', True),
+        (b'\xef\xbb\xbf \t{\r\n"instances" : [1]}', True),
+        (b'{"inputs": [1]}', False),
+        (b'{"parameters": 1, "instances": [1]}', False),
+        (b'[{"instances": [1]}]', False),
+        (b"", False),
+    ],
+)
+def test_which_bodies_begin_with_instances(body, begins):
+    assert begins_with_instances(body) is begins
+
+
 def test_numbers_keep_each_of_their_digits():
     numbers = b"[%b, 0.10, 1E5, -0, 1e999]" % (b"9" * 5000)
     body = b'{"instances": %b}' % numbers
@@ -139,6 +201,11 @@ def test_binary_values_are_padded_wherever_they_are():
 
 def nested(depth):
     return b"[" * depth + b"]" * depth
+
+
+def test_binary_values_of_columns_are_padded_too():
+    found = read_request(b'{"inputs": [{"b64": "AP8"}]}', columns=True)
+    assert json.loads(found.body) == {"instances": [{"b64": "AP8="}]}
 
 
 def test_nesting_has_a_bound():

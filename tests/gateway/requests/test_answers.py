@@ -325,6 +325,12 @@ def test_a_head_that_comes_again_is_not_read_again_whatever_its_length(second):
     assert (head, said) == answered(second)[0]
 
 
+def test_so_is_one_that_comes_with_more_than_is_read_in_a_turn():
+    (first, _), (head, said) = answered(PLAIN, memoryview(LONGER))
+    assert head.headers is first.headers
+    assert said == b"hello, again"
+
+
 @pytest.mark.parametrize(
     "second",
     [

@@ -30,6 +30,15 @@ def test_a_single_piece_is_not_copied(request_):
     assert request_.take() is piece
 
 
+def test_long_pieces_and_short_ones_are_taken_in_their_order(request_):
+    pieces = [b"a", b"b" * 5000, b"c" * 9000, b"d", b"e" * 5000, b"f"]
+    for _ in range(2):
+        for piece in pieces:
+            request_.add(piece)
+        assert request_.take() == b"".join(pieces)
+    assert request_.take() == b""
+
+
 def test_it_has_ended_when_all_has_been_taken(request_):
     request_.add(b"a")
     request_.complete = True
