@@ -20,6 +20,8 @@ from pathlib import Path
 from partway.gateway.tls.context import TlsFiles
 
 _ROOT = Path(__file__).parent.parent
+#: What is measured is the tree that this file is in, whichever one the interpreter has installed.
+_PATH = os.pathsep.join(map(str, (_ROOT, _ROOT / "src")))
 _START_TIMEOUT = 40.0  # a gateway waits for its endpoints for 30 s
 _STOP_TIMEOUT = 5.0
 _LISTENING = r"listening on {scheme}://([\w.]+:\d+)"
@@ -117,7 +119,7 @@ def started(command: Sequence[str], pass_fds: Sequence[int] = ()) -> Iterator[Pr
                 stderr=subprocess.STDOUT,
                 pass_fds=pass_fds,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+                env={**os.environ, "PYTHONPATH": _PATH},
             )
         try:
             yield Process(process, output)
