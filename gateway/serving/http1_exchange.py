@@ -147,7 +147,7 @@ class Http1Exchange(UpgradableExchange):
             raise ClientLeft
         self._close_unless_body_comes()
         framing = ""
-        if not self._bodiless and not any(name.lower() == "content-length" for name in headers):
+        if not (self._bodiless or "content-length" in map(str.lower, headers)):
             if self.version == "1.1":
                 self._chunks, framing = True, _CHUNKED
             else:
