@@ -77,6 +77,11 @@ class TimeLimit:
         """Have the block take any time from here on, unless the time is over already."""
         self._timer.cancel()
 
+    def cut_short(self) -> None:
+        """Have the time be over now; only while somebody is in the block."""
+        self._timer.cancel()
+        self._over()
+
     def _over(self) -> None:
         self.expired = True
         self._task.cancel()

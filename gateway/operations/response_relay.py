@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Protocol
 
@@ -13,6 +12,7 @@ from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.event_stream_leg import NOT_TAKEN
 from partway.gateway.streams.session import Counts
+from partway.gateway.waiting import TimeLimit
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerBroke, ContainerLate
 from partway.protocol.part_events import encode_error
@@ -75,7 +75,7 @@ class ResponseRelay:
         endpoint: the endpoint's name, for logs and metrics.
         answer: the container's.
         exchange: the client's; its response has begun.
-        clock: measures the times.
+        clock: measures the times; most of its timers are cancelled.
         longest: seconds that the stream may take.
         form: what the client gets.
     """
@@ -105,7 +105,8 @@ class ResponseRelay:
         self._longest = longest
         self._form = form
         self._broken_off: Ending | None = None
-        self._scope: asyncio.Timeout | None = None
+        #: Of the whole stream, while that is relayed.
+        self._limit: TimeLimit | None = None
 
     @property
     def buffered_bytes(self) -> int:
@@ -137,22 +138,19 @@ class ResponseRelay:
         """The client may not have what it has asked for any more."""
         self._break_off(ends.client_fault(fault))
 
-    def _too_long(self) -> None:
-        self._break_off(ends.answer_too_long(self._longest))
-
     def _break_off(self, ending: Ending) -> None:
         """The first reason has its way, if the answer has not come to its end."""
-        if self._broken_off is not None:
+        limit = self._limit
+        if self._broken_off is not None or (limit is not None and limit.expired):
             return
         self._broken_off = ending
-        if self._scope is not None:
-            self._scope.reschedule(asyncio.get_running_loop().time())
+        if limit is not None:
+            limit.cut_short()
 
     # --- Inside ----------------------------------------------------------------------------------
 
     async def _relayed(self) -> Ending:
         """How the answer has ended, once it has; all of it until then is written."""
-        timer = self._clock.call_later(self._longest, self._too_long)
         try:
             return await self._until_broken_off()
         except ContainerLate as late:
@@ -167,22 +165,21 @@ class ResponseRelay:
             line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
             log.exception(line)
             return ends.gateway_fault()
-        finally:
-            timer.cancel()
 
     async def _until_broken_off(self) -> Ending:
+        limit = TimeLimit(self._longest, self._clock.call_later)
         try:
-            async with asyncio.timeout(None) as self._scope:
+            with limit:
                 if self._broken_off is None:
+                    self._limit = limit
                     await self._relay()
                     return ends.answer_ended()
         except TimeoutError:
-            if self._broken_off is None:
+            if not limit.expired:
                 raise
         finally:
-            self._scope = None
-        assert self._broken_off is not None, "else it has ended by itself"
-        return self._broken_off
+            self._limit = None
+        return self._broken_off or ends.answer_too_long(self._longest)
 
     async def _relay(self) -> None:
         counts = self.from_container

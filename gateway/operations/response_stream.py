@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.clock import LoopClock
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
     BEGIN_SESSION,
@@ -124,7 +123,7 @@ async def relay_answer(
             place = invoked.lease.place
             longest = place.policy.response_lifetime
             relay = ResponseRelay(
-                *(place.endpoint, invoked.answer, exchange, LoopClock(), longest, form)
+                *(place.endpoint, invoked.answer, exchange, streams.timers, longest, form)
             )
             streams.started(relay, principal, lambda: identity.stands(None))
             opening.over()

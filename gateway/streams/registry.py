@@ -10,6 +10,7 @@ from typing import Self
 
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
+from partway.gateway.many_timers import ManyTimers
 from partway.gateway.streams.ends import ClientFault
 from partway.gateway.streams.late_lines import LateLines
 from partway.gateway.streams.metrics import Metrics
@@ -42,6 +43,7 @@ class Streams:
         draining: whether nothing new is taken any more.
         ending: whether what is open is being ended, and what is being opened refused.
         metrics: what is counted of all streams.
+        timers: the clock, for what most often ends long before its time.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Streams:
         self._looking: Timer | None = None
         self._opening: set[asyncio.Task[object]] = set()
         self._clock = clock or LoopClock()
+        self.timers = ManyTimers(self._clock)
         self._late_lines = LateLines(stream_log.info, self._clock)
         self.ending = False
         self._hastened = False

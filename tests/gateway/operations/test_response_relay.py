@@ -227,6 +227,14 @@ async def test_a_drain_breaks_it_off_while_the_container_is_waited_for():
     assert run.exception == ("InternalStreamFailure", {"Message": message})
 
 
+async def test_a_drain_comes_too_late_for_one_whose_time_is_over():
+    run = Run(b"one")
+    await run.taken(1)
+    run.clock.advance(LONGEST)
+    run.relay.drain()
+    assert await run.ended is Cause.LIFETIME_OVER
+
+
 async def test_what_is_taken_away_breaks_it_off():
     run = Run(b"one")
     await run.taken(1)
