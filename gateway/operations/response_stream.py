@@ -115,8 +115,7 @@ async def relay_answer(
         answered: asks the container, as a stream.
         response: what is made of the answer: the response's head, and the form of its body.
     """
-    principal = identity.principal
-    with streams.opening(principal) as opening:
+    with streams.opening(identity.principal) as opening:
         async with answered as invoked:
             head, form = response(invoked)
             await exchange.begin(200, head)
@@ -125,8 +124,7 @@ async def relay_answer(
             relay = ResponseRelay(
                 *(place.endpoint, invoked.answer, exchange, streams.timers, longest, form)
             )
-            streams.started(relay, principal, lambda: identity.stands(None))
-            opening.over()
+            opening.started(relay, lambda: identity.stands(None))
             try:
                 invoked.lease.ends_by(relay.drain)
                 await relay.run()

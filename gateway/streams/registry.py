@@ -103,7 +103,7 @@ class Streams:
         return task
 
     def _end_opening(self, task: asyncio.Task[object], principal: str | None) -> None:
-        """The stream is open, or is not to be."""
+        """The stream is open and kept, or is not to be."""
         self._opening.discard(task)
         self._count(principal, -1)
         self._check_idle()
@@ -121,12 +121,18 @@ class Streams:
             principal: who has opened it; None where nobody is asked who they are.
             stands: whether it may still go on; asked every STANDING_CHECK_INTERVAL.
         """
+        self._count(principal, 1)
+        self._keep(session, principal, stands)
+
+    def _keep(
+        self, session: OpenStream, principal: str | None, stands: Callable[[], bool] | None
+    ) -> None:
+        """Keep a stream that is about to run, and counts among its principal's already."""
         self.sessions.add(session)
         if principal is not None and stands is not None:
             self._stands[session] = stands
             self._look_soon()
         self._principals[session] = principal
-        self._count(principal, 1)
         if self.ending:  # it was not there to be told; it is heard once it has started
             self._clock.call_later(0, session.drain)
 
@@ -250,18 +256,25 @@ class StreamOpening:
     def __init__(self, streams: Streams, principal: str | None) -> None:
         self._streams = streams
         self._principal = principal
-        #: The one that opens it; None before the block, and once that is over.
+        #: The one that opens it; None before the block, and once the stream is open.
         self._task: asyncio.Task[object] | None = None
 
     def __enter__(self) -> Self:
         self._task = self._streams._begin_opening(self._principal)  # noqa: SLF001
         return self
 
-    def over(self) -> None:
-        """End the block before its end: the stream is open. Said again, it means nothing."""
+    def started(self, session: OpenStream, stands: Callable[[], bool] | None = None) -> None:
+        """End what the block is for before its end: the stream is open, and is about to run.
+
+        Args:
+            session: the stream, which takes the place of the one that was being opened.
+            stands: as of :meth:`Streams.started`.
+        """
         task, self._task = self._task, None
-        if task is not None:
-            self._streams._end_opening(task, self._principal)  # noqa: SLF001
+        assert task is not None, "it is being opened"
+        streams, principal = self._streams, self._principal
+        streams._opening.discard(task)  # noqa: SLF001
+        streams._keep(session, principal, stands)  # noqa: SLF001
 
     def __exit__(
         self,
@@ -270,8 +283,10 @@ class StreamOpening:
         traceback: TracebackType | None,
     ) -> None:
         task = self._task
-        self.over()
-        if task is None or not isinstance(error, asyncio.CancelledError):
+        if task is None:
+            return
+        self._streams._end_opening(task, self._principal)  # noqa: SLF001
+        if not isinstance(error, asyncio.CancelledError):
             return
         if self._streams.ending and not task.uncancel():  # else the client has left as well
             raise _draining() from None

@@ -313,11 +313,42 @@ async def test_nothing_is_looked_at_without_streams():
     stream.session.client_gone(Cause.CLIENT_LOST)
     streams.ended(stream.session)
     assert streams._clock.armed == []
+
+
+async def test_an_open_stream_takes_the_place_of_the_one_that_was_being_opened():
+    clock = FakeClock()
+    streams = Streams(9, clock, per_principal=1)
+    stream = FakeStream()
     with streams.opening("chat") as opening:
-        assert streams.idle is False
-        opening.over()
-        assert streams.idle is True
-    assert streams.idle is True
+        assert (streams.idle, streams._opening != set()) == (False, True)
+        opening.started(stream.session, lambda: True)
+        assert (streams.sessions, streams._opening) == ({stream.session}, set())
+        assert len(clock.armed) == 1, "that looks whether it stands"
+        with pytest.raises(ServiceUnavailable, match="as many"), streams.opening("chat"):
+            pass
+    assert not streams.idle
+    stream.session.client_gone(Cause.CLIENT_LOST)
+    streams.ended(stream.session)
+    assert streams.idle
+    with streams.opening("chat"):
+        pass
+
+
+async def test_a_stream_that_is_open_is_not_cancelled_as_one_that_is_being_opened():
+    streams = Streams(9)
+    session = FakeSession()
+
+    async def opened():
+        with streams.opening() as opening:
+            opening.started(session)
+            while not session.drained:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            streams.sessions.discard(session)
+
+    opened_in = asyncio.create_task(opened())
+    await asyncio.sleep(0)
+    await streams.drain(grace=0, spread=0)
+    await opened_in
 
 
 async def test_the_line_of_a_stream_may_wait_until_its_client_has_asked_again(caplog):
