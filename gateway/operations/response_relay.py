@@ -150,42 +150,44 @@ class ResponseRelay:
     # --- Inside ----------------------------------------------------------------------------------
 
     async def _relayed(self) -> Ending:
-        """How the answer has ended, once it has; all of it until then is written."""
-        try:
-            return await self._until_broken_off()
-        except ContainerLate as late:
-            return ends.answer_silent(late.message)
-        except ContainerBroke as broke:
-            return ends.answer_broken(broke.message)
-        except ApiError as fault:  # in the rest of the request's body
-            return ends.client_fault(ClientFault(fault.message))
-        except ConnectionError:
-            raise
-        except Exception:
-            line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
-            log.exception(line)
-            return ends.gateway_fault()
+        """How the answer has ended, once it has; all of it until then is written.
 
-    async def _until_broken_off(self) -> Ending:
+        One coroutine from the first chunk to the last: each that stood between would be woken for
+        each chunk.
+        """
         limit = TimeLimit(self._longest, self._clock.call_later)
+        answer, exchange = self._answer, self._exchange
+        form, counts = self._form, self.from_container
         try:
             with limit:
                 if self._broken_off is None:
                     self._limit = limit
-                    await self._relay()
+                    while (piece := await answer.piece()) is not None:
+                        if self.first_part_at is None:
+                            self.first_part_at = self._clock.time()
+                        counts.parts += 1
+                        counts.bytes += len(piece.data)
+                        await exchange.write(form.chunk(piece.data))
                     return ends.answer_ended()
-        except TimeoutError:
-            if not limit.expired:
-                raise
+        except ConnectionError:
+            raise
+        except Exception as error:
+            if not (limit.expired and isinstance(error, TimeoutError)):
+                return self._ended_by(error)
         finally:
             self._limit = None
         return self._broken_off or ends.answer_too_long(self._longest)
 
-    async def _relay(self) -> None:
-        counts = self.from_container
-        while (piece := await self._answer.piece()) is not None:
-            if self.first_part_at is None:
-                self.first_part_at = self._clock.time()
-            counts.parts += 1
-            counts.bytes += len(piece.data)
-            await self._exchange.write(self._form.chunk(piece.data))
+    def _ended_by(self, error: Exception) -> Ending:
+        """How an answer has ended with an error; one that is nobody else's is ours."""
+        match error:
+            case ContainerLate():
+                return ends.answer_silent(error.message)
+            case ContainerBroke():
+                return ends.answer_broken(error.message)
+            case ApiError():  # in the rest of the request's body
+                return ends.client_fault(ClientFault(error.message))
+            case _:
+                line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
+                log.error(line, exc_info=error)
+                return ends.gateway_fault()

@@ -165,7 +165,9 @@ class Http1Exchange(UpgradableExchange):
 
     async def _write(self, piece: bytes) -> None:
         self._send_piece(piece, b"")
-        await self._protocol.room()
+        protocol = self._protocol
+        if protocol.writing_paused or protocol.transport is None:
+            await protocol.room()
 
     async def _end(self, last: bytes, otherwise: bytes) -> None:
         self._send_piece(last, _LAST_CHUNK if self._chunks else b"")
