@@ -129,7 +129,7 @@ async def relay_answer(
                 invoked.lease.ends_by(relay.drain)
                 await relay.run()
             finally:
-                streams.ended(relay, line_may_wait=True)
+                streams.ended(relay, may_wait=True)
 
 
 def _passed_on(headers: Mapping[str, str]) -> KnownHeaders:

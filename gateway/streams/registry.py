@@ -12,7 +12,7 @@ from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
 from partway.gateway.many_timers import ManyTimers
 from partway.gateway.streams.ends import ClientFault
-from partway.gateway.streams.late_lines import LateLines
+from partway.gateway.streams.late_ends import LateEnds
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.open_stream import OpenStream
 from partway.log_lines import LogLine
@@ -50,7 +50,6 @@ class Streams:
         self, max_streams: int, clock: Clock | None = None, per_principal: int | None = None
     ) -> None:
         self.sessions: set[OpenStream] = set()
-        self.metrics = Metrics(self.sessions)
         self.draining = False
         self._max_streams = max_streams
         self._per_principal = max_streams if per_principal is None else per_principal
@@ -61,7 +60,8 @@ class Streams:
         self._opening: set[asyncio.Task[object]] = set()
         self._clock = clock or LoopClock()
         self.timers = ManyTimers(self._clock)
-        self._late_lines = LateLines(stream_log.info, self._clock)
+        self._late_ends = LateEnds(self._tell, self._clock)
+        self.metrics = Metrics(self.sessions, self._late_ends.tell)
         self.ending = False
         self._hastened = False
         self._news = asyncio.Event()  # for the drain: hastened, idle, or its pause is over
@@ -136,13 +136,13 @@ class Streams:
         if self.ending:  # it was not there to be told; it is heard once it has started
             self._clock.call_later(0, session.drain)
 
-    def ended(self, session: OpenStream, *, line_may_wait: bool = False) -> None:
+    def ended(self, session: OpenStream, *, may_wait: bool = False) -> None:
         """Forget a stream that has ended, count it, and log it in one line.
 
         Args:
             session: the stream.
-            line_may_wait: whether the line is written a little later: where the client can ask
-                again at once, it would wait for it.
+            may_wait: whether it is counted and logged a little later: where the client can ask
+                again at once, it would wait for that. Whoever looks at what is counted finds it.
         """
         self.sessions.discard(session)
         if self._stands.pop(session, None) is not None and not self._stands and self._looking:
@@ -150,8 +150,15 @@ class Streams:
             self._looking = None
         if session in self._principals:
             self._count(self._principals.pop(session), -1)
-        self.metrics.ended(session)
         self._check_idle()
+        if may_wait and not self.draining:
+            self._late_ends.add(session)
+        else:
+            self._tell(session)
+
+    def _tell(self, session: OpenStream) -> None:
+        """Count a stream that has ended, and log it."""
+        self.metrics.ended(session)
         ending, ended_at = session.ending, session.ended_at
         assert ending is not None, "an ended session has its ending"
         assert ended_at is not None, "an ended session has its time"
@@ -169,10 +176,7 @@ class Streams:
             parts_saved=session.parts_saved,
             cause=ending.cause.value,
         )
-        if line_may_wait and not self.draining:
-            self._late_lines.add(line)
-        else:
-            stream_log.info(line)
+        stream_log.info(line)
 
     def _look_soon(self) -> None:
         if self._looking is None:
@@ -197,7 +201,7 @@ class Streams:
             self._of_principals[principal] = count
 
     def _check_idle(self) -> None:
-        if self.idle:
+        if self.draining and self.idle:
             self._news.set()
 
     # --- The way down ----------------------------------------------------------------------------
@@ -217,7 +221,7 @@ class Streams:
                 all return at once.
         """
         self.draining = True
-        self._late_lines.write()
+        self._late_ends.tell()
         log.info(LogLine("draining", streams=len(self.sessions)))
         await self._pause(grace)
         self.ending = True
