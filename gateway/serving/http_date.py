@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from email.utils import formatdate
 from functools import lru_cache
+from typing import Final
+
+_SECONDS: Final = tuple(f"{second:02} GMT" for second in range(60))
 
 
 def http_date() -> str:
     """The time now, as RFC 9110 §5.6.7 has it."""
     minute, second = divmod(int(time.time()), 60)
-    return f"{_minute(minute)}{second:02} GMT"
+    return _minute(minute) + _SECONDS[second]
 
 
 @lru_cache(maxsize=1)
