@@ -109,8 +109,16 @@ def _of_events(body: bytes) -> bytes:
     return b"".join(parts)
 
 
-async def _measure(row: Row, clients: int, seconds: float) -> float:
-    """The median of the first tokens' delays."""
+async def _measure(row: Row, clients: int, seconds: float, apart: float) -> float:
+    """The median of the first tokens' delays.
+
+    Args:
+        row: what is asked.
+        clients: connections, each of which asks again as soon as it has its answer.
+        seconds: until none asks again.
+        apart: seconds between one connection's first request and the next one's. As all streams
+            take the same time, so it stays: with 0 all ask at once, each time.
+    """
     assert row.peer is not None, "it runs"
     host, _, port = row.peer.address.rpartition(":")
     head = f"POST {row.path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(_BODY)}\r\n\r\n"
@@ -123,13 +131,14 @@ async def _measure(row: Row, clients: int, seconds: float) -> float:
     delays = []
     until = time.perf_counter() + seconds
 
-    async def go_on(client: Client) -> None:
+    async def go_on(client: Client, number: int) -> None:
+        await asyncio.sleep(number * apart)
         await client.ask()  # it has the connections made
         while time.perf_counter() < until:
             delays.append(await client.ask())
 
     try:
-        await asyncio.gather(*(go_on(client) for _, client in asking))
+        await asyncio.gather(*(go_on(client, number) for number, (_, client) in enumerate(asking)))
     finally:
         for _, client in asking:
             client.close()
@@ -141,7 +150,8 @@ async def _rounds(rows: list[Row], args: argparse.Namespace) -> None:
     for _ in range(args.repeat):
         for row in rows:
             if row.peer is not None:
-                row.delays.append(await _measure(row, args.clients, args.seconds))
+                apart = args.apart / 1e3
+                row.delays.append(await _measure(row, args.clients, args.seconds, apart))
 
 
 def _table(rows: list[Row], direct: Row) -> str:
@@ -180,6 +190,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="of each row in a round")
     parser.add_argument("--repeat", type=int, default=5, help="rounds")
     parser.add_argument("--clients", type=int, default=4, help="connections")
+    parser.add_argument("--apart", type=float, default=0.0, help="ms between their requests")
     print(run(parser.parse_args()))
     return 0
 

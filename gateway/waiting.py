@@ -76,6 +76,11 @@ class TimeLimit:
         """Have the block take any time from here on, unless the time is over already."""
         self._line.pop(self, None)
 
+    def cut_short(self) -> None:
+        """Have the time be over now; only while somebody is in the block."""
+        self._line.pop(self, None)
+        self.time_over()
+
     def time_over(self) -> None:
         """Cancel what the block awaits."""
         self.expired = True

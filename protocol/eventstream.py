@@ -114,12 +114,21 @@ def encode_raw(headers: bytes, payload: bytes) -> bytes:
     Raises:
         ValueError: the lengths do not fit into the prelude's 32 bits.
     """
-    total = len(headers) + len(payload) + EVENT_FRAMING_BYTES
+    head = encode_head(headers, len(payload))
+    return b"".join((head, payload, crc32(payload, crc32(head)).to_bytes(4, "big")))
+
+
+def encode_head(headers: bytes, payload_size: int) -> bytes:
+    """What stands before a message's payload: its prelude, and its header block as it is encoded.
+
+    Raises:
+        ValueError: the lengths do not fit into the prelude's 32 bits.
+    """
+    total = len(headers) + payload_size + EVENT_FRAMING_BYTES
     if total > _U32_MAX:
         raise ValueError(f"a message would have {total} bytes; it must have at most {_U32_MAX}")
     lengths = _LENGTHS(total, len(headers))
-    head = lengths + crc32(lengths).to_bytes(4, "big") + headers
-    return b"".join((head, payload, crc32(payload, crc32(head)).to_bytes(4, "big")))
+    return lengths + crc32(lengths).to_bytes(4, "big") + headers
 
 
 def encode_headers(headers: Mapping[str, Header]) -> bytes:

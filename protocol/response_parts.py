@@ -7,9 +7,11 @@ those of the bidirectional operation, with error codes of this one: their encodi
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
+from zlib import crc32
 
-from partway.protocol.eventstream import encode_raw
+from partway.protocol.eventstream import encode_head
 from partway.protocol.part_events import part_headers
 
 #: Error codes of a ``ModelStreamError``: the model was not done in time, or its connection broke.
@@ -17,6 +19,9 @@ TIME_EXCEEDED: Final = "ModelInvocationTimeExceeded"
 STREAM_BROKEN: Final = "StreamBroken"
 
 _HEADERS: Final = part_headers()
+
+#: Lengths of chunks whose heads are remembered: tokens have few, and a head takes longer than they.
+_REMEMBERED: Final = 256
 
 
 def encode_chunk(chunk: bytes) -> bytes:
@@ -26,4 +31,12 @@ def encode_chunk(chunk: bytes) -> bytes:
         chunk: its bytes, as they came, MAX_PART_BYTES at most; a longer one is several events,
             each of some of it.
     """
-    return encode_raw(_HEADERS, chunk)
+    head, checksum = _head(len(chunk))
+    return b"".join((head, chunk, crc32(chunk, checksum).to_bytes(4, "big")))
+
+
+@lru_cache(_REMEMBERED)
+def _head(size: int) -> tuple[bytes, int]:
+    """What stands before a chunk of so many bytes, and its checksum."""
+    head = encode_head(_HEADERS, size)
+    return head, crc32(head)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Protocol
 
-from partway.gateway.clock import Clock
+from partway.gateway.many_timers import ManyTimers
 from partway.gateway.requests.answers import AnswerPiece
 from partway.gateway.serving.exchange import Exchange
 from partway.gateway.streams import ends
 from partway.gateway.streams.ends import Cause, ClientFault, Ending
 from partway.gateway.streams.event_stream_leg import NOT_TAKEN
 from partway.gateway.streams.session import Counts
+from partway.gateway.waiting import TimeLimit
 from partway.log_lines import LogLine
 from partway.protocol.errors import ApiError, ContainerBroke, ContainerLate
 from partway.protocol.part_events import encode_error
@@ -75,7 +75,7 @@ class ResponseRelay:
         endpoint: the endpoint's name, for logs and metrics.
         answer: the container's.
         exchange: the client's; its response has begun.
-        clock: measures the times.
+        timers: measure the times.
         longest: seconds that the stream may take.
         form: what the client gets.
     """
@@ -87,7 +87,7 @@ class ResponseRelay:
         endpoint: str,
         answer: Answer,
         exchange: Exchange,
-        clock: Clock,
+        timers: ManyTimers,
         longest: float,
         form: AnswerForm = Events(),  # noqa: B008 (it has no state)
     ) -> None:
@@ -95,17 +95,18 @@ class ResponseRelay:
         self.request_id = exchange.request_id
         self.from_client = Counts()
         self.from_container = Counts()
-        self.started_at = clock.time()
+        self.started_at = timers.time()
         self.first_part_at: float | None = None
         self.ended_at: float | None = None
         self.ending: Ending | None = None
         self._answer = answer
         self._exchange = exchange
-        self._clock = clock
+        self._timers = timers
         self._longest = longest
         self._form = form
         self._broken_off: Ending | None = None
-        self._scope: asyncio.Timeout | None = None
+        #: Of the whole stream, while that is relayed.
+        self._limit: TimeLimit | None = None
 
     @property
     def buffered_bytes(self) -> int:
@@ -125,7 +126,7 @@ class ResponseRelay:
             ending = found
         finally:
             self.ending = ends.client_gone(Cause.CLIENT_LOST) if ending is None else ending
-            self.ended_at = self._clock.time()
+            self.ended_at = self._timers.time()
 
     # --- The end from outside --------------------------------------------------------------------
 
@@ -137,58 +138,56 @@ class ResponseRelay:
         """The client may not have what it has asked for any more."""
         self._break_off(ends.client_fault(fault))
 
-    def _too_long(self) -> None:
-        self._break_off(ends.answer_too_long(self._longest))
-
     def _break_off(self, ending: Ending) -> None:
         """The first reason has its way, if the answer has not come to its end."""
-        if self._broken_off is not None:
+        limit = self._limit
+        if self._broken_off is not None or (limit is not None and limit.expired):
             return
         self._broken_off = ending
-        if self._scope is not None:
-            self._scope.reschedule(asyncio.get_running_loop().time())
+        if limit is not None:
+            limit.cut_short()
 
     # --- Inside ----------------------------------------------------------------------------------
 
     async def _relayed(self) -> Ending:
-        """How the answer has ended, once it has; all of it until then is written."""
-        timer = self._clock.call_later(self._longest, self._too_long)
+        """How the answer has ended, once it has; all of it until then is written.
+
+        One coroutine from the first chunk to the last: each that stood between would be woken for
+        each chunk.
+        """
+        limit = TimeLimit(self._longest, self._timers)
+        answer, exchange = self._answer, self._exchange
+        form, counts = self._form, self.from_container
         try:
-            return await self._until_broken_off()
-        except ContainerLate as late:
-            return ends.answer_silent(late.message)
-        except ContainerBroke as broke:
-            return ends.answer_broken(broke.message)
-        except ApiError as fault:  # in the rest of the request's body
-            return ends.client_fault(ClientFault(fault.message))
+            with limit:
+                if self._broken_off is None:
+                    self._limit = limit
+                    while (piece := await answer.piece()) is not None:
+                        if self.first_part_at is None:
+                            self.first_part_at = self._timers.time()
+                        counts.parts += 1
+                        counts.bytes += len(piece.data)
+                        await exchange.write(form.chunk(piece.data))
+                    return ends.answer_ended()
         except ConnectionError:
             raise
-        except Exception:
-            line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
-            log.exception(line)
-            return ends.gateway_fault()
+        except Exception as error:
+            if not (limit.expired and isinstance(error, TimeoutError)):
+                return self._ended_by(error)
         finally:
-            timer.cancel()
+            self._limit = None
+        return self._broken_off or ends.answer_too_long(self._longest)
 
-    async def _until_broken_off(self) -> Ending:
-        try:
-            async with asyncio.timeout(None) as self._scope:
-                if self._broken_off is None:
-                    await self._relay()
-                    return ends.answer_ended()
-        except TimeoutError:
-            if self._broken_off is None:
-                raise
-        finally:
-            self._scope = None
-        assert self._broken_off is not None, "else it has ended by itself"
-        return self._broken_off
-
-    async def _relay(self) -> None:
-        counts = self.from_container
-        while (piece := await self._answer.piece()) is not None:
-            if self.first_part_at is None:
-                self.first_part_at = self._clock.time()
-            counts.parts += 1
-            counts.bytes += len(piece.data)
-            await self._exchange.write(self._form.chunk(piece.data))
+    def _ended_by(self, error: Exception) -> Ending:
+        """How an answer has ended with an error; one that is nobody else's is ours."""
+        match error:
+            case ContainerLate():
+                return ends.answer_silent(error.message)
+            case ContainerBroke():
+                return ends.answer_broken(error.message)
+            case ApiError():  # in the rest of the request's body
+                return ends.client_fault(ClientFault(error.message))
+            case _:
+                line = LogLine("stream failed", endpoint=self.endpoint, request_id=self.request_id)
+                log.error(line, exc_info=error)
+                return ends.gateway_fault()

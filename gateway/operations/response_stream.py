@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from partway.gateway.access.authentication import Identity
-from partway.gateway.clock import LoopClock
 from partway.gateway.operations.invocation_headers import (
     ACCEPT,
     BEGIN_SESSION,
@@ -33,6 +32,7 @@ from partway.gateway.operations.invocations import Invocations, Invoked
 from partway.gateway.operations.response_relay import AnswerForm, Events, ResponseRelay
 from partway.gateway.serving.error_dialects import aws_runtime
 from partway.gateway.serving.exchange import Exchange
+from partway.gateway.serving.facts import Fact, KnownHeaders
 from partway.gateway.serving.payloads import StreamedPayload
 from partway.gateway.serving.routes import Route
 from partway.gateway.streams.registry import Streams
@@ -57,6 +57,8 @@ _HANDED_BACK: Final[Mapping[str, str]] = {
     CONTENT_TYPE: PAYLOAD_TYPE,
     CUSTOM_ATTRIBUTES: CUSTOM_ATTRIBUTES,
 }
+
+_VARIANT: Final = "x-Amzn-Invoked-Production-Variant"
 
 
 class ResponseStream:
@@ -85,7 +87,7 @@ class ResponseStream:
         self, exchange: Exchange, identity: Identity, named: Mapping[str, str]
     ) -> None:
         """Answer one request; returns when its response is over."""
-        headers = _headers(exchange)
+        headers = _PASSED_ON.of(exchange)
         answered = self._invocations.answered(
             *(exchange, identity, named["endpoint"], headers),
             variant=headers.get(TARGET_VARIANT, ""),
@@ -113,28 +115,26 @@ async def relay_answer(
         answered: asks the container, as a stream.
         response: what is made of the answer: the response's head, and the form of its body.
     """
-    principal = identity.principal
-    with streams.opening(principal) as opening:
+    with streams.opening(identity.principal) as opening:
         async with answered as invoked:
             head, form = response(invoked)
             await exchange.begin(200, head)
             place = invoked.lease.place
             longest = place.policy.response_lifetime
             relay = ResponseRelay(
-                *(place.endpoint, invoked.answer, exchange, LoopClock(), longest, form)
+                *(place.endpoint, invoked.answer, exchange, streams.timers, longest, form)
             )
-            streams.started(relay, principal, lambda: identity.stands(None))
-            opening.over()
+            opening.started(relay, lambda: identity.stands(None))
             try:
                 invoked.lease.ends_by(relay.drain)
                 await relay.run()
             finally:
-                streams.ended(relay, line_may_wait=True)
+                streams.ended(relay, may_wait=True)
 
 
-def _headers(exchange: Exchange) -> dict[str, str]:
+def _passed_on(headers: Mapping[str, str]) -> KnownHeaders:
     """The headers that the container gets, by the names that it knows them by."""
-    found = passed_on(exchange.headers, _HEADERS)
+    found = passed_on(headers, _HEADERS)
     if (accept := found.pop(ACCEPT, None)) is not None:
         found["Accept"] = accept
     if found.get(SESSION) == BEGIN_SESSION:
@@ -142,13 +142,18 @@ def _headers(exchange: Exchange) -> dict[str, str]:
             f"SessionId (header {SESSION}) must be a session's id; InvokeEndpoint begins sessions",
             "InvalidHeader",
         )
-    return found
+    return KnownHeaders(found)
 
 
-def _head(invoked: Invoked) -> dict[str, str]:
-    return {
-        "Content-Type": EVENT_STREAM,
-        "x-Amzn-Invoked-Production-Variant": invoked.lease.variant,
-        **NO_PAGE,
-        **handed_back(invoked.head.headers, _HANDED_BACK),
-    }
+_PASSED_ON: Final = Fact(_passed_on)
+
+
+def _head(invoked: Invoked) -> Mapping[str, str]:
+    """The headers of a response; those to an answer that has come before are made once."""
+    variant, facts = invoked.lease.variant, invoked.head.facts
+    known: KnownHeaders | None = facts.get(_head)
+    if known is None or known[_VARIANT] != variant:  # no head says which variant's it is
+        back = handed_back(invoked.head.headers, _HANDED_BACK)
+        head = {"Content-Type": EVENT_STREAM, _VARIANT: variant, **NO_PAGE, **back}
+        known = facts[_head] = KnownHeaders(head)
+    return known

@@ -4,9 +4,11 @@ What is HTTP/1.1 is decided by llhttp, which refuses two lengths, a length besid
 lines that end in a bare LF and numbers of any other form (RFC 9112 §6.3, §11.2). What it lets pass
 and nobody may lean on is refused here: other codings than ``chunked``, and chunks of HTTP/1.0.
 
-A container answers with the same head again and again, but for the length. llhttp is not asked a
-second time what it says: where an answer begins, the very bytes of the last head of a stated length
-are what they were, whatever number stands in them, and so many bytes behind them are its body.
+A container answers with the same head again and again, but for the length and the date. llhttp is
+not asked a second time what it says: where an answer begins, the very bytes of the last head are
+what they were, whatever number and date stand in them. Behind them is a body of so many bytes, or
+chunks, which are read here as long as each of them has come whole, with nothing but its size in its
+line; from the first that is otherwise on the answer is llhttp's.
 """
 
 from __future__ import annotations
@@ -33,13 +35,27 @@ from partway.protocol.limits import MAX_HEADERS, MAX_INTERIM_RESPONSES, PART_OVE
 _BODILESS: Final = frozenset({204, 304})
 #: An istr is found among headers in a quarter of a text's time.
 _CODING: Final = istr("Transfer-Encoding")
+_DATE: Final = istr("Date")
 _LENGTH: Final = istr("Content-Length")
 
 _STATUSES: Final = range(200, 600)
 _HEAD_ENDS: Final = b"\r\n\r\n"
-_STATED: Final = re.compile(rb"\r\nContent-Length:[ \t]*([0-9]+)", re.IGNORECASE)
+_LINE_ENDS: Final = b"\r\n"
+#: Stands for one that llhttp has not seen, before chunks that it is to read.
+_HEAD_OF_CHUNKS: Final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 #: No number of so many digits is over MAX_ANSWER_LENGTH.
 _LENGTH_DIGITS: Final = len(str(MAX_ANSWER_LENGTH)) - 1
+#: What differs between two heads that are the same otherwise, and what may stand in its place; a
+#: date is that of RFC 9110 §5.6.7, of which only the length matters here.
+_NUMBER: Final = re.compile(rb"[0-9]{1,%d}(?![0-9])" % _LENGTH_DIGITS)
+_MOMENT: Final = re.compile(rb"[!-~][ -~]{27}[!-~](?=\r)")
+_DIFFERS: Final = re.compile(
+    rb"\r\n(?:(?P<is_length>Content-Length:)|Date:)[ \t]*"
+    rb"(?P<value>(?(is_length)%b|%b))" % (_NUMBER.pattern, _MOMENT.pattern),
+    re.IGNORECASE,
+)
+#: The line of a chunk: its size, up to which what comes in a turn is far shorter.
+_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 #: To look a member up in an enumeration takes as long as twenty lines of this.
 _SWITCHING_PROTOCOLS: Final = int(HTTPStatus.SWITCHING_PROTOCOLS)
 
@@ -54,7 +70,7 @@ class AnswerHead:
 
     Attributes:
         status: from 200 to 599.
-        headers: by case-insensitive names, without Content-Length.
+        headers: by case-insensitive names, without Content-Length and Date.
         length: of its body, as stated; None if it is not, as of one in chunks.
         chunked: whether its body comes in chunks; else it is a length, or ends with the connection.
         keeps: whether the connection may be used again.
@@ -98,9 +114,9 @@ class AnswerParser:
     """
 
     __slots__ = (
-        *("_after", "_before", "_begun", "_chunk", "_headers", "_in_vain", "_interim", "_owed"),
-        *("_parser", "_reason", "_remembers", "_same", "_until_end", "_whole_chunk"),
-        *("complete", "head", "held", "pieces", "trailing"),
+        *("_begun", "_behind", "_chunk", "_differs", "_headers", "_in_chunks", "_in_vain"),
+        *("_interim", "_owed", "_parser", "_reason", "_remembers", "_same", "_until_end"),
+        *("_whole_chunk", "complete", "head", "held", "pieces", "trailing"),
     )
 
     def __init__(self, whole_chunk: int, remembers: int = REMEMBERED_ANSWER_HEAD_BYTES) -> None:
@@ -118,10 +134,14 @@ class AnswerParser:
         self._reason = ""
         #: Whether llhttp has had some of this answer.
         self._begun = False
-        #: What a head says that llhttp has read, and its bytes around the number of its length.
+        #: What a head says that llhttp has read; its bytes before each value that may differ, with
+        #: what may stand there, and those behind the last one.
         self._same: AnswerHead | None = None
-        self._before = self._after = b""
+        self._differs: list[tuple[bytes, re.Pattern[bytes]]] = []
+        self._behind = b""
         self._remembers = remembers
+        #: Whether chunks are read here: llhttp has seen nothing of the answer.
+        self._in_chunks = False
         #: How much is to come of the body of an answer whose head llhttp has not seen.
         self._owed = 0
         self._parser = httptools.HttpResponseParser(self)
@@ -145,6 +165,8 @@ class AnswerParser:
         """
         if self.complete:
             self.trailing |= bool(data)
+        elif self._in_chunks:
+            self._take_chunks(bytes(data), 0)
         elif self._owed:
             self._take_owed(data)
         elif self._begun:
@@ -211,36 +233,76 @@ class AnswerParser:
     # --- Heads that have come before -------------------------------------------------------------
 
     def _remember(self, head: AnswerHead, data: bytes | memoryview) -> None:
-        """Remember the head that the data begins with, if the length of its body is stated."""
-        if head.length is None or not head.keeps or head.status in _BODILESS or self._interim:
+        """Remember the head that the data begins with, if it says where its body ends."""
+        if not head.keeps or head.status in _BODILESS or self._interim:
             return
         known = bytes(data[: self._remembers])
         end = known.find(_HEAD_ENDS) + len(_HEAD_ENDS)
-        stated = _STATED.search(known, 0, end)
-        if end >= len(_HEAD_ENDS) and stated is not None and int(stated[1]) == head.length:
-            self._before, self._after = known[: stated.start(1)], known[stated.end(1) : end]
-            self._same = head
+        if end < len(_HEAD_ENDS):
+            return
+        differs, lengths, begins = [], [], 0
+        for each in _DIFFERS.finditer(known, 0, end):
+            is_length = each["is_length"] is not None
+            if is_length:
+                lengths.append(int(each["value"]))
+            before = known[begins : each.start("value")]
+            differs.append((before, _NUMBER if is_length else _MOMENT))
+            begins = each.end("value")
+        if lengths == ([] if head.chunked else [head.length]):
+            self._same, self._differs, self._behind = head, differs, known[begins:end]
 
     def _begin_same(self, head: AnswerHead, data: bytes | memoryview) -> bool:
         """Whether the data begins with the head that is known; then the answer begins with it."""
-        before, after = self._before, self._after
-        begins = len(before)
-        known = bytes(data[: begins + _LENGTH_DIGITS + len(after)])
-        if not known.startswith(before):
+        # Of a long body no more is copied than may be in front of it.
+        known = bytes(data[: self._remembers + _LENGTH_DIGITS])
+        length, at = head.length, 0
+        for before, differs in self._differs:
+            if not known.startswith(before, at):
+                return False
+            value = differs.match(known, at + len(before))
+            if value is None:
+                return False
+            at = value.end()
+            if differs is _NUMBER:
+                length = int(value[0])
+        if not known.startswith(self._behind, at):
             return False
-        ends = known.find(after[:1], begins, begins + _LENGTH_DIGITS + 1)
-        digits = known[begins:ends]
-        if ends < 0 or not digits.isdigit() or not known.startswith(after, ends):
-            return False
-        length = int(digits)
+        at += len(self._behind)
         if length != head.length:
             head = self._same = replace(head, length=length)  # which shares its headers and facts
         self.head = head
+        if length is None:
+            self._in_chunks = True
+            self._take_chunks(bytes(data), at)
+            return True
         self._owed = length
-        body = data[ends + len(after) :]
-        if body or not length:
-            self._take_owed(body)
+        if at < len(data) or not length:
+            self._take_owed(data[at:])
         return True
+
+    def _take_chunks(self, data: bytes, at: int) -> None:
+        """Take chunks that have come whole; from the first that has not on they are llhttp's.
+
+        Args:
+            data: what has come.
+            at: where in it a chunk begins.
+        """
+        while line := _CHUNK_LINE.match(data, at):
+            begins = line.end()
+            ends = begins + int(line[1], 16)
+            if not data.startswith(_LINE_ENDS, ends):
+                break
+            at = ends + len(_LINE_ENDS)
+            if begins == ends:
+                self._in_chunks, self.complete = False, True
+                break
+            self._hand_over(data[begins:ends], ends_chunk=True)
+        if at == len(data):
+            return
+        if self._in_chunks:
+            self._in_chunks, self._begun = False, True
+            self._parser.feed_data(_HEAD_OF_CHUNKS)
+        self._parse(data[at:])
 
     def _take_owed(self, data: bytes | memoryview) -> None:
         """Take some of the body that llhttp does not know of."""
@@ -272,6 +334,8 @@ class AnswerParser:
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
+        if self.head is not None:
+            return  # it is known, and this one stands for it
         self._in_vain = 0
         parser = self._parser
         status = parser.get_status_code()
@@ -292,6 +356,7 @@ class AnswerParser:
             codings = [each.lower() for each in headers.getall(_CODING)]
             if codings != ["chunked"] or version != "1.1":
                 self._refuse("its Transfer-Encoding is not chunked alone, of HTTP/1.1")
+        headers.popall(_DATE, None)
         stated = headers.pop(_LENGTH, None)
         length = None if stated is None else int(stated)
         if length is not None and length > MAX_ANSWER_LENGTH:  # llhttp takes twice as much

@@ -180,7 +180,7 @@ class Http1Exchange(UpgradableExchange):
             raise ClientLeft
         self._close_unless_body_comes()
         framing = ""
-        if not self._bodiless and not any(name.lower() == "content-length" for name in headers):
+        if not (self._bodiless or "content-length" in map(str.lower, headers)):
             if self.version == "1.1":
                 self._chunks, framing = True, _CHUNKED
             else:
@@ -198,7 +198,9 @@ class Http1Exchange(UpgradableExchange):
 
     async def _write(self, piece: bytes) -> None:
         self._send_piece(piece, b"")
-        await self._protocol.room()
+        protocol = self._protocol
+        if protocol.writing_paused or protocol.transport is None:
+            await protocol.room()
 
     async def _end(self, last: bytes, otherwise: bytes) -> None:
         self._send_piece(last, _LAST_CHUNK if self._chunks else b"")

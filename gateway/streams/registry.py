@@ -10,8 +10,9 @@ from typing import Self
 
 from partway.gateway.clock import Clock, LoopClock, Timer
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
+from partway.gateway.many_timers import ManyTimers
 from partway.gateway.streams.ends import ClientFault
-from partway.gateway.streams.late_lines import LateLines
+from partway.gateway.streams.late_ends import LateEnds
 from partway.gateway.streams.metrics import Metrics
 from partway.gateway.streams.open_stream import OpenStream
 from partway.log_lines import LogLine
@@ -42,13 +43,13 @@ class Streams:
         draining: whether nothing new is taken any more.
         ending: whether what is open is being ended, and what is being opened refused.
         metrics: what is counted of all streams.
+        timers: the clock, for what most often ends long before its time.
     """
 
     def __init__(
         self, max_streams: int, clock: Clock | None = None, per_principal: int | None = None
     ) -> None:
         self.sessions: set[OpenStream] = set()
-        self.metrics = Metrics(self.sessions)
         self.draining = False
         self._max_streams = max_streams
         self._per_principal = max_streams if per_principal is None else per_principal
@@ -58,7 +59,9 @@ class Streams:
         self._looking: Timer | None = None
         self._opening: set[asyncio.Task[object]] = set()
         self._clock = clock or LoopClock()
-        self._late_lines = LateLines(stream_log.info, self._clock)
+        self.timers = ManyTimers(self._clock)
+        self._late_ends = LateEnds(self._tell, self._clock)
+        self.metrics = Metrics(self.sessions, self._late_ends.tell)
         self.ending = False
         self._hastened = False
         self._news = asyncio.Event()  # for the drain: hastened, idle, or its pause is over
@@ -100,7 +103,7 @@ class Streams:
         return task
 
     def _end_opening(self, task: asyncio.Task[object], principal: str | None) -> None:
-        """The stream is open, or is not to be."""
+        """The stream is open and kept, or is not to be."""
         self._opening.discard(task)
         self._count(principal, -1)
         self._check_idle()
@@ -118,22 +121,28 @@ class Streams:
             principal: who has opened it; None where nobody is asked who they are.
             stands: whether it may still go on; asked every STANDING_CHECK_INTERVAL.
         """
+        self._count(principal, 1)
+        self._keep(session, principal, stands)
+
+    def _keep(
+        self, session: OpenStream, principal: str | None, stands: Callable[[], bool] | None
+    ) -> None:
+        """Keep a stream that is about to run, and counts among its principal's already."""
         self.sessions.add(session)
         if principal is not None and stands is not None:
             self._stands[session] = stands
             self._look_soon()
         self._principals[session] = principal
-        self._count(principal, 1)
         if self.ending:  # it was not there to be told; it is heard once it has started
             self._clock.call_later(0, session.drain)
 
-    def ended(self, session: OpenStream, *, line_may_wait: bool = False) -> None:
+    def ended(self, session: OpenStream, *, may_wait: bool = False) -> None:
         """Forget a stream that has ended, count it, and log it in one line.
 
         Args:
             session: the stream.
-            line_may_wait: whether the line is written a little later: where the client can ask
-                again at once, it would wait for it.
+            may_wait: whether it is counted and logged a little later: where the client can ask
+                again at once, it would wait for that. Whoever looks at what is counted finds it.
         """
         self.sessions.discard(session)
         if self._stands.pop(session, None) is not None and not self._stands and self._looking:
@@ -141,8 +150,15 @@ class Streams:
             self._looking = None
         if session in self._principals:
             self._count(self._principals.pop(session), -1)
-        self.metrics.ended(session)
         self._check_idle()
+        if may_wait and not self.draining:
+            self._late_ends.add(session)
+        else:
+            self._tell(session)
+
+    def _tell(self, session: OpenStream) -> None:
+        """Count a stream that has ended, and log it."""
+        self.metrics.ended(session)
         ending, ended_at = session.ending, session.ended_at
         assert ending is not None, "an ended session has its ending"
         assert ended_at is not None, "an ended session has its time"
@@ -160,10 +176,7 @@ class Streams:
             parts_saved=session.parts_saved,
             cause=ending.cause.value,
         )
-        if line_may_wait and not self.draining:
-            self._late_lines.add(line)
-        else:
-            stream_log.info(line)
+        stream_log.info(line)
 
     def _look_soon(self) -> None:
         if self._looking is None:
@@ -188,7 +201,7 @@ class Streams:
             self._of_principals[principal] = count
 
     def _check_idle(self) -> None:
-        if self.idle:
+        if self.draining and self.idle:
             self._news.set()
 
     # --- The way down ----------------------------------------------------------------------------
@@ -208,7 +221,7 @@ class Streams:
                 all return at once.
         """
         self.draining = True
-        self._late_lines.write()
+        self._late_ends.tell()
         log.info(LogLine("draining", streams=len(self.sessions)))
         await self._pause(grace)
         self.ending = True
@@ -247,18 +260,25 @@ class StreamOpening:
     def __init__(self, streams: Streams, principal: str | None) -> None:
         self._streams = streams
         self._principal = principal
-        #: The one that opens it; None before the block, and once that is over.
+        #: The one that opens it; None before the block, and once the stream is open.
         self._task: asyncio.Task[object] | None = None
 
     def __enter__(self) -> Self:
         self._task = self._streams._begin_opening(self._principal)  # noqa: SLF001
         return self
 
-    def over(self) -> None:
-        """End the block before its end: the stream is open. Said again, it means nothing."""
+    def started(self, session: OpenStream, stands: Callable[[], bool] | None = None) -> None:
+        """End what the block is for before its end: the stream is open, and is about to run.
+
+        Args:
+            session: the stream, which takes the place of the one that was being opened.
+            stands: as of :meth:`Streams.started`.
+        """
         task, self._task = self._task, None
-        if task is not None:
-            self._streams._end_opening(task, self._principal)  # noqa: SLF001
+        assert task is not None, "it is being opened"
+        streams, principal = self._streams, self._principal
+        streams._opening.discard(task)  # noqa: SLF001
+        streams._keep(session, principal, stands)  # noqa: SLF001
 
     def __exit__(
         self,
@@ -267,8 +287,10 @@ class StreamOpening:
         traceback: TracebackType | None,
     ) -> None:
         task = self._task
-        self.over()
-        if task is None or not isinstance(error, asyncio.CancelledError):
+        if task is None:
+            return
+        self._streams._end_opening(task, self._principal)  # noqa: SLF001
+        if not isinstance(error, asyncio.CancelledError):
             return
         if self._streams.ending and not task.uncancel():  # else the client has left as well
             raise _draining() from None

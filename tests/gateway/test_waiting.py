@@ -290,6 +290,15 @@ async def test_a_limit_that_is_lifted_is_none():
     assert not limit.expired
 
 
+async def test_a_limit_that_is_cut_short_is_over():
+    limit = limited(60.0)
+    asyncio.get_running_loop().call_soon(limit.cut_short)
+    with pytest.raises(TimeoutError), limit:
+        await asyncio.Event().wait()
+    assert limit.expired
+    assert not asyncio.current_task().cancelling()
+
+
 async def test_who_is_cancelled_by_others_stays_so():
     async def work():
         with limited(60.0):

@@ -22,7 +22,8 @@ HEADERS = (
 
 @pytest.mark.clause("2.3-3")
 def test_a_chunk_is_one_event_byte_for_byte():
-    assert encode_chunk(b"Hello ") == raw.message(HEADERS, b"Hello ")
+    for chunk in (b"Hello ", b"World!", b"\0" * 6, b"", b"!", b"Hello "):
+        assert encode_chunk(chunk) == raw.message(HEADERS, chunk)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=8), st.data())

@@ -44,7 +44,7 @@ def version(request):
 def clock(monkeypatch):
     """The response streams' clock, which only the test advances."""
     clock = FakeClock()
-    for module in ("operations.response_stream", "requests.connections"):
+    for module in ("streams.registry", "requests.connections"):
         monkeypatch.setattr(f"partway.gateway.{module}.LoopClock", lambda: clock)
     return clock
 

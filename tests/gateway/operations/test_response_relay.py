@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from partway.gateway.many_timers import ManyTimers
 from partway.gateway.operations.response_relay import ResponseRelay
 from partway.gateway.requests.answers import AnswerPiece
 from partway.gateway.serving.exchange import ClientLeft
@@ -87,13 +88,14 @@ class Run:
         self.answer = Scripted(*script)
         self.clock = FakeClock()
         self.client = Reader(takes)
-        self.relay = ResponseRelay("model", self.answer, self.client, self.clock, LONGEST)
+        self.timers = ManyTimers(self.clock)
+        self.relay = ResponseRelay("model", self.answer, self.client, self.timers, LONGEST)
         self.ended = asyncio.create_task(self._run())
 
     async def _run(self):
         await self.client.begin(200)
         await self.relay.run()
-        assert self.clock.armed == []
+        assert not any(self.timers._lines.values())
         return self.relay.ending.cause
 
     @property
@@ -227,6 +229,14 @@ async def test_a_drain_breaks_it_off_while_the_container_is_waited_for():
     assert run.exception == ("InternalStreamFailure", {"Message": message})
 
 
+async def test_a_drain_comes_too_late_for_one_whose_time_is_over():
+    run = Run(b"one")
+    await run.taken(1)
+    run.clock.advance(LONGEST)
+    run.relay.drain()
+    assert await run.ended is Cause.LIFETIME_OVER
+
+
 async def test_what_is_taken_away_breaks_it_off():
     run = Run(b"one")
     await run.taken(1)
@@ -258,7 +268,7 @@ async def test_a_client_that_left_is_not_told(where):
     with pytest.raises(ClientLeft):
         await run.ended
     assert run.relay.ending.cause is Cause.CLIENT_LOST
-    assert run.clock.armed == []
+    assert not any(run.timers._lines.values())
 
 
 async def test_who_cancels_gets_it():
@@ -268,7 +278,7 @@ async def test_who_cancels_gets_it():
     with pytest.raises(asyncio.CancelledError):
         await run.ended
     assert run.relay.ending.cause is Cause.CLIENT_LOST
-    assert run.clock.armed == []
+    assert not any(run.timers._lines.values())
 
 
 async def test_what_is_held_is_counted_on_both_sides():

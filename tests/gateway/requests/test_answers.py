@@ -360,14 +360,72 @@ def test_what_stands_in_place_of_the_length_must_be_one(number):
         parser.feed(PLAIN.replace(b"5", number))
 
 
+DATE = b"Date: Tue, 15 Nov 1994 08:12:31 GMT"
+LATER = b"Date: Wed, 16 Nov 1994 00:00:00 GMT"
+DATED = PLAIN.replace(b"A: 1", DATE)
+IN_CHUNKS = b"HTTP/1.1 200 OK\r\nA: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+IN_CHUNKS += b"5\r\nhello\r\n7\r\n, again\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (IN_CHUNKS, IN_CHUNKS),
+        (IN_CHUNKS, IN_CHUNKS.replace(b"7\r\n, again\r\n", b"")),
+        (IN_CHUNKS, IN_CHUNKS.replace(b"7\r", b"7;x=y\r")),
+        (IN_CHUNKS, IN_CHUNKS.replace(b"0\r\n\r\n", b"0\r\nT: v\r\n\r\n")),
+        (IN_CHUNKS.replace(b"A: 1", DATE), IN_CHUNKS.replace(b"A: 1", LATER)),
+        (DATED, LONGER.replace(b"A: 1", LATER)),
+        (PLAIN.replace(b"B: 2", DATE.lower()), LONGER.replace(b"B: 2", LATER.replace(b"D", b"d"))),
+    ],
+)
+def test_nor_is_one_before_chunks_or_with_another_date(first, second):
+    (one, _), (head, said) = answered(first, second)
+    assert head.headers is one.headers
+    assert head.facts is one.facts
+    assert (head, said) == answered(second)[0]
+
+
+@pytest.mark.parametrize(
+    "date", [b"", b"soon", b"x" * 28, b"x" * 30, b" " + b"x" * 29, b"x" * 28 + b" ", b"\xe9" * 29]
+)
+def test_what_stands_in_place_of_the_date_must_be_as_long_and_ascii(date):
+    (one, _), (head, said) = answered(DATED, DATED.replace(DATE, b"Date: " + date))
+    assert head.headers is not one.headers
+    assert (head.status, said) == (200, b"hello")
+
+
+def test_a_date_is_no_header_of_a_head():
+    assert list(parsed(DATED.replace(b"B: 2", b"DATE: now\r\nB: 2")).head.headers) == ["B"]
+
+
+@pytest.mark.parametrize("at", range(len(IN_CHUNKS)))
+def test_chunks_behind_a_head_that_is_known_are_the_same_however_they_are_cut(at):
+    parser = parsed(IN_CHUNKS)
+    taken(parser)
+    parser.begin_anew(WHOLE)
+    parser.feed(IN_CHUNKS[:at])
+    parser.feed(IN_CHUNKS[at:])
+    assert taken(parser) == [AnswerPiece(b"hello", True), AnswerPiece(b", again", True)]
+    assert (parser.complete, parser.trailing, parser.begun) == (True, False, 0)
+
+
+@pytest.mark.parametrize("size", [b"+5", b"0x5", b"5_", b" 5", b"", b"\xb25", b"5\n", b"6", b"4"])
+def test_chunks_behind_a_head_that_is_known_are_read_as_strictly(size):
+    parser = parsed(IN_CHUNKS)
+    taken(parser)
+    parser.begin_anew(WHOLE)
+    with pytest.raises(AnswerBroken, match=r"not valid HTTP/1\.1"):
+        parser.feed(IN_CHUNKS.replace(b"5\r\n", size + b"\r\n"))
+
+
 @pytest.mark.parametrize(
     "once",
     [
-        CHUNKED + b"0\r\n\r\n",
         PLAIN.replace(b"200 OK", b"204 No Content")[:-5],
         b"HTTP/1.1 103 Hints\r\n\r\n" + PLAIN,
     ],
-    ids=["chunks", "no body", "an interim answer"],
+    ids=["no body", "an interim answer"],
 )
 def test_what_is_more_than_a_head_and_its_body_is_read_each_time(once):
     (first, _), (second, _) = answered(once, once)
@@ -397,6 +455,11 @@ def test_no_other_parser_knows_a_head():
 SAID = [
     *(PLAIN, LONGER, PLAIN.replace(b"A", b"a"), PLAIN.replace(b"5\r", b"5\t\r")),
     *(data for data, _, _, _ in ANSWERS),
+    *(DATED, PLAIN.replace(b"A: 1", LATER), PLAIN.replace(b"A: 1", LATER + b" ")),
+    *(IN_CHUNKS, IN_CHUNKS + b"0", IN_CHUNKS.replace(b"A: 1", DATE)),
+    IN_CHUNKS.replace(b"A: 1", LATER) + b"\r\n",
+    IN_CHUNKS.replace(b"7\r", b"6\r"),
+    IN_CHUNKS.replace(b"7\r\n, again", b"%x\r\n%b" % (2 * WHOLE, b"x" * 2 * WHOLE)),
     PLAIN.removesuffix(b"hello").replace(b"5", b"%d" % len(PLAIN)) + PLAIN,
     line(b"Content-Length: 4") + b"\r\n\r\n",
     *(PLAIN + b"\r\n", PLAIN + b"H", PLAIN[:-1], PLAIN.replace(b"5", b"x")),

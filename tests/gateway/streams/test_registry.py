@@ -10,6 +10,7 @@ import itertools
 import logging
 
 import pytest
+from prometheus_client.exposition import generate_latest
 
 from partway.gateway.limits import STANDING_CHECK_INTERVAL
 from partway.gateway.streams.ends import Cause
@@ -313,11 +314,42 @@ async def test_nothing_is_looked_at_without_streams():
     stream.session.client_gone(Cause.CLIENT_LOST)
     streams.ended(stream.session)
     assert streams._clock.armed == []
+
+
+async def test_an_open_stream_takes_the_place_of_the_one_that_was_being_opened():
+    clock = FakeClock()
+    streams = Streams(9, clock, per_principal=1)
+    stream = FakeStream()
     with streams.opening("chat") as opening:
-        assert streams.idle is False
-        opening.over()
-        assert streams.idle is True
-    assert streams.idle is True
+        assert (streams.idle, streams._opening != set()) == (False, True)
+        opening.started(stream.session, lambda: True)
+        assert (streams.sessions, streams._opening) == ({stream.session}, set())
+        assert len(clock.armed) == 1, "that looks whether it stands"
+        with pytest.raises(ServiceUnavailable, match="as many"), streams.opening("chat"):
+            pass
+    assert not streams.idle
+    stream.session.client_gone(Cause.CLIENT_LOST)
+    streams.ended(stream.session)
+    assert streams.idle
+    with streams.opening("chat"):
+        pass
+
+
+async def test_a_stream_that_is_open_is_not_cancelled_as_one_that_is_being_opened():
+    streams = Streams(9)
+    session = FakeSession()
+
+    async def opened():
+        with streams.opening() as opening:
+            opening.started(session)
+            while not session.drained:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            streams.sessions.discard(session)
+
+    opened_in = asyncio.create_task(opened())
+    await asyncio.sleep(0)
+    await streams.drain(grace=0, spread=0)
+    await opened_in
 
 
 async def test_the_line_of_a_stream_may_wait_until_its_client_has_asked_again(caplog):
@@ -328,11 +360,33 @@ async def test_the_line_of_a_stream_may_wait_until_its_client_has_asked_again(ca
         stream = FakeStream()
         streams.started(stream.session)
         stream.session.client_gone(Cause.CLIENT_LOST)
-        streams.ended(stream.session, line_may_wait=True)
+        streams.ended(stream.session, may_wait=True)
         assert caplog.text == ""
         clock.advance(0.05)
         assert len(caplog.messages) == 1
         caplog.clear()
+
+
+async def test_who_looks_finds_an_end_that_waits_to_be_counted():
+    streams = Streams(9, FakeClock())
+    for _ in range(2):
+        stream = FakeStream()
+        streams.started(stream.session)
+        stream.session.client_gone(Cause.CLIENT_LOST)
+        streams.ended(stream.session, may_wait=True)
+    page = generate_latest(streams.metrics.registry).decode()
+    assert 'partway_stream_ends_total{cause="client_lost",endpoint="echo"} 2.0' in page
+    assert streams._clock.armed == []
+
+
+async def test_an_end_that_waits_is_not_counted_behind_the_end_of_its_endpoint():
+    streams = Streams(9, FakeClock())
+    stream = FakeStream()
+    streams.started(stream.session)
+    stream.session.client_gone(Cause.CLIENT_LOST)
+    streams.ended(stream.session, may_wait=True)
+    streams.metrics.keep_only(())
+    assert "client_lost" not in generate_latest(streams.metrics.registry).decode()
 
 
 async def test_the_drain_waits_with_no_line(caplog):
@@ -342,10 +396,10 @@ async def test_the_drain_waits_with_no_line(caplog):
     for stream in (before, behind):
         streams.started(stream.session)
         stream.session.client_gone(Cause.CLIENT_LOST)
-    streams.ended(before.session, line_may_wait=True)
+    streams.ended(before.session, may_wait=True)
     draining = asyncio.create_task(streams.drain(grace=60, spread=60))
     await asyncio.sleep(0)
     assert len(caplog.messages) == 1
-    streams.ended(behind.session, line_may_wait=True)
+    streams.ended(behind.session, may_wait=True)
     assert len(caplog.messages) == 2
     await draining
