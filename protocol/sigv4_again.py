@@ -75,7 +75,7 @@ class SignerAgain:
             signature: what it returned.
             payload_hash: what has to be signed of the body.
         """
-        (canonical, *_) = canonical_requests(request, self._signed_headers, payload_hash)
+        canonical = canonical_requests(request, self._signed_headers, payload_hash)[0]
         signed = hashlib.sha256(canonical).hexdigest()
         expected = self._key.sign(signed.encode()).hex()
         return signature.isascii() and hmac.compare_digest(expected, signature)

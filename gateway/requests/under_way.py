@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
+from typing import Final
 
 from partway.gateway.clock import Clock, LoopClock
 from partway.gateway.waiting import first_of
 from partway.protocol.errors import ServiceUnavailable
+
+#: Senders whose names are remembered: each request asks for its own.
+_REMEMBERED_SENDERS: Final = 1024
 
 
 class RequestsUnderWay:
@@ -58,9 +63,7 @@ class RequestsUnderWay:
             raise ServiceUnavailable(
                 f"{self._most} requests are under way, as many as this gateway takes (max_requests)"
             )
-        sender = f"address {peer}" if peer else ""
-        if principal is not None:
-            sender = repr(principal)
+        sender = _sender(principal, peer)
         of_sender = self._of_senders.get(sender, 0)
         if sender and of_sender >= self._per_principal:
             raise ServiceUnavailable(
@@ -114,6 +117,14 @@ class RequestsUnderWay:
         for task in self._tasks:
             task.cancel()
         await self._idle.wait()
+
+
+@lru_cache(maxsize=_REMEMBERED_SENDERS)
+def _sender(principal: str | None, peer: str) -> str:
+    """Who has a share of the requests under way, as refusals name them."""
+    if principal is not None:
+        return repr(principal)
+    return f"address {peer}" if peer else ""
 
 
 def _draining() -> ServiceUnavailable:
