@@ -148,7 +148,7 @@ def signature_of(
 def canonical_request(
     request: SignableRequest, query: bytes, signed_headers: tuple[str, ...], payload_hash: str
 ) -> bytes:
-    """The canonical request, with one of :func:`canonical_queries`.
+    """The canonical request (clause 2.4-2), with one of :func:`canonical_queries`.
 
     The request must have every header of ``signed_headers``.
     """

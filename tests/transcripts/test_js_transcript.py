@@ -7,7 +7,6 @@ GOAWAY in the middle, and ``:authority`` signed in place of ``host``.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -67,7 +66,7 @@ def test_another_authority_is_not_what_was_signed(transcript: Transcript) -> Non
         (name, "gateway.example" if name == ":authority" else value)
         for name, value in transcript.request.headers
     )
-    request = dataclasses.replace(transcript.request, headers=headers)
+    request = transcript.request.but(headers=headers)
     with pytest.raises(InvalidSignature):
         verify(
             request,
