@@ -77,9 +77,10 @@ class TimeLimit:
         self._line.pop(self, None)
 
     def cut_short(self) -> None:
-        """Have the time be over now; only while somebody is in the block."""
-        self._line.pop(self, None)
-        self.time_over()
+        """Have the time be over now, if it is not; only while somebody is in the block."""
+        if not self.expired:
+            self._line.pop(self, None)
+            self.time_over()
 
     def time_over(self) -> None:
         """Cancel what the block awaits."""

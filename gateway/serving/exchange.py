@@ -72,7 +72,8 @@ class Exchange(ABC):
     """
 
     __slots__ = (
-        *("_bodiless", "_continued", "_gathered", "_headers", "_raw_headers", "_unended", "_visit"),
+        *("_bodiless", "_continued", "_gathered", "_headers", "_raw_headers", "_undrawn"),
+        *("_unended", "_visit"),
         *("encrypted", "facts", "head_size", "holding", "method", "noted", "path", "peer", "query"),
         *("request_id", "version", "visitor"),
     )
@@ -109,6 +110,8 @@ class Exchange(ABC):
         self.holding = UNCOUNTED
         #: The request's whole body, once it has been gathered.
         self._gathered: bytes | None = None
+        #: The same, taken from the client, as long as there is no room for it.
+        self._undrawn: bytes | None = None
         self._continued = False
         #: Whether a response in pieces has begun and not ended.
         self._unended = False
@@ -207,13 +210,16 @@ class Exchange(ABC):
         if body is None:
             if _EXPECTS.of(self):
                 return None
-            body = self._whole_at_hand()
+            # What was taken and refused is refused again to whoever asks again.
+            body = self._undrawn
             if body is None:
-                return None
+                body = self._undrawn = self._whole_at_hand()
+                if body is None:
+                    return None
             if len(body) > limit:
                 raise _too_large(limit)
             self.holding.draw(len(body))
-            self._gathered = body
+            self._gathered, self._undrawn = body, None
         elif len(body) > limit:
             raise _too_large(limit)
         return body
@@ -414,13 +420,14 @@ class Exchange(ABC):
 
     def operation_over(self) -> None:
         """Let go of the body, and break off a response in pieces that has not been ended."""
-        if self._gathered or self.holding.size:
+        if self._gathered or self._undrawn or self.holding.size:
             self.let_go_of_body()
         if self._unended:
             self.abort()
 
     def let_go_of_body(self) -> None:
         """Hold the gathered body no more; nobody asks for it again."""
+        self._undrawn = None
         if self._gathered:
             self._gathered = b""
         self.holding.give_back()

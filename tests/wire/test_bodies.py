@@ -620,6 +620,26 @@ async def test_what_a_principal_may_not_do_is_refused_in_aws_words(asking, versi
 
 
 @pytest.mark.clause("2.4-1")
+async def test_who_signs_again_on_a_connection_is_answered_as_before(asking):
+    """What was found out with the first request stands for the others, and refuses none of them."""
+    bench, gateway = asking
+    client = await WithLength.connect(gateway)
+    for body, signed, status in (
+        (b"first", b"first", 200),
+        (b"second one", b"second one", 200),
+        (b"forged", b"signed", 403),
+        (b"third", b"third", 200),
+        (bytes(LIMIT + 1), bytes(LIMIT + 1), 413),
+    ):
+        client.ask("/gather", body, signature("/gather", signed))
+        found, answered = await client.answer()
+        assert found == status
+        assert found != 200 or answered == body
+        client.answered()
+    assert len(bench.exchanges) == 3
+
+
+@pytest.mark.clause("2.4-1")
 async def test_a_hash_in_the_header_is_that_of_the_body(asking, version):
     bench, gateway = asking
     client = await version.connect(gateway)

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from partway.gateway.serving.gathered_bytes import GatheredBytes
 from partway.gateway.serving.http1 import Http1Server
+from partway.protocol.errors import RequestTooLarge, ServiceUnavailable
 
 
 class Written(asyncio.Transport):
@@ -55,5 +57,38 @@ async def test_a_head_is_written_at_once(waits, writes):
     head, _, rest = transport.writes[0].partition(b"\r\n\r\n")
     status = head.partition(b"\r\n")[0]
     assert [status + b"\r\n...\r\n\r\n" + rest, *transport.writes[1:]] == writes
+    protocol.connection_lost(None)
+    await server.shutdown(0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "room", "error"), [(3, 100, RequestTooLarge), (100, 3, ServiceUnavailable)]
+)
+async def test_a_body_that_was_refused_is_refused_again_and_not_lost(limit, room, error):
+    """Who asks first may leave it to who asks next to tell the client."""
+    budget = GatheredBytes(room, room)
+    taken, over = [], asyncio.Event()
+
+    async def answer(exchange):
+        exchange.holding = budget.holding("one")
+        for _ in range(2):
+            with pytest.raises(error):
+                exchange.body_at_hand(limit)
+            with pytest.raises(error):
+                await exchange.body(limit)
+        assert not exchange.gathered
+        exchange.holding = GatheredBytes(100, 100).holding("one")
+        taken.append(await exchange.body(100))
+        exchange.respond(200)
+        over.set()
+
+    server = Http1Server(answer)
+    protocol = server.protocol()
+    protocol.connection_made(Written())
+    protocol.data_received(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
+    async with asyncio.timeout(5):
+        await over.wait()
+    assert taken == [b"body"]
+    assert budget.held == 0
     protocol.connection_lost(None)
     await server.shutdown(0)
