@@ -92,7 +92,7 @@ def host_of(gateway: ServedGateway) -> str:
 async def test_the_pages_program(
     gateway: ServedGateway, run: Callable[..., Awaitable[Ended]], transport: str
 ) -> None:
-    (program,) = blocks(PAGE, "python")
+    (program,) = (each for each in blocks(PAGE, "python") if "aiplatform" in each)
     for each in ("localhost:8443", *(old for old, _, _ in FAULTS)):
         assert each in program
     assert "api_transport" not in program, "gRPC is what it does by itself"
