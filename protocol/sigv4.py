@@ -146,13 +146,8 @@ def check_signature(
 
 
 def _check_signed_headers(request: SignableRequest, claim: Claim) -> None:
-    alike = request.alike
-    if alike is not None and alike.all_signed == claim.signed_headers:
-        return  # which follows from their names, and those are the same in all that are alike
     once = request.names_met_once
     if once is not None and _is_all_signed(once, claim.signed_headers):
-        if alike is not None:
-            alike.all_signed = claim.signed_headers
         return
     signed, names = frozenset(claim.signed_headers), request.names
     if "host" not in signed and ":authority" not in signed:

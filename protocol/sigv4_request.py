@@ -237,16 +237,14 @@ class Alike:
     Attributes:
         anew: the same.
         form: of their canonical requests.
-        all_signed: headers that were signed of one, and are all that had to be.
         signer: who has signed one; whoever verifies puts it there.
     """
 
-    __slots__ = ("all_signed", "anew", "form", "signer")
+    __slots__ = ("anew", "form", "signer")
 
     def __init__(self, anew: AbstractSet[str]) -> None:
         self.anew = anew
         self.form: CanonicalForm | None = None
-        self.all_signed: tuple[str, ...] | None = None
         self.signer: object | None = None
 
 

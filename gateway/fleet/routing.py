@@ -146,14 +146,7 @@ class Lease:
         self._on_cut: Callable[[], object] | None = None
         self._is_cut = False
         self._moved = False
-        # As _take does; written out, for there is a lease for each request.
-        self.facts = chosen.facts
-        self.instance = instance = chosen.instance
-        self.place = instance.place
-        self.variant = chosen.variant
-        # Kept, for the router forgets an instance that is over while places on it are still taken.
-        self._load = load = chosen.load
-        load.take(self)
+        self._take(chosen)
 
     def __enter__(self) -> Self:
         return self
@@ -225,9 +218,10 @@ class Lease:
     def _take(self, chosen: _Chosen) -> None:
         self.facts = chosen.facts
         self.instance = chosen.instance
-        self.place = chosen.instance.place
+        self.place: Place = chosen.instance.place
         self.variant = chosen.variant
         self._is_cut = False
+        # Kept, for the router forgets an instance that is over while places on it are still taken.
         self._load = chosen.load
         self._load.take(self)
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from multidict import istr
 
+from partway.gateway.serving.facts import Facts, KnownHeaders
 from partway.protocol.errors import InputValidationError
 from partway.protocol.limits import is_name
 
@@ -44,6 +45,9 @@ PAYLOAD_TYPE: Final = istr("X-Amzn-SageMaker-Content-Type")
 
 #: In place of a session's id: begin one.
 BEGIN_SESSION: Final = "NEW_SESSION"
+
+#: Of each answer: the variant whose it is.
+INVOKED_VARIANT: Final = "x-Amzn-Invoked-Production-Variant"
 
 #: Of each answer: the container chooses its media type, and a browser is to make no page of this
 #: origin of it, nor one of bytes whose type is another.
@@ -185,6 +189,23 @@ def passed_on(
             )
         found[name] = value
     return found
+
+
+def of_variant(
+    facts: Facts, form: object, variant: str, make: Callable[[], Mapping[str, str]]
+) -> KnownHeaders:
+    """The headers of a response; those to an answer that has come before are made once.
+
+    Args:
+        facts: what is known of the answer's head.
+        form: tells these headers from those that other operations make of the same head.
+        variant: whose answer it is, which no head says.
+        make: makes them, INVOKED_VARIANT among them, of what follows from head and variant alone.
+    """
+    known: KnownHeaders | None = facts.get(form)
+    if known is None or known[INVOKED_VARIANT] != variant:
+        known = facts[form] = KnownHeaders(make())
+    return known
 
 
 def is_session(text: str) -> bool:

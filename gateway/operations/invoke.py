@@ -14,6 +14,7 @@ from partway.gateway.operations.invocation_headers import (
     CLOSED_SESSION,
     CONTENT_TYPE,
     CUSTOM_ATTRIBUTES,
+    INVOKED_VARIANT,
     NEW_SESSION,
     NO_PAGE,
     SESSION,
@@ -21,6 +22,7 @@ from partway.gateway.operations.invocation_headers import (
     begun_session,
     handed_back,
     is_session,
+    of_variant,
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations, Invoked, session_key
@@ -43,8 +45,6 @@ _HANDED_BACK: Final[Mapping[str, str]] = {
     name: name for name in (CONTENT_TYPE, CUSTOM_ATTRIBUTES, NEW_SESSION, CLOSED_SESSION)
 }
 _SAID: Final = Fact(lambda headers: handed_back(headers, _HANDED_BACK))
-
-_VARIANT: Final = "x-Amzn-Invoked-Production-Variant"
 
 
 class InvokeEndpoint:
@@ -122,11 +122,11 @@ def _response_headers(invoked: Invoked, said: Mapping[str, str]) -> Mapping[str,
         invoked: the container's answer.
         said: what its client gets of its headers, which follows from these alone.
     """
-    variant, facts = invoked.lease.variant, invoked.head.facts
-    known: KnownHeaders | None = facts.get(_response_headers)
-    if known is None or known[_VARIANT] != variant:  # no head says which variant's it is
-        known = facts[_response_headers] = KnownHeaders({**said, _VARIANT: variant, **NO_PAGE})
-    return known
+    variant = invoked.lease.variant
+    return of_variant(
+        *(invoked.head.facts, _response_headers, variant),
+        lambda: {**said, INVOKED_VARIANT: variant, **NO_PAGE},
+    )
 
 
 async def pass_on(

@@ -20,12 +20,14 @@ from partway.gateway.operations.invocation_headers import (
     CUSTOM_ATTRIBUTES,
     EXPLANATIONS,
     INVOKE_HEADERS,
+    INVOKED_VARIANT,
     NO_PAGE,
     PAYLOAD_TYPE,
     SESSION,
     TARGET_MODEL,
     TARGET_VARIANT,
     handed_back,
+    of_variant,
     passed_on,
 )
 from partway.gateway.operations.invocations import Invocations, Invoked
@@ -57,8 +59,6 @@ _HANDED_BACK: Final[Mapping[str, str]] = {
     CONTENT_TYPE: PAYLOAD_TYPE,
     CUSTOM_ATTRIBUTES: CUSTOM_ATTRIBUTES,
 }
-
-_VARIANT: Final = "x-Amzn-Invoked-Production-Variant"
 
 
 class ResponseStream:
@@ -150,10 +150,10 @@ _PASSED_ON: Final = Fact(_passed_on)
 
 def _head(invoked: Invoked) -> Mapping[str, str]:
     """The headers of a response; those to an answer that has come before are made once."""
-    variant, facts = invoked.lease.variant, invoked.head.facts
-    known: KnownHeaders | None = facts.get(_head)
-    if known is None or known[_VARIANT] != variant:  # no head says which variant's it is
+    variant = invoked.lease.variant
+
+    def make() -> dict[str, str]:
         back = handed_back(invoked.head.headers, _HANDED_BACK)
-        head = {"Content-Type": EVENT_STREAM, _VARIANT: variant, **NO_PAGE, **back}
-        known = facts[_head] = KnownHeaders(head)
-    return known
+        return {"Content-Type": EVENT_STREAM, INVOKED_VARIANT: variant, **NO_PAGE, **back}
+
+    return of_variant(invoked.head.facts, _head, variant, make)

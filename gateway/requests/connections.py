@@ -22,7 +22,6 @@ from partway.gateway.requests.limits import (
     MAX_IDLE_OF_CONTAINER,
     WHOLE_CHUNK_BYTES,
 )
-from partway.gateway.serving.facts import Facts
 from partway.protocol.errors import ContainerUnreachable, ServiceUnavailable
 from partway.protocol.limits import WRITE_HIGH_WATER
 
@@ -37,7 +36,6 @@ class ContainerConnection(asyncio.Protocol):
         idle: looks at that, then or before.
         parser: what has read its answers; None while it reads one, and before.
         reads: whether the container has said so here: that it reads bodies of predict itself.
-        looked_into: what is known of the head that was looked at last, for that.
     """
 
     def __init__(self) -> None:
@@ -47,7 +45,6 @@ class ContainerConnection(asyncio.Protocol):
         self.idle: Timer | None = None
         self.parser: AnswerParser | None = None
         self.reads = False
-        self.looked_into: Facts | None = None
         self._transport: asyncio.Transport
         self._ended = False
         self._full = False
@@ -369,9 +366,8 @@ class ContainerConnections:
         connection.parser = answer.parser
         head = answer.parser.head
         assert head is not None, "it has come to its end"
-        if head.facts is not connection.looked_into:  # heads that are alike say the same of this
-            connection.looked_into = head.facts
-            connection.reads = connection.reads or FOUND.of(head) is not None
+        if FOUND.of(head) is not None:
+            connection.reads = True
         kept.asked -= 1
         waiting.append(connection)
         self.idle += 1

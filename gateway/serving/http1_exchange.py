@@ -36,9 +36,6 @@ _ANEW: Final = ANEW | {"content-length"}
 _CHUNKED: Final = "Transfer-Encoding: chunked\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
-#: The line of a body whose type nobody has said (RFC 9110 §8.3).
-_OF_BYTES: Final = "Content-Type: application/octet-stream\r\n"
-
 
 class Http1Exchange(UpgradableExchange):
     """An exchange on a request of HTTP/1.1.
@@ -154,13 +151,9 @@ class Http1Exchange(UpgradableExchange):
         status, body, headers = whole
         self._answered = True
         has_body = self._may_have_body(status)
-        own = f"x-amzn-requestid: {self.request_id}\r\nServer: partway\r\n"
-        if status != 204:  # which has no length (RFC 9110 §8.6)
-            own = f"{own}Content-Length: {len(body)}\r\n"
-        if body and has_body and "Content-Type" not in headers and not _has_type(headers):
-            own = f"{own}{_OF_BYTES}"
-        # As _head does; written out, for most responses are whole.
-        head = response_head(self.version, status, headers, own, keeps=not self.closes)
+        # A 204 has no length (RFC 9110 §8.6).
+        framing = "" if status == 204 else f"Content-Length: {len(body)}\r\n"
+        head = self._head(status, headers, framing, typed=bool(body) and has_body)
         if not has_body:
             self._protocol.write(head)
         elif len(body) <= _TOGETHER:
@@ -283,7 +276,7 @@ class Http1Exchange(UpgradableExchange):
         """
         own = f"x-amzn-requestid: {self.request_id}\r\nServer: partway\r\n"
         if typed and "Content-Type" not in headers and not _has_type(headers):
-            own += _OF_BYTES
+            own += "Content-Type: application/octet-stream\r\n"
         return response_head(self.version, status, headers, own + framing, keeps=not self.closes)
 
 

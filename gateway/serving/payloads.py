@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import ClassVar, Final
 
 from multidict import istr
@@ -102,11 +101,7 @@ class _Limited(PayloadRule):
 
     def hash_at_hand(self, exchange: Exchange) -> str | None:
         body = exchange.body_at_hand(self.limit)
-        if body is None:
-            return None
-        if _STATES_HASH.of(exchange):
-            return payload_hash_of_body(tuple(exchange.raw_headers), body)
-        return sha256(body).hexdigest()
+        return None if body is None else payload_hash_of_body(_with_stated_hash(exchange), body)
 
     async def signed_hash(self, exchange: Exchange) -> str:
         body = await exchange.body(self.limit, self.within)

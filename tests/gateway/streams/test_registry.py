@@ -342,7 +342,7 @@ async def test_a_stream_that_is_open_is_not_cancelled_as_one_that_is_being_opene
     async def opened():
         with streams.opening() as opening:
             opening.started(session)
-            while not session.drained:  # noqa: ASYNC110
+            while not session.drained:  # noqa: ASYNC110 (a session that is drained tells nobody)
                 await asyncio.sleep(0)
             streams.sessions.discard(session)
 
